@@ -1,0 +1,7 @@
+"""`python -m proxnas`."""
+
+import sys
+
+from proxnas.cli import main
+
+sys.exit(main())

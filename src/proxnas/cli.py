@@ -1,0 +1,73 @@
+"""The command line: one dict of commands, each imported when it is called, so that help is quick."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib import import_module
+
+from proxnas import __version__
+from proxnas.errors import InputError, unknown
+from proxnas.interrupt import Interrupted
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "search": ("proxnas.commands.search:main", "search a cell on your data; makes a run folder"),
+    "show": ("proxnas.commands.show:main", "show a cell as text, or draw it with --svg FILE"),
+    "bench": ("proxnas.commands.bench:main", "time and memory of an iteration, NASP beside DARTS"),
+}
+"""Command -> (module:function that takes the rest of the command line, what it does)."""
+
+
+def usage() -> str:
+    """The text of `proxnas --help`."""
+    commands = "\n".join(f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items())
+    return f"""usage: proxnas COMMAND ...
+
+Neural architecture search by proximal iterations.
+
+{commands}
+
+proxnas COMMAND --help lists its flags; proxnas --version prints the version."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs a command line; returns its exit code: 0 done, 2 bad input, 1 an internal error, 130 or 143 stopped."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        return _dispatch(arguments)
+    except InputError as error:
+        return _say(str(error), 2)
+    except OSError as error:  # a full disk, a folder that vanished: nothing that a traceback would explain
+        return _say(f"{error.filename or 'input or output'}: {error.strerror or error}: check the path and the disk", 2)
+    except Interrupted as stop:
+        return _say(f"{stop}; a checkpoint is written: the same command with --resume goes on", stop.exit_code)
+    except KeyboardInterrupt:
+        return _say("stopped", 130)
+    except Exception:
+        traceback.print_exc()
+        return _say(f"internal error in proxnas {__version__}: please report the lines above with the command", 1)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        print(f"proxnas {__version__}")
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise unknown("command", name, COMMANDS)
+    module, function = COMMANDS[name][0].split(":")
+    getattr(import_module(module), function)(rest)
+    return 0
+
+
+def _say(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    print(f"proxnas: {'error: ' if code in (1, 2) else ''}{line}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""`proxnas search`: one search, or several with --seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from proxnas import __version__
+from proxnas.config import SearchConfig
+from proxnas.errors import InputError
+from proxnas.settings import parse_resumed, parse_search, read_values
+
+if TYPE_CHECKING:
+    from proxnas.run import Run
+
+
+def main(argv: list[str]) -> None:
+    """Parses the flags and runs the search."""
+    config = parse_search(argv)
+    if config.dry_run:
+        _dry_run(config)
+        return
+    folder = Path(config.run or default_folder(config))
+    stored = folder / "config.json"
+    if config.resume and stored.exists():
+        config = parse_resumed(argv, SearchConfig(**read_values(stored)), folder)
+    result = _many(config, folder) if config.seeds else _one(config, folder)
+    _print_result(result, folder)
+
+
+def default_folder(config: SearchConfig) -> str:
+    """runs/search-<data>-<space>-<method>-<seed>."""
+    data = re.sub(r"[^A-Za-z0-9_]+", "-", Path(config.data).stem).strip("-") or "data"
+    seeds = "-".join(str(seed) for seed in config.all_seeds())
+    return f"runs/search-{data}-{config.space}-{config.method}-{seeds}"
+
+
+def _one(config: SearchConfig, folder: Path) -> dict[str, Any]:
+    from proxnas.progress import shown
+    from proxnas.run import open_run
+    from proxnas.search import search
+
+    with open_run(folder, config.resume, config.force) as run:
+        _store(config, run)
+        with shown(Console(highlight=False), f"{config.method} {config.space} seed {config.seed}", config.quiet) as bar:
+            return search(config, run, bar)
+
+
+def _store(config: SearchConfig, run: Run) -> None:
+    if not (run / "config.json").exists():
+        stamp = {"proxnas": __version__, "command": "search"}
+        run.write_json("config.json", stamp | dataclasses.asdict(config))
+
+
+def _many(config: SearchConfig, folder: Path) -> dict[str, Any]:
+    """A search a seed, each in a folder of its own; a finished one is not run again."""
+    from proxnas.run import open_run, write_atomically
+
+    with open_run(folder, config.resume, config.force) as run:
+        _store(config, run)
+        results = []
+        for seed in config.all_seeds():
+            single = dataclasses.replace(config, seed=seed, seeds="", pick=False, run="")
+            results.append(_one(single, folder / f"seed-{seed}"))
+        result = _summary(results, config.pick)
+        if config.pick:
+            write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
+        run.write_json("result.json", result)
+        return result
+
+
+def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:
+    """Mean and spread over seeds; with `pick` the best by validation, at the cost of all."""
+    accuracies = [result["valid_accuracy"] for result in results]
+    several = {
+        "seeds": [result["seed"] for result in results],
+        "valid_accuracies": accuracies,
+        "mean": statistics.mean(accuracies),
+        "std": statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0,
+        "seconds": sum(result["seconds"] for result in results),
+        "epochs": sum(result["epochs"] for result in results),
+    }
+    if pick:
+        return max(results, key=lambda result: result["valid_accuracy"]) | several
+    return {key: results[0][key] for key in ("method", "space", "data")} | several
+
+
+def _print_result(result: dict[str, Any], folder: Path) -> None:
+    from proxnas.genotype import Genotype
+    from proxnas.report.cell import cell_text
+
+    if "genotype" in result:
+        print(cell_text(Genotype.from_json(json.dumps(result["genotype"]))))
+        print(f"validation accuracy {result['valid_accuracy']:.4f}")
+        print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,}  (final network)")
+    if "mean" in result:
+        print(f"over seeds {result['seeds']}: {result['mean']:.4f} +- {result['std']:.4f}")
+    print(f"search seconds {result['seconds']:.1f}  run folder {folder}")
+
+
+def _dry_run(config: SearchConfig) -> None:
+    from proxnas.plan import plan, plan_text
+
+    if config.seeds:
+        raise InputError("--dry-run: one search at a time, leave --seeds out")
+    figures = plan(config)
+    print(json.dumps(figures, indent=2) if config.json else plan_text(figures))

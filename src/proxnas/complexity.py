@@ -1,0 +1,56 @@
+"""R(A), the paper's regulariser of model size (Eq. newreg), and the sizes of networks.
+
+K candidates; p_k is the number of parameters of candidate k, counted from the modules themselves.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from proxnas.choice import Supernet
+from proxnas.types import Matrices
+
+
+def parameter_costs(net: Supernet) -> dict[str, Tensor]:
+    """Group -> p_k / p_bar (K,): the mean parameters of candidate k over all its places, as a share of their sum.
+
+    A group whose candidates have no parameters at all costs nothing: R = 0.
+    """
+    costs = {}
+    for name, group in net.groups.items():
+        places = [choice for choice in net.choices.values() if choice.row and choice.row.group == name]
+        counts = [[parameters(candidate) for candidate in choice.candidates] for choice in places]
+        p = torch.tensor(counts, dtype=torch.float64).reshape(-1, len(group.candidates)).mean(0)
+        costs[name] = p / p.sum().clamp(min=torch.finfo(p.dtype).tiny)
+    return costs
+
+
+def R(A: Matrices, costs: dict[str, Tensor]) -> Tensor:
+    """R(A) = sum_k p_k / p_bar |a_k|^2, over the columns a_k of every group that has costs."""
+    total = torch.zeros((), dtype=torch.float64)
+    for name, cost in costs.items():
+        total = total + (cost * A[name].square().sum(0)).sum()
+    return total
+
+
+def R_gradient(A: Matrices, costs: dict[str, Tensor]) -> Matrices:
+    """dR/dA = 2 p_k / p_bar a; at a discrete A_bar it touches the selected entries only."""
+    return {name: 2 * cost * A[name] for name, cost in costs.items()}
+
+
+def parameters(module: nn.Module) -> int:
+    """How many trainable numbers a module holds."""
+    return sum(w.numel() for w in module.parameters() if w.requires_grad)
+
+
+def multiply_adds(module: nn.Module, shape: tuple[int, int, int]) -> int:
+    """Multiply-adds of one image (C, H, W) through convolutions and matrix products."""
+    # on the meta device nothing is computed: the count needs shapes only
+    shadow = copy.deepcopy(module).to("meta").eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        shadow(torch.empty(1, *shape, device="meta"))
+    return int(counter.get_total_flops()) // 2

@@ -1,0 +1,200 @@
+"""What commands are told: frozen dataclasses, checked at birth, each error naming its flag.
+
+No torch here: `--help` must be quick.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from proxnas.errors import InputError, unknown
+from proxnas.methods import METHODS
+from proxnas.spaces import SPACES
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What every command that runs takes."""
+
+    run: str = ""
+    """Run folder; default runs/<command>-<data>-<space>-<method>-<seed>."""
+    seed: int = 0
+    """Seed of the split, the weights, the streams and A."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, mps; auto: an accelerator if there is one."""
+    threads: int = 0
+    """CPU threads; 0: as many as torch takes."""
+    quiet: bool = False
+    """Only print the result."""
+    config: str = ""
+    """JSON file with values for these flags; flags override it."""
+
+    def __post_init__(self) -> None:
+        require(0 <= self.seed < 2**31, "--seed", self.seed, "give a number from 0 to 2147483647")
+        require(0 <= self.threads <= 1024, "--threads", self.threads, "give a number from 0 to 1024")
+        require(
+            re.fullmatch(r"auto|(cpu|mps|cuda|xpu)(:\d{1,3})?", self.device) is not None,
+            "--device",
+            repr(self.device),
+            "give auto, cpu, cuda, cuda:1 or mps",
+        )
+
+
+@dataclass(frozen=True)
+class SearchConfig(RunConfig):
+    """Search a cell on DATA: digits, an .npz file, or a cifar-10-batches-bin folder."""
+
+    data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
+    """digits, a path to an .npz file, or a cifar-10-batches-bin folder."""
+    space: str = "darts7"
+    """darts7, darts8, nasp12, nasp12-full or nasbench201."""
+    method: str = "nasp"
+    """nasp, pa, lazy-pa, darts-1st, darts-2nd or random."""
+    preset: Literal["default", "paper", "official"] = "default"
+    """Where paper and public code differ: ours, the paper's text, or the public code's behaviour."""
+    protocol: Literal["auto", "quick", "cifar"] = "auto"
+    """Sizes: quick (small data, a laptop), cifar (the paper's); auto: cifar for a CIFAR folder, else quick."""
+
+    epochs: int = 20
+    """Passes over the half of the data that trains w."""
+    batch_size: int = 32
+    cells: int = 5
+    """Cells of the search network (nasbench201: a stage)."""
+    channels: int = 16
+    """Channels of its first cell."""
+    cutout: int = 0
+    """Side of the square cut out of training images; 0: none."""
+    final_cells: int = 8
+    """Cells of the final network that params and flops refer to."""
+    final_channels: int = 16
+
+    learning_rate: float = 0.025
+    """SGD of w, on a cosine down to --learning-rate-min."""
+    learning_rate_min: float = 0.001
+    momentum: float = 0.9
+    weight_decay: float = 3e-4
+    clip: float = 5.0
+    """Largest norm of the gradient of w."""
+    unselected: Literal["still", "drift"] = "still"
+    """Weights of unselected candidates stay, or drift by momentum and decay (public code)."""
+
+    arch_learning_rate: float = 3e-4
+    """Adam of A."""
+    arch_beta1: float = 0.5
+    arch_beta2: float = 0.999
+    arch_decay: float = 0.0
+    arch_noise: float = 1e-3
+    """Standard deviation of the noise in the initial A."""
+    value: Literal["one", "a_k"] = "one"
+    """Value of a selected entry of A_bar."""
+    ties: Literal["last", "first"] = "last"
+    """Equal entries of A: the last selected (else random by seed), or the first index."""
+    order: Literal[1, 2] = 1
+    """Gradient of nasp, pa, lazy-pa: at w, or DARTS' second order."""
+    eta: float = 0.0
+    """Weight of the size regulariser R(A): larger finds smaller networks."""
+    eta_cells: Literal["all", "normal"] = "all"
+    """Cells that R counts."""
+    warmup: int = 0
+    """Epochs at the start in which only w is trained."""
+    patience: int = 10
+    """Stop when no step changed A_bar for so many epochs; 0: never."""
+    random_cells: int = 8
+    """Cells that method random draws and trains."""
+
+    seeds: str = ""
+    """Several searches, for example 0,1,2,3; with --pick the best by validation is kept."""
+    pick: bool = False
+    """Keep the best of --seeds, its cost counted in full."""
+    resume: bool = False
+    """Go on where the run folder stands."""
+    force: bool = False
+    """Overwrite an earlier run in the run folder."""
+    checkpoint_minutes: float = 10.0
+    """Checkpoints within an epoch, besides the one at its end."""
+    dry_run: bool = False
+    """Only say what would be built, how large and how fast it is."""
+    json: bool = False
+    """With --dry-run: as JSON."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.space not in SPACES:
+            raise unknown("--space", self.space, SPACES)
+        if self.method not in METHODS:
+            raise unknown("--method", self.method, METHODS)
+        for name, low in AT_LEAST.items():
+            value = getattr(self, name)
+            ok = math.isfinite(value) and value >= low
+            require(ok, flag(name), value, f"give a number of at least {low}")
+        for name in BELOW_ONE:
+            value = getattr(self, name)
+            require(0 <= value < 1, flag(name), value, "give a number from 0 to below 1")
+        seeds = self.all_seeds()
+        require(len(set(seeds)) == len(seeds), "--seeds", self.seeds, "name each seed once")
+        require(not self.pick or len(seeds) > 1, "--pick", self.pick, "give --seeds with at least two seeds")
+        require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
+        require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
+                "give at most --learning-rate")  # fmt: skip
+
+    def all_seeds(self) -> list[int]:
+        """The seeds to run: those of --seeds, else the one of --seed."""
+        if not self.seeds:
+            return [self.seed]
+        if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", self.seeds):
+            raise InputError(f"--seeds {self.seeds!r}: give whole numbers with commas between, for example 0,1,2")
+        return [int(seed) for seed in self.seeds.split(",")]
+
+
+AT_LEAST: dict[str, float] = {
+    "epochs": 1,
+    "batch_size": 2,  # batch statistics of one image are none
+    "cells": 1,
+    "channels": 1,
+    "cutout": 0,
+    "final_cells": 1,
+    "final_channels": 1,
+    "learning_rate": 0,
+    "learning_rate_min": 0,
+    "weight_decay": 0,
+    "clip": 0,
+    "arch_learning_rate": 0,
+    "arch_decay": 0,
+    "arch_noise": 0,
+    "eta": 0,
+    "warmup": 0,
+    "patience": 0,
+    "random_cells": 1,
+    "checkpoint_minutes": 0,
+}
+BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
+
+NOT_COMPARED = {
+    "run",
+    "resume",
+    "force",
+    "quiet",
+    "config",
+    "device",
+    "threads",
+    "checkpoint_minutes",
+    "dry_run",
+    "json",
+}
+"""Flags that may differ between a run and its resumption."""
+
+
+def flag(name: str) -> str:
+    """Field name -> flag."""
+    return "--" + name.replace("_", "-")
+
+
+def require(ok: bool, name: str, value: object, what_to_do: str) -> None:
+    """An InputError naming the flag unless ok."""
+    if not ok:
+        raise InputError(f"{name} {value}: {what_to_do}")

@@ -1,0 +1,49 @@
+"""The machine a run uses: device, threads, and what is worth knowing of it later."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import Any
+
+import numpy
+import torch
+
+from proxnas import __version__
+from proxnas.errors import InputError
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of --device; `auto` takes an accelerator if there is one."""
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if name == "auto":
+        return accelerator or torch.device("cpu")
+    device = torch.device(name)
+    if device.type == "cpu":
+        return device
+    if accelerator is None or device.type != accelerator.type:
+        raise InputError(f"--device {name}: this torch ({torch.__version__}) finds none: use --device cpu")
+    if (device.index or 0) >= torch.accelerator.device_count():
+        raise InputError(f"--device {name}: there are {torch.accelerator.device_count()}: give a smaller number")
+    return device
+
+
+def set_threads(threads: int) -> None:
+    """Use so many CPU threads; 0 leaves torch's choice."""
+    if threads:
+        torch.set_num_threads(threads)
+
+
+def describe(device: torch.device) -> dict[str, Any]:
+    """Versions, device, threads and command line, for environment.json."""
+    return {
+        "proxnas": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "platform": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "command": sys.argv,
+    }

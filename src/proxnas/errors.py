@@ -1,0 +1,18 @@
+"""Errors that are the user's to mend, and the words that help to mend them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(Exception):
+    """Bad input: one line that names the file, flag or value and says what to do (exit code 2)."""
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> InputError:
+    """The error for a name that is not in a registry, with the nearest names suggested."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(names)}"
+    return InputError(f"unknown {what} {name!r}: {hint}")

@@ -1,0 +1,29 @@
+"""The search methods by name, resolved late so that listing them needs no torch."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from proxnas.errors import unknown
+
+if TYPE_CHECKING:
+    from proxnas.methods.base import Method, Setup
+
+METHODS: dict[str, str] = {
+    "nasp": "proxnas.methods.proximal:nasp",
+    "pa": "proxnas.methods.proximal:pa",
+    "lazy-pa": "proxnas.methods.proximal:lazy_pa",
+    "darts-1st": "proxnas.methods.darts:first_order",
+    "darts-2nd": "proxnas.methods.darts:second_order",
+    "random": "proxnas.methods.random:Random",
+}
+
+
+def make(name: str, setup: Setup) -> Method:
+    """The method of that name."""
+    if name not in METHODS:
+        raise unknown("method", name, METHODS)
+    module, factory = METHODS[name].split(":")
+    method: Method = getattr(import_module(module), factory)(setup)
+    return method

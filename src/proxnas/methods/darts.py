@@ -1,0 +1,105 @@
+"""DARTS (Liu et al., 'DARTS: Differentiable Architecture Search', ICLR 2019): Alg. 1 of the paper.
+
+Every edge is a mixture of all its candidates, sum_k softmax(A)_k O_k(x) (Eq. softmax); A descends the validation loss
+by its first- or second-order gradient (Eq. updatealpha); w is trained through all candidates; the cell is derived from A
+at the end.
+
+E edges, K candidates; A is (E, K) for each group and stays on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from proxnas.methods.base import Metrics, Setup, UnrolledStep, WeightOptimizer, weight_step
+from proxnas.selection import changed, one_hot
+from proxnas.types import Batch, Matrices, State
+
+
+class Darts:
+    """The mixture search over a supernet and two streams; order 1 or 2."""
+
+    def __init__(self, setup: Setup, order: int) -> None:
+        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.order, options = order, setup.architecture
+        self.warmup = options.warmup
+        generator = torch.Generator().manual_seed(setup.seed)
+        self.A = {
+            name: options.noise * torch.randn(group.shape, generator=generator, dtype=torch.float64)
+            for name, group in self.net.groups.items()
+        }
+        self.A_bar = self.derive()
+        self.A_optimizer = torch.optim.Adam(
+            list(self.A.values()), options.learning_rate, options.betas, weight_decay=options.weight_decay
+        )
+        self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
+        self.unrolled = UnrolledStep(self.net, self.w_optimizer)
+
+    def step(self) -> Metrics:
+        """One pass of Alg. 1, lines 3-4."""
+        train, before = self.train.next(), self.A_bar
+        if self.w_optimizer.t >= self.warmup * len(self.train):
+            with self.clock("arch"):
+                self.descend(self.gradient(train))  # 3: by the second-order approximation, or the first
+                self.A_bar = self.derive()
+        self.use_current()
+        loss, right = weight_step(self.net, train, self.w_optimizer, self.clock)  # 4: with all operations
+        return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
+
+    def gradient(self, train: Batch) -> Matrices:
+        """dL_val/dA on a fresh validation batch, at w or at the unrolled w'."""
+        valid = self.valid.next()
+        self.use_current()
+        return self.unrolled(self._at, train, valid) if self.order == 2 else self._at(valid, ())[0]
+
+    def _at(self, batch: Batch, weights: Sequence[Tensor]) -> tuple[Matrices, Sequence[Tensor | None]]:
+        """dL/dA by plain autograd through the mixture, and dL/dw for the weights asked for."""
+        A = {name: a.detach().requires_grad_() for name, a in self.A.items()}
+        self.net.use({name: a.softmax(-1) for name, a in A.items()}, weighted=True)
+        loss, _ = self.net.loss(batch)
+        gradients = torch.autograd.grad(loss, [*A.values(), *weights], allow_unused=True)
+        dA = {name: torch.zeros_like(a) if g is None else g for (name, a), g in zip(A.items(), gradients, strict=False)}
+        return dA, gradients[len(A) :]
+
+    def descend(self, dA: Matrices) -> None:
+        """One Adam step on A."""
+        for name, A in self.A.items():
+            A.grad = dA[name]
+        self.A_optimizer.step()
+
+    def derive(self) -> Matrices:
+        """The discrete architecture of A: not the one that is trained (DARTS is not complete)."""
+        return {name: one_hot(A.softmax(-1), self.net.groups[name]) for name, A in self.A.items()}
+
+    def use_current(self) -> None:
+        self.net.use({name: A.softmax(-1) for name, A in self.A.items()}, weighted=True)
+
+    def architecture(self) -> tuple[Matrices, Matrices]:
+        return self.A, self.A_bar
+
+    def state_dict(self) -> State:
+        return {
+            "A": self.A,
+            "A_optimizer": self.A_optimizer.state_dict(),
+            "w_optimizer": self.w_optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        for name, A in self.A.items():
+            A.copy_(state["A"][name])
+        self.A_bar = self.derive()
+        self.A_optimizer.load_state_dict(state["A_optimizer"])
+        self.w_optimizer.load_state_dict(state["w_optimizer"])
+
+
+def first_order(setup: Setup) -> Darts:
+    """The gradient at w: no unrolled step."""
+    return Darts(setup, order=1)
+
+
+def second_order(setup: Setup) -> Darts:
+    """The gradient at w' with the finite-difference term."""
+    return Darts(setup, order=2)

@@ -1,0 +1,141 @@
+"""NASP, PA and lazy PA (Yao et al., 'Efficient Neural Architecture Search via Proximal Iterations', AAAI 2020).
+
+One class with two functions swapped: the prox inside `select` (A -> A_bar) and `project` (after the gradient step).
+
+    NASP     A_bar = prox_C1(A),   A <- prox_C2(A - dF/dA_bar)      Alg. 2
+    PA       A_bar = prox_C(A),    A <- prox_C(A - dF/dA_bar)       Eq. prox1
+    lazy PA  A_bar = prox_C(A),    A <- A - dF/dA_bar               Eq. prox2
+
+E edges, K candidates; A is (E, K) for each group and stays on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from proxnas.complexity import R_gradient, parameter_costs
+from proxnas.methods.base import Metrics, Setup, UnrolledStep, WeightOptimizer, weight_step
+from proxnas.prox import prox_c, prox_c1, prox_c2
+from proxnas.selection import changed, keep_inputs
+from proxnas.types import Batch, Matrices, State
+
+Prox = Callable[[Tensor, Tensor | None], Tensor]
+
+
+class Proximal:
+    """A search by proximal iterations over a supernet and two streams."""
+
+    def __init__(self, setup: Setup, prox: Prox, project: Callable[[Tensor], Tensor]) -> None:
+        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.options = options = setup.architecture
+        self.prox, self.project = prox, project
+        generator = torch.Generator().manual_seed(setup.seed)
+        self.A = {name: self._start(group.shape, generator) for name, group in self.net.groups.items()}
+        self.priority = {name: torch.rand(A.shape, generator=generator, dtype=A.dtype) for name, A in self.A.items()}
+        self.A_bar: Matrices = {}
+        self.A_bar = self.select()
+        self.costs = self._costs() if options.eta else {}
+        self.A_optimizer = torch.optim.Adam(
+            list(self.A.values()), options.learning_rate, options.betas, weight_decay=options.weight_decay
+        )
+        self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
+        self.unrolled = UnrolledStep(self.net, self.w_optimizer)
+
+    def _start(self, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
+        noise = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return self.project(0.5 + self.options.noise * noise)
+
+    def _costs(self) -> dict[str, Tensor]:
+        skipped = () if self.options.eta_cells == "all" else ("reduce",)
+        return {name: cost for name, cost in parameter_costs(self.net).items() if name not in skipped}
+
+    def step(self) -> Metrics:
+        """One pass of Alg. 2, lines 3-6."""
+        train = self.train.next()
+        before = self.A_bar
+        if self.w_optimizer.t >= self.options.warmup * len(self.train):
+            with self.clock("arch"):
+                self.A_bar = self.select()  # 3: discrete architecture
+                dA = self.gradient(train)  # 4: dF/dA_bar, no second order ...
+                self.descend(dA)  #    ... then prox_C2
+                self.A_bar = self.select()  # 5: refine
+        self.use_current()
+        loss, right = weight_step(self.net, train, self.w_optimizer, self.clock)  # 6: through the selected only
+        return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
+
+    def select(self) -> Matrices:
+        """A -> A_bar: the prox on every row, then the node's inputs, then the value of a selected entry."""
+        return {name: self._select(name, A) for name, A in self.A.items()}
+
+    def _select(self, name: str, A: Tensor) -> Tensor:
+        priority = self._priority(name)
+        A_bar = keep_inputs(A, self.prox(A, priority), self.net.groups[name], priority)
+        return A_bar if self.options.value == "a_k" else (A_bar != 0).to(A.dtype)
+
+    def _priority(self, name: str) -> Tensor | None:
+        if self.options.ties == "first":
+            return None
+        # what was selected last stays in a tie: two entries clipped to 1 must not take turns
+        return self.priority[name] + (self.A_bar[name] != 0) if name in self.A_bar else self.priority[name]
+
+    def gradient(self, train: Batch) -> Matrices:
+        """dF/dA_bar on a fresh validation batch: F = L_val + eta R."""
+        valid = self.valid.next()
+        self.use_current()
+        dA = self.unrolled(self._loss_gradient, train, valid) if self.options.order == 2 else self._at_w(valid)
+        for name, dR in R_gradient(self.A_bar, self.costs).items():
+            dA[name] = dA[name] + self.options.eta * dR
+        return dA
+
+    def _loss_gradient(self, batch: Batch, weights: Sequence[Tensor]) -> tuple[Matrices, Sequence[Tensor | None]]:
+        return self.net.architecture_gradient(batch, weights)
+
+    def _at_w(self, valid: Batch) -> Matrices:
+        return self._loss_gradient(valid, ())[0]
+
+    def descend(self, dA: Matrices) -> None:
+        """One Adam step on A, then the projection."""
+        for name, A in self.A.items():
+            A.grad = dA[name]
+        self.A_optimizer.step()
+        for A in self.A.values():
+            A.copy_(self.project(A))
+
+    def use_current(self) -> None:
+        self.net.use(self.A_bar, weighted=self.options.value == "a_k")
+
+    def architecture(self) -> tuple[Matrices, Matrices]:
+        return self.A, self.A_bar
+
+    def state_dict(self) -> State:
+        return {
+            "A": self.A,
+            "A_bar": self.A_bar,
+            "A_optimizer": self.A_optimizer.state_dict(),
+            "w_optimizer": self.w_optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        for name, A in self.A.items():
+            A.copy_(state["A"][name])
+        self.A_bar = {name: state["A_bar"][name].clone() for name in self.A}
+        self.A_optimizer.load_state_dict(state["A_optimizer"])
+        self.w_optimizer.load_state_dict(state["w_optimizer"])
+
+
+def nasp(setup: Setup) -> Proximal:
+    """NASP, Alg. 2."""
+    return Proximal(setup, prox_c1, prox_c2)
+
+
+def pa(setup: Setup) -> Proximal:
+    """The proximal algorithm, Eq. prox1."""
+    return Proximal(setup, prox_c, prox_c)
+
+
+def lazy_pa(setup: Setup) -> Proximal:
+    """The proximal algorithm with lazy steps, Eq. prox2: A is free to leave [0, 1]."""
+    return Proximal(setup, prox_c, lambda A: A)

@@ -1,0 +1,137 @@
+"""From a command line to a configuration: protocols, presets, files and flags.
+
+Defaults come in layers, each over the one before: the dataclass, the protocol (sizes), the method, the preset (where
+paper and public code differ), a --config file, the flags. What is stored in config.json is the outcome, so a run can be
+repeated whatever the defaults become.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import tyro
+
+from proxnas.config import NOT_COMPARED, SearchConfig, flag
+from proxnas.errors import InputError, unknown
+
+Config = TypeVar("Config")
+
+STAMP = ("proxnas", "command")
+"""Keys of a stored config.json that are no flags: the version and the command that wrote it."""
+
+
+def quick() -> dict[str, Any]:
+    """Small data on a laptop."""
+    return {"epochs": 20, "batch_size": 32, "cells": 5, "channels": 16, "final_cells": 8, "final_channels": 16}
+
+
+def cifar() -> dict[str, Any]:
+    """The paper's search on CIFAR-10 and the network it trains."""
+    return {"epochs": 50, "batch_size": 64, "cells": 8, "channels": 16, "final_cells": 20, "final_channels": 36}
+
+
+def nasbench201(protocol: str) -> dict[str, Any]:
+    """The benchmark's own final network; one cell a stage is enough to search on small data."""
+    return {"final_cells": 5, "final_channels": 16, "cells": 1 if protocol == "quick" else 5}
+
+
+def paper() -> dict[str, Any]:
+    """The paper's text."""
+    return {"value": "a_k", "arch_noise": 0.0, "ties": "first", "arch_decay": 0.0, "eta_cells": "all"}
+
+
+def official() -> dict[str, Any]:
+    """What the public code does."""
+    return {
+        "value": "one",
+        "arch_noise": 0.0,
+        "ties": "first",
+        "arch_decay": 1e-3,
+        "eta_cells": "normal",
+        "unselected": "drift",
+    }
+
+
+PROTOCOLS = {"quick": quick, "cifar": cifar}
+PRESETS = {"default": dict, "paper": paper, "official": official}
+METHOD_DEFAULTS: dict[str, dict[str, Any]] = {"darts-1st": {"arch_decay": 1e-3}, "darts-2nd": {"arch_decay": 1e-3}}
+
+
+def parse_search(argv: list[str]) -> SearchConfig:
+    """The configuration of a command line."""
+    asked = _cli(argv)
+    file = read_values(Path(asked.config)) if asked.config else {}
+    named = _cli(argv, file)  # the names that choose the layers: flags over file
+    protocol = named.protocol
+    if protocol == "auto":
+        protocol = "cifar" if Path(named.data).is_dir() else "quick"
+    layers = PROTOCOLS[protocol]() | {"protocol": protocol}
+    if named.space == "nasbench201":
+        layers |= nasbench201(protocol)
+    layers |= METHOD_DEFAULTS.get(named.method, {}) | PRESETS[named.preset]()
+    return _cli(argv, layers | {k: v for k, v in file.items() if k != "protocol"})
+
+
+def parse_resumed(argv: list[str], stored: SearchConfig, where: Path) -> SearchConfig:
+    """The stored configuration, after a check that no flag contradicts it."""
+    given = _cli(argv, {k: v for k, v in dataclasses.asdict(stored).items() if k not in NOT_COMPARED})
+    for field in dataclasses.fields(stored):
+        old, new = getattr(stored, field.name), getattr(given, field.name)
+        if field.name in NOT_COMPARED or old == new or (field.name == "protocol" and new == "auto"):
+            continue
+        raise InputError(
+            f"{flag(field.name)} {new}: the run in {where} was started with {old}; leave the flag out to resume, "
+            "or choose another --run"
+        )
+    return dataclasses.replace(stored, **{name: getattr(given, name) for name in NOT_COMPARED})
+
+
+def command_line(cls: type[Config], prog: str, argv: list[str], values: dict[str, Any] | None = None) -> Config:
+    """The dataclass from flags, with `values` in place of its defaults."""
+    options = {"prog": prog, "config": (tyro.conf.FlagCreatePairsOff,)}
+    return tyro.cli(cls, args=argv, default=cls(**values), **options) if values else tyro.cli(cls, args=argv, **options)
+
+
+def _cli(argv: list[str], values: dict[str, Any] | None = None) -> SearchConfig:
+    return command_line(SearchConfig, "proxnas search", argv, values)
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """Field -> value from a JSON file, checked against the types of SearchConfig."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = json.loads(text)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}): give a JSON file") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON ({error}): give an object of flag names and values") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: not a JSON object of flag names and values")
+    values = {name: value for name, value in values.items() if name not in STAMP}
+    hints = get_type_hints(SearchConfig)
+    for name, value in values.items():
+        if name not in hints:
+            raise InputError(f"{path}: {unknown('key', name, hints)}")
+        if not _fits(value, hints[name]):
+            raise InputError(f"{path}: {name} is {json.dumps(value)[:60]}: give {_wanted(hints[name])}")
+    return values
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) is Literal:
+        return type(value) is type(get_args(hint)[0]) and value in get_args(hint)
+    if hint is float:
+        return type(value) in (int, float)
+    return type(value) is hint
+
+
+def _wanted(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(json.dumps(choice) for choice in get_args(hint))
+    words = {int: "a whole number", float: "a number", bool: "true or false"}
+    return words.get(hint, "a string")

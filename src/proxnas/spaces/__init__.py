@@ -1,0 +1,28 @@
+"""The search spaces by name, resolved late so that listing them needs no torch."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from proxnas.errors import unknown
+
+if TYPE_CHECKING:
+    from proxnas.spaces.base import Space
+
+SPACES: dict[str, str] = {
+    "darts7": "proxnas.spaces.cnn:darts7",
+    "darts8": "proxnas.spaces.cnn:darts8",
+    "nasp12": "proxnas.spaces.cnn:nasp12",
+    "nasp12-full": "proxnas.spaces.cnn:nasp12_full",
+    "nasbench201": "proxnas.spaces.nasbench201:NasBench201",
+}
+
+
+def find(name: str) -> Space:
+    """The space of that name."""
+    if name not in SPACES:
+        raise unknown("space", name, SPACES)
+    module, factory = SPACES[name].split(":")
+    space: Space = getattr(import_module(module), factory)()
+    return space

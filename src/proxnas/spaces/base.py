@@ -1,0 +1,37 @@
+"""What a search space is: groups of rows, a search network, and the final network of a genotype."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import nn
+
+from proxnas.choice import Group
+from proxnas.genotype import Edge, Genotype
+from proxnas.networks.cnn import Size
+from proxnas.types import Matrices
+
+
+class Space(Protocol):
+    """A family of networks that A_bar chooses from."""
+
+    name: str
+    groups: Mapping[str, Group]
+
+    def search_network(self, size: Size) -> nn.Module:
+        """The network of Choices that is trained during the search."""
+
+    def genotype(self, A_bar: Matrices) -> Genotype:
+        """The cell that A_bar selects."""
+
+    def network(self, genotype: Genotype, size: Size) -> nn.Module:
+        """The final network of a genotype."""
+
+
+def selected_edges(group: Group, A_bar: list[list[float]], sources: list[int]) -> list[list[Edge]]:
+    """Node by node the edges with a non-zero entry; sources[e] is the state that row e reads."""
+    return [
+        [Edge(group.candidates[k], sources[e], a) for e in rows for k, a in enumerate(A_bar[e]) if a]
+        for rows in group.nodes
+    ]
