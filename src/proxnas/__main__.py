@@ -4,4 +4,5 @@ import sys
 
 from proxnas.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":  # processes that are spawned import this file too
+    sys.exit(main())

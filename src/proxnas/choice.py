@@ -66,11 +66,16 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Source:
-        return cls(args, kwargs, _versions(args))
+        return cls(args, kwargs, _versions((*args, *kwargs.values())))
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for sources that read the same things in the same places."""
+        return tuple(map(id, self.args)), tuple((name, id(x)) for name, x in self.kwargs.items())
 
     def check(self) -> None:
         """A source that was changed after the pass would be scored wrongly."""
-        if _versions(self.args) != self.versions:
+        if _versions((*self.args, *self.kwargs.values())) != self.versions:
             raise RuntimeError(
                 "the input of a Choice was changed in place (for example by ReLU(inplace=True)); use the "
                 "out-of-place form in the candidates and around the Choice"
@@ -158,12 +163,14 @@ def combine(choices: Sequence[Choice], sources: Sequence[Source]) -> Tensor:
     ]
     output = _weighted_sum(choices, terms, route.values) if terms else choices[0].zero(sources[0])
     if route.tape is not None:
-        output = _differentiable(output, sources)
+        output = _differentiable(output)
         route.tape.append(Call(choices, sources, terms, output, output._version))
     return output
 
 
-def _weighted_sum(choices: Sequence[Choice], terms: Sequence[Term], values: Mapping[Row, Any] | None) -> Tensor:
+def _weighted_sum(
+    choices: Sequence[Choice], terms: Sequence[Term], values: Mapping[Row, tuple[Tensor, ...]] | None
+) -> Tensor:
     if values is None:
         total = terms[0].output
         for term in terms[1:]:
@@ -176,10 +183,9 @@ def _weighted_sum(choices: Sequence[Choice], terms: Sequence[Term], values: Mapp
     return total
 
 
-def _differentiable(output: Tensor, sources: Sequence[Source]) -> Tensor:
+def _differentiable(output: Tensor) -> Tensor:
     """A tensor of its own to take g_j at: an identity edge returns its source, a constant needs no gradient yet."""
-    if any(output is x for source in sources for x in source.args):
-        output = output.view_as(output)
+    output = output.view_as(output)
     return output if output.requires_grad else output.requires_grad_()
 
 
@@ -247,7 +253,7 @@ class Supernet:
         self, batch: Batch, weights: Sequence[Tensor] = ()
     ) -> tuple[Matrices, tuple[Tensor | None, ...]]:
         """dF/dA_bar at the architecture in use, for all entries; and dF/dw for the `weights` asked for."""
-        with self._taped() as tape:
+        with self.taped() as tape:
             loss, _ = self.loss(batch)
         for call in tape:
             if call.output._version != call.version:
@@ -257,7 +263,8 @@ class Supernet:
         return dA, gradients[len(tape) :]
 
     @contextmanager
-    def _taped(self) -> Iterator[list[Call]]:
+    def taped(self) -> Iterator[list[Call]]:
+        """Note what the nodes read and put out in the forward passes within."""
         self.route.tape = []
         try:
             yield self.route.tape
@@ -284,13 +291,13 @@ class _Edge(NamedTuple):
 
 def _by_source(tape: Sequence[Call], gradients: Sequence[Tensor | None]) -> Iterator[list[_Edge]]:
     """The edges of all calls, those that read the same tensors together: they share what has no parameters."""
-    edges: dict[tuple[int, ...], list[_Edge]] = {}
+    edges: dict[tuple[Any, ...], list[_Edge]] = {}
     for call, g in zip(tape, gradients, strict=True):
         if g is None:  # the loss does not depend on this node: it scores 0
             continue
         for e, (choice, source) in enumerate(zip(call.choices, call.sources, strict=True)):
             active = {term.k: term.output for term in call.terms if term.edge == e}
-            edges.setdefault(tuple(map(id, source.args)), []).append(_Edge(choice, source, active, g))
+            edges.setdefault(source.key, []).append(_Edge(choice, source, active, g))
     return iter(edges.values())
 
 
@@ -301,8 +308,17 @@ def _score_all(sources: Iterator[list[_Edge]]) -> Iterator[tuple[Row, int, Tenso
             assert choice.row is not None
             for k, name in enumerate(choice.names):
                 if name != NONE:
-                    output = active.get(k)
-                    yield choice.row, k, inner(g, _output(choice, k, source, shared) if output is None else output)
+                    output = active[k] if k in active else _output(choice, k, source, shared)
+                    if output.shape != g.shape:  # broadcasting would score it wrongly
+                        raise RuntimeError(_shapes_differ(choice, k, output, g))
+                    yield choice.row, k, inner(g, output)
+
+
+def _shapes_differ(choice: Choice, k: int, output: Tensor, g: Tensor) -> str:
+    return (
+        f"candidate {choice.names[k]!r} of {choice.row} puts out {tuple(output.shape)}, the selected one "
+        f"{tuple(g.shape)}: all candidates of a Choice must put out one shape"
+    )
 
 
 def _output(choice: Choice, k: int, source: Source, shared: dict[Any, Tensor]) -> Tensor:

@@ -130,8 +130,7 @@ class SearchConfig(RunConfig):
             raise unknown("--method", self.method, METHODS)
         for name, low in AT_LEAST.items():
             value = getattr(self, name)
-            ok = math.isfinite(value) and value >= low
-            require(ok, flag(name), value, f"give a number of at least {low}")
+            require(low <= value < math.inf, flag(name), value, f"give a number of at least {low}")
         for name in BELOW_ONE:
             value = getattr(self, name)
             require(0 <= value < 1, flag(name), value, "give a number from 0 to below 1")
@@ -149,6 +148,41 @@ class SearchConfig(RunConfig):
         if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", self.seeds):
             raise InputError(f"--seeds {self.seeds!r}: give whole numbers with commas between, for example 0,1,2")
         return [int(seed) for seed in self.seeds.split(",")]
+
+
+@dataclass(frozen=True)
+class BenchConfig(RunConfig):
+    """Time and memory of one search iteration: NASP beside DARTS, and the floor."""
+
+    space: str = "darts8"
+    """The space to search in."""
+    methods: str = "nasp,darts-1st,darts-2nd"
+    """Methods to time, with commas between, or all."""
+    candidates: int = 0
+    """Instead of a space: so many (1 to 16) operations in both cells."""
+    cells: int = 8
+    channels: int = 16
+    batch_size: int = 16
+    image_size: int = 32
+    rounds: int = 5
+    """Interleaved rounds whose medians are reported."""
+    json: str = ""
+    """Write the figures into this file."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.space not in SPACES:
+            raise unknown("--space", self.space, SPACES)
+        for method in self.all_methods():
+            if method not in METHODS:
+                raise unknown("--methods", method, METHODS)
+        require(0 <= self.candidates <= 16, "--candidates", self.candidates, "give a number from 1 to 16")
+        for name, low in {"cells": 1, "channels": 1, "batch_size": 2, "image_size": 8, "rounds": 1}.items():
+            require(getattr(self, name) >= low, flag(name), getattr(self, name), f"give a number of at least {low}")
+
+    def all_methods(self) -> list[str]:
+        """The methods to time."""
+        return list(METHODS) if self.methods == "all" else self.methods.split(",")
 
 
 AT_LEAST: dict[str, float] = {
@@ -174,19 +208,10 @@ AT_LEAST: dict[str, float] = {
 }
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
 
-NOT_COMPARED = {
-    "run",
-    "resume",
-    "force",
-    "quiet",
-    "config",
-    "device",
-    "threads",
-    "checkpoint_minutes",
-    "dry_run",
-    "json",
-}
-"""Flags that may differ between a run and its resumption."""
+NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json"}
+"""Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
+MAY_CHANGE = {"device", "threads", "checkpoint_minutes"}
+"""Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to the bit."""
 
 
 def flag(name: str) -> str:

@@ -34,7 +34,7 @@ def stop_requests() -> Iterator[Request]:
 
     def note(signum: int, frame: FrameType | None) -> None:
         request.signum = signum
-        signal.signal(signum, before[signum])
+        signal.signal(signum, before[signal.Signals(signum)])
 
     for signum in before:
         signal.signal(signum, note)

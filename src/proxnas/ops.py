@@ -110,7 +110,7 @@ def max_pool(kernel: int) -> Factory:
 
 def max_pool_even(C: int, stride: int, norm: Norm) -> nn.Module:
     """The largest value of a 2x2 window; without a stride the lower right border is padded to keep the size."""
-    pool = nn.MaxPool2d(2, stride=stride)
+    pool = nn.MaxPool2d(2, stride=stride, ceil_mode=stride == 2)  # an odd side is rounded up, as everywhere
     return pool if stride == 2 else nn.Sequential(nn.ReplicationPad2d((0, 1, 0, 1)), pool)
 
 

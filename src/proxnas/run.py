@@ -1,8 +1,8 @@
 """The run folder: locked while in use, written so that a crash at any moment loses nothing that was finished.
 
-Text files are replaced whole (written beside, synced, renamed). A checkpoint is loadable with `weights_only=True`, holds
-a checksum of its own content, and the one before it is kept. metrics.jsonl grows by a line an epoch and is cut back to
-the checkpoint on resume.
+Text files are replaced whole (written beside, synced, renamed). A checkpoint loads with `weights_only=True`,
+holds a checksum of its own content, and the one before it is kept. metrics.jsonl grows by a line an epoch and is cut
+back to the checkpoint on resume.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from proxnas.errors import InputError
 from proxnas.types import State
 
 FILES = (
-    "config.json",
-    "environment.json",
-    "metrics.jsonl",
+    "result.json",
     "checkpoint.pt",
     "checkpoint.previous.pt",
+    "metrics.jsonl",
     "genotype.json",
-    "result.json",
+    "environment.json",
+    "config.json",
 )
-"""What a search writes into its folder, and what --force removes."""
+"""What a search writes into its folder, and what --force removes: config.json last, it says whose the others are."""
 
 DAMAGE = (Exception,)  # a damaged file makes torch.load raise nearly every kind
 
@@ -66,11 +66,14 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The whole lines of metrics.jsonl; a line torn by a crash is none."""
+        path = self / "metrics.jsonl"
         try:
-            lines = (self / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            return [json.loads(line) for line in lines if line.endswith("\n")]
         except FileNotFoundError:
             return []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        except ValueError as error:
+            raise InputError(f"{path}: damaged ({error}): use --force to run anew") from error
 
     def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
         """The rows of the first so many epochs; later ones, written after the checkpoint, are removed."""
@@ -137,16 +140,27 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
 
 def _check_earlier(run: Run, resume: bool, force: bool) -> None:
     if not (run / "config.json").exists():
+        for name in FILES:  # ours come after config.json and go before it
+            if (run / name).exists():
+                raise InputError(f"{run / name}: without a config.json beside it, whose is it? choose another --run")
         return
-    config = run.read_json("config.json")
-    if not isinstance(config, dict) or "proxnas" not in config:
+    if not _ours(run / "config.json"):
         raise InputError(f"{run / 'config.json'}: not written by proxnas: choose another --run")
     if force:
         for name in FILES:
+            (run / f"{name}.part").unlink(missing_ok=True)
             (run / name).unlink(missing_ok=True)
     elif not resume:
         state = "a finished run" if run.finished else "an unfinished run"
         raise InputError(f"{run.folder}: holds {state}: use --resume to go on, --force to overwrite, or another --run")
+
+
+def _ours(config: Path) -> bool:
+    try:
+        stored = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(stored, dict) and "proxnas" in stored
 
 
 def write_atomically(path: Path, text: str) -> None:

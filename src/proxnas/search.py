@@ -65,11 +65,13 @@ class Totals:
 class Search:
     """A method over a supernet and two streams, with everything that a checkpoint must hold."""
 
-    def __init__(self, config: SearchConfig, images: Images, exact_clock: bool = False) -> None:
+    def __init__(
+        self, config: SearchConfig, images: Images, space: Space | None = None, exact_clock: bool = False
+    ) -> None:
         self.config, self.images = config, images
         self.device = pick_device(config.device)
         set_threads(config.threads)
-        self.space: Space = spaces.find(config.space)
+        self.space: Space = space or spaces.find(config.space)
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.net = self._supernet()
         for_w, for_A = search_parts(images, config.seed)

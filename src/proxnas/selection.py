@@ -65,4 +65,4 @@ def _keep_best(A: Tensor, kept: Tensor, rows: tuple[int, ...], group: Group) -> 
     usable = [k for k, name in enumerate(group.candidates) if name != NONE]
     if usable:
         e, k = max(((e, k) for e in rows for k in usable), key=lambda entry: float(A[entry]))
-        kept[e, k] = A[e, k] if A[e, k] > 0 else 1.0
+        kept[e, k] = A[e, k].clamp(max=1.0) if A[e, k] > 0 else 1.0  # lazy PA: A may exceed 1

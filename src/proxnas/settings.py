@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 
-from proxnas.config import NOT_COMPARED, SearchConfig, flag
+from proxnas.config import MAY_CHANGE, NOT_STORED, RunConfig, SearchConfig, flag
 from proxnas.errors import InputError, unknown
 
 Config = TypeVar("Config")
+AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
 
 STAMP = ("proxnas", "command")
 """Keys of a stored config.json that are no flags: the version and the command that wrote it."""
@@ -62,9 +64,10 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {"darts-1st": {"arch_decay": 1e-3},
 
 def parse_search(argv: list[str]) -> SearchConfig:
     """The configuration of a command line."""
-    asked = _cli(argv)
-    file = read_values(Path(asked.config)) if asked.config else {}
+    file = _file(argv)
     named = _cli(argv, file)  # the names that choose the layers: flags over file
+    if named.preset != file.get("preset", named.preset):  # the flag stands over the file, so what it sets does too
+        file = {k: v for k, v in file.items() if k not in paper() | official()}
     protocol = named.protocol
     if protocol == "auto":
         protocol = "cifar" if Path(named.data).is_dir() else "quick"
@@ -77,30 +80,56 @@ def parse_search(argv: list[str]) -> SearchConfig:
 
 def parse_resumed(argv: list[str], stored: SearchConfig, where: Path) -> SearchConfig:
     """The stored configuration, after a check that no flag contradicts it."""
-    given = _cli(argv, {k: v for k, v in dataclasses.asdict(stored).items() if k not in NOT_COMPARED})
+    given = _cli(argv, storable(stored) | _file(argv))
+    if given.protocol == "auto":
+        given = dataclasses.replace(given, protocol=stored.protocol)
+    check_same(given, stored, where)
+    return given
+
+
+def check_same(given: SearchConfig, stored: SearchConfig, where: Path) -> None:
+    """An InputError unless both would be the same run."""
     for field in dataclasses.fields(stored):
         old, new = getattr(stored, field.name), getattr(given, field.name)
-        if field.name in NOT_COMPARED or old == new or (field.name == "protocol" and new == "auto"):
-            continue
-        raise InputError(
-            f"{flag(field.name)} {new}: the run in {where} was started with {old}; leave the flag out to resume, "
-            "or choose another --run"
-        )
-    return dataclasses.replace(stored, **{name: getattr(given, name) for name in NOT_COMPARED})
+        if field.name not in NOT_STORED | MAY_CHANGE and old != new:
+            raise InputError(
+                f"{flag(field.name)} {new}: the run in {where} was started with {old}; leave the flag out to resume, "
+                "or choose another --run"
+            )
+
+
+def storable(config: SearchConfig) -> dict[str, Any]:
+    """What config.json keeps: everything needed to repeat the run."""
+    return {name: value for name, value in dataclasses.asdict(config).items() if name not in NOT_STORED}
 
 
 def command_line(cls: type[Config], prog: str, argv: list[str], values: dict[str, Any] | None = None) -> Config:
     """The dataclass from flags, with `values` in place of its defaults."""
-    options = {"prog": prog, "config": (tyro.conf.FlagCreatePairsOff,)}
-    return tyro.cli(cls, args=argv, default=cls(**values), **options) if values else tyro.cli(cls, args=argv, **options)
+    markers = (tyro.conf.FlagCreatePairsOff,)
+    if values:
+        return tyro.cli(cls, args=argv, default=cls(**values), prog=prog, config=markers)
+    return tyro.cli(cls, args=argv, prog=prog, config=markers)
+
+
+def parse(cls: type[AnyRunConfig], prog: str, argv: list[str]) -> AnyRunConfig:
+    """The configuration of a command without layers: the dataclass, a --config file, the flags."""
+    asked = command_line(cls, prog, argv)
+    return command_line(cls, prog, argv, read_values(Path(asked.config), cls)) if asked.config else asked
+
+
+def _file(argv: list[str]) -> dict[str, Any]:
+    """The values of the --config file, found without judging the flags, which may be right only together with it."""
+    given = [value for name, value in pairwise(argv) if name == "--config"]
+    given += [word.removeprefix("--config=") for word in argv if word.startswith("--config=")]
+    return read_values(Path(given[-1])) if given else {}
 
 
 def _cli(argv: list[str], values: dict[str, Any] | None = None) -> SearchConfig:
     return command_line(SearchConfig, "proxnas search", argv, values)
 
 
-def read_values(path: Path) -> dict[str, Any]:
-    """Field -> value from a JSON file, checked against the types of SearchConfig."""
+def read_values(path: Path, cls: type[RunConfig] = SearchConfig) -> dict[str, Any]:
+    """Field -> value from a JSON file, checked against the types of the dataclass."""
     try:
         text = path.read_text(encoding="utf-8")
         values = json.loads(text)
@@ -111,7 +140,7 @@ def read_values(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InputError(f"{path}: not a JSON object of flag names and values")
     values = {name: value for name, value in values.items() if name not in STAMP}
-    hints = get_type_hints(SearchConfig)
+    hints = get_type_hints(cls)
     for name, value in values.items():
         if name not in hints:
             raise InputError(f"{path}: {unknown('key', name, hints)}")

@@ -14,7 +14,7 @@ from rich.console import Console
 from proxnas import __version__
 from proxnas.config import SearchConfig
 from proxnas.errors import InputError
-from proxnas.settings import parse_resumed, parse_search, read_values
+from proxnas.settings import check_same, parse_resumed, parse_search, read_values, storable
 
 if TYPE_CHECKING:
     from proxnas.run import Run
@@ -30,6 +30,8 @@ def main(argv: list[str]) -> None:
     stored = folder / "config.json"
     if config.resume and stored.exists():
         config = parse_resumed(argv, SearchConfig(**read_values(stored)), folder)
+    if config.force or not stored.exists():
+        _check(config)
     result = _many(config, folder) if config.seeds else _one(config, folder)
     _print_result(result, folder)
 
@@ -39,6 +41,14 @@ def default_folder(config: SearchConfig) -> str:
     data = re.sub(r"[^A-Za-z0-9_]+", "-", Path(config.data).stem).strip("-") or "data"
     seeds = "-".join(str(seed) for seed in config.all_seeds())
     return f"runs/search-{data}-{config.space}-{config.method}-{seeds}"
+
+
+def _check(config: SearchConfig) -> None:
+    """Builds the search once before a folder is touched: bad input must neither make a run nor harm an earlier one."""
+    from proxnas.data.images import load
+    from proxnas.search import Search
+
+    Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load(config.data))
 
 
 def _one(config: SearchConfig, folder: Path) -> dict[str, Any]:
@@ -53,21 +63,26 @@ def _one(config: SearchConfig, folder: Path) -> dict[str, Any]:
 
 
 def _store(config: SearchConfig, run: Run) -> None:
-    if not (run / "config.json").exists():
-        stamp = {"proxnas": __version__, "command": "search"}
-        run.write_json("config.json", stamp | dataclasses.asdict(config))
+    if (run / "config.json").exists():
+        check_same(config, SearchConfig(**read_values(run / "config.json")), run.folder)
+    else:
+        run.write_json("config.json", {"proxnas": __version__, "command": "search"} | storable(config))
 
 
 def _many(config: SearchConfig, folder: Path) -> dict[str, Any]:
     """A search a seed, each in a folder of its own; a finished one is not run again."""
     from proxnas.run import open_run, write_atomically
 
+    folders = {seed: folder / f"seed-{seed}" for seed in config.all_seeds()}
     with open_run(folder, config.resume, config.force) as run:
+        if config.force:  # all at once, or a later --resume would find seeds of the earlier run finished
+            for place in folders.values():
+                with open_run(place, force=True):
+                    pass
         _store(config, run)
         results = []
-        for seed in config.all_seeds():
-            single = dataclasses.replace(config, seed=seed, seeds="", pick=False, run="")
-            results.append(_one(single, folder / f"seed-{seed}"))
+        for seed, place in folders.items():
+            results.append(_one(dataclasses.replace(config, seed=seed, seeds="", pick=False, force=False), place))
         result = _summary(results, config.pick)
         if config.pick:
             write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")

@@ -1,8 +1,8 @@
 """DARTS (Liu et al., 'DARTS: Differentiable Architecture Search', ICLR 2019): Alg. 1 of the paper.
 
 Every edge is a mixture of all its candidates, sum_k softmax(A)_k O_k(x) (Eq. softmax); A descends the validation loss
-by its first- or second-order gradient (Eq. updatealpha); w is trained through all candidates; the cell is derived from A
-at the end.
+by its first- or second-order gradient (Eq. updatealpha); w is trained through all candidates; the cell is derived from
+A at the end.
 
 E edges, K candidates; A is (E, K) for each group and stays on the host.
 """

@@ -10,14 +10,18 @@ from torch import nn
 from proxnas.choice import Group
 from proxnas.genotype import Edge, Genotype
 from proxnas.networks.cnn import Size
+from proxnas.ops import Norm, final_norm
 from proxnas.types import Matrices
 
 
 class Space(Protocol):
     """A family of networks that A_bar chooses from."""
 
-    name: str
-    groups: Mapping[str, Group]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def groups(self) -> Mapping[str, Group]: ...
 
     def search_network(self, size: Size) -> nn.Module:
         """The network of Choices that is trained during the search."""
@@ -25,8 +29,8 @@ class Space(Protocol):
     def genotype(self, A_bar: Matrices) -> Genotype:
         """The cell that A_bar selects."""
 
-    def network(self, genotype: Genotype, size: Size) -> nn.Module:
-        """The final network of a genotype."""
+    def network(self, genotype: Genotype, size: Size, norm: Norm = final_norm) -> nn.Module:
+        """The discrete network of a genotype."""
 
 
 def selected_edges(group: Group, A_bar: list[list[float]], sources: list[int]) -> list[list[Edge]]:

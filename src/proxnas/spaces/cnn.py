@@ -9,7 +9,7 @@ nasp12-full  all twelve in both cells
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from proxnas.choice import Choice, Group, Node, Row
 from proxnas.genotype import Cell, Genotype
 from proxnas.networks.cnn import CellPlace, Preprocess, Size, Stack, cell_network
-from proxnas.ops import CNN, normalised, search_norm
+from proxnas.ops import CNN, Norm, final_norm, normalised, search_norm
 from proxnas.spaces.base import selected_edges
 from proxnas.types import Matrices
 
@@ -80,8 +80,8 @@ class CellSpace:
         }
         return Genotype("cnn", cells, space=self.name)
 
-    def network(self, genotype: Genotype, size: Size) -> nn.Module:
-        return cell_network(genotype, size)
+    def network(self, genotype: Genotype, size: Size, norm: Norm = final_norm) -> nn.Module:
+        return cell_network(genotype, size, norm)
 
 
 class SearchCell(nn.Module):
@@ -135,6 +135,6 @@ def nasp12_full() -> CellSpace:
     return _full("nasp12-full", ("skip_connect", *PAPER_CONVOLUTIONS, *PAPER_POOLING))
 
 
-def first_candidates(number: int) -> Callable[[], CellSpace]:
+def first_candidates(number: int) -> CellSpace:
     """The first so many operations of BENCH_ORDER in both cells: how cost grows with candidates."""
-    return lambda: _full(f"first{number}", BENCH_ORDER[:number])
+    return _full(f"first{number}", BENCH_ORDER[:number])

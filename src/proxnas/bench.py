@@ -1,0 +1,206 @@
+"""Time and memory of one search iteration, method beside method, and the floor that no method can go below.
+
+    limit.weight   forward and backward of the bare discrete network
+    limit.arch     forward and backward of it without gradients of weights, and a forward of every other candidate
+    opponent       darts-2nd over five forward-backward passes of the mixture: how well the rival is written
+
+All are timed in interleaved rounds on the same data, and medians are reported: a machine's moods hit everybody alike.
+Each method's memory is measured in a process of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from proxnas.choice import NONE, Supernet
+from proxnas.config import BenchConfig, SearchConfig
+from proxnas.data.images import Images, from_arrays
+from proxnas.memory import peak_memory
+from proxnas.networks.cnn import Size, channels_last
+from proxnas.ops import search_norm
+from proxnas.search import Search
+from proxnas.settings import METHOD_DEFAULTS
+from proxnas.spaces.base import Space
+from proxnas.spaces.cnn import first_candidates
+
+PARTS = ("arch", "forward", "backward", "other")
+MEMORY_STEPS = 3
+PASSES_OF_SECOND_ORDER = 5
+"""Unrolled step, validation at w', two finite differences, weight step."""
+
+Timer = Callable[[], dict[str, float]]
+
+
+def bench(config: BenchConfig, say: Callable[[str], None]) -> dict[str, Any]:
+    """The whole measurement, as CONTRACT describes its JSON."""
+    searches = {name: build(config, name) for name in config.all_methods()}
+    reference = searches.get("nasp") or next(iter(searches.values()))
+    timers: dict[str, Timer] = {name: step_timer(search) for name, search in searches.items()}
+    timers |= {"limit": limit_timer(reference), "supernet": supernet_timer(reference)}
+    medians = interleaved(timers, config.rounds, say)
+    limit, supernet = medians.pop("limit"), medians.pop("supernet")["total"]
+    for name in searches:
+        say(f"memory of {name}")
+        medians[name]["peak_bytes"] = memory_of(config, name)
+    return _figures(config, medians, limit, supernet)
+
+
+def _figures(
+    config: BenchConfig, methods: dict[str, dict[str, float]], limit: dict[str, float], supernet: float
+) -> dict[str, Any]:
+    nasp = methods.get("nasp", {}).get("total")
+    second = methods.get("darts-2nd", {}).get("total")
+    return {
+        "space": config.space,
+        "config": dataclasses.asdict(config),
+        "threads": torch.get_num_threads(),
+        "methods": methods,
+        "limit": limit,
+        "supernet_pass": supernet,
+        "ratio": {name: figures["total"] / nasp for name, figures in methods.items()} if nasp else None,
+        "ratio_to_limit": nasp / limit["total"] if nasp else None,
+        "opponent": second / (PASSES_OF_SECOND_ORDER * supernet) if second else None,
+    }
+
+
+def interleaved(timers: dict[str, Timer], rounds: int, say: Callable[[str], None]) -> dict[str, dict[str, float]]:
+    """Medians over rounds in which every timer runs once; a first round warms up and is not counted."""
+    taken: dict[str, list[dict[str, float]]] = {name: [] for name in timers}
+    for number in range(rounds + 1):
+        say(f"round {number} of {rounds}" if number else "warm-up")
+        for name, timer in timers.items():
+            seconds = timer()
+            if number:
+                taken[name].append(seconds)
+    return {
+        name: {part: statistics.median(row[part] for row in rows) for part in rows[0]} for name, rows in taken.items()
+    }
+
+
+def step_timer(search: Search) -> Timer:
+    """One whole iteration of a method: streams, selection, optimizers and all."""
+
+    def measure() -> dict[str, float]:
+        start = search.clock.now()
+        search.totals.add(search.method.step())
+        total = search.clock.now() - start
+        parts = dict.fromkeys(PARTS, 0.0) | search.clock.take()
+        return parts | {"other": total - sum(parts.values()), "total": total}
+
+    return measure
+
+
+def limit_timer(search: Search) -> Timer:
+    """The floor at the architecture that the search stands at."""
+    now = search.clock.now
+
+    def measure() -> dict[str, float]:
+        train, valid = search.train.next(), search.valid.next()
+        network = bare_network(search)
+        sources = recorded_sources(search.net, valid.x)
+        start = now()
+        nn.functional.cross_entropy(network(train.x), train.y).backward()
+        weight = now() - start
+        network.requires_grad_(False)
+        x = valid.x.requires_grad_()
+        start = now()
+        nn.functional.cross_entropy(network(x), valid.y).backward()
+        run_all(sources)
+        arch = now() - start
+        return {"arch": arch, "weight": weight, "total": arch + weight}
+
+    return measure
+
+
+def bare_network(search: Search) -> nn.Module:
+    """The selected network as plain modules, normalised like the search network."""
+    c, images = search.config, search.images
+    size = Size(c.cells, c.channels, images.shape[0], images.num_classes)
+    network = search.space.network(search.genotype(), size, search_norm)
+    return channels_last(network.to(search.device))
+
+
+def recorded_sources(net: Supernet, x: Tensor) -> list[tuple[nn.Module, Tensor]]:
+    """Every candidate that is not selected, with the tensor it would read."""
+    with torch.no_grad(), net.taped() as tape:
+        net(x)
+    pairs = []
+    for call in tape:
+        for choice, source in zip(call.choices, call.sources, strict=True):
+            active = choice.active()
+            for k, candidate in enumerate(choice.candidates):
+                if k not in active and choice.names[k] != NONE:
+                    pairs.append((candidate, source.args[0].detach()))
+    return pairs
+
+
+@torch.no_grad()
+def run_all(pairs: list[tuple[nn.Module, Tensor]]) -> None:
+    """One forward of each, nothing kept."""
+    for candidate, x in pairs:
+        candidate(x)
+
+
+def supernet_timer(search: Search) -> Timer:
+    """One forward and backward of the mixture of all candidates, for A and w."""
+    net, now = search.net, search.clock.now
+
+    def measure() -> dict[str, float]:
+        batch = search.train.next()
+        A = {name: torch.zeros(group.shape, requires_grad=True) for name, group in net.groups.items()}
+        start = now()
+        net.use({name: a.softmax(-1) for name, a in A.items()}, weighted=True)
+        net.loss(batch)[0].backward()
+        total = now() - start
+        net.module.zero_grad(set_to_none=True)
+        return {"total": total}
+
+    return measure
+
+
+def memory_of(config: BenchConfig, method: str) -> int:
+    """Peak memory of a few steps in a fresh process."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return int(pool.apply(peak_of_steps, (config, method)))
+
+
+def peak_of_steps(config: BenchConfig, method: str) -> int:
+    """Peak memory of a few steps, beyond what the built search takes."""
+    search = build(config, method)
+    with peak_memory(search.device) as peak:
+        for _ in range(MEMORY_STEPS):
+            search.totals.add(search.method.step())
+    return peak.bytes
+
+
+def build(config: BenchConfig, method: str) -> Search:
+    """A search on random images with the public codes' sizes."""
+    search_config = SearchConfig(
+        seed=config.seed,
+        device=config.device,
+        threads=config.threads,
+        space=config.space,
+        method=method,
+        cells=config.cells,
+        channels=config.channels,
+        batch_size=config.batch_size,
+        **METHOD_DEFAULTS.get(method, {}),
+    )
+    space: Space | None = first_candidates(config.candidates) if config.candidates else None
+    return Search(search_config, random_images(config), space, exact_clock=True)
+
+
+def random_images(config: BenchConfig) -> Images:
+    """Noise in the shape of CIFAR-10: the cost of a step does not depend on what it sees."""
+    generator = np.random.default_rng(0)
+    n = 8 * config.batch_size + 40
+    x = generator.integers(0, 256, (n, config.image_size, config.image_size, 3), dtype=np.uint8)
+    return from_arrays({"x_train": x, "y_train": np.arange(n) % 10}, "noise", "noise", flip=True)
