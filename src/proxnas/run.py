@@ -111,7 +111,8 @@ class Run:
             intact = False
         if not intact:
             previous = self / "checkpoint.previous.pt"
-            way = f"remove it to resume from {previous.name}" if previous.exists() else "use --force to start anew"
+            other = previous.exists() and path != previous
+            way = f"remove it to resume from {previous.name}" if other else "use --force to start anew"
             raise InputError(f"{path}: the checkpoint is damaged or truncated: {way}")
         return state
 
@@ -182,6 +183,7 @@ def digest(value: Any) -> str:
 
 def _feed(sha: hashlib._Hash, value: Any) -> None:
     if isinstance(value, dict):
+        sha.update(f"{{{len(value)}".encode())
         for key, item in value.items():
             sha.update(f"{key!r}:".encode())
             _feed(sha, item)

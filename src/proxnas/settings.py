@@ -92,8 +92,9 @@ def check_same(given: SearchConfig, stored: SearchConfig, where: Path) -> None:
     for field in dataclasses.fields(stored):
         old, new = getattr(stored, field.name), getattr(given, field.name)
         if field.name not in NOT_STORED | MAY_CHANGE and old != new:
+            name = "DATA" if field.name == "data" else flag(field.name)
             raise InputError(
-                f"{flag(field.name)} {new}: the run in {where} was started with {old}; leave the flag out to resume, "
+                f"{name} {new}: the run in {where} was started with {old}; leave the flag out to resume, "
                 "or choose another --run"
             )
 

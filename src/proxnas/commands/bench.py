@@ -41,12 +41,12 @@ def _targets(config: BenchConfig) -> list[Path]:
 def table(figures: dict[str, Any]) -> Table:
     """Seconds an iteration, by part, as the paper's timing table; ratio to NASP; peak memory."""
     rows = Table(title=f"{figures['space']}: seconds an iteration ({figures['threads']} threads)")
-    for heading in ("method", "update A", "forward", "backward", "other", "total", "to nasp", "peak memory"):
-        rows.add_column(heading, justify="left" if heading == "method" else "right")
+    for heading in ("method", "update A", "forward", "backward", "other", "total", "to nasp", "MiB"):
+        rows.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
     for name, part in figures["methods"].items():
         ratio = f"{figures['ratio'][name]:.2f}" if figures["ratio"] else "-"
         seconds = [f"{part[key]:.3f}" for key in ("arch", "forward", "backward", "other", "total")]
-        rows.add_row(name, *seconds, ratio, f"{part['peak_bytes'] / MIB:.0f} MiB")
+        rows.add_row(name, *seconds, ratio, f"{part['peak_bytes'] / MIB:.0f}")
     limit = figures["limit"]
     rows.add_row("limit", f"{limit['arch']:.3f}", "", f"{limit['weight']:.3f}", "", f"{limit['total']:.3f}", "", "")
     return rows

@@ -1,0 +1,101 @@
+"""`proxnas bench` and `--dry-run`: the figures are there and consistent. Speed itself is never asserted in a test."""
+
+import json
+
+import pytest
+import torch
+
+from proxnas import bench
+from proxnas.cli import main
+from proxnas.complexity import parameters
+from proxnas.config import BenchConfig
+from proxnas.plan import extremes
+
+TINY = ["--cells", "3", "--channels", "2", "--batch-size", "2", "--image-size", "8", "--rounds", "1", "--threads", "1"]
+
+
+@pytest.fixture
+def search():
+    config = BenchConfig(space="darts7", cells=3, channels=2, batch_size=2, image_size=8)
+    return bench.build(config, "nasp")
+
+
+def test_json_has_the_documented_keys(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "memory_of", bench.peak_of_steps)  # a process of its own costs seconds
+    target = tmp_path / "bench.json"
+    assert main(["bench", "--space", "darts7", *TINY, "--json", str(target)]) == 0
+    figures = json.loads(target.read_text())
+    assert set(figures["methods"]) == {"nasp", "darts-1st", "darts-2nd"} == set(figures["ratio"])
+    for row in figures["methods"].values():
+        assert set(row) == {"arch", "forward", "backward", "other", "total", "peak_bytes"}
+        assert row["total"] == pytest.approx(row["arch"] + row["forward"] + row["backward"] + row["other"], rel=1e-6)
+    assert set(figures["limit"]) == {"arch", "weight", "total"}
+    nasp = figures["methods"]["nasp"]["total"]
+    assert figures["ratio"]["nasp"] == 1
+    assert figures["ratio_to_limit"] == pytest.approx(nasp / figures["limit"]["total"])
+    second = figures["methods"]["darts-2nd"]["total"]
+    assert figures["opponent"] == pytest.approx(second / (5 * figures["supernet_pass"]))
+    assert "darts-2nd" in capsys.readouterr().out
+
+
+def test_memory_is_measured_in_a_process_of_its_own():
+    config = BenchConfig(space="nasbench201", cells=1, channels=2, batch_size=2, image_size=8, threads=1)
+    assert bench.memory_of(config, "nasp") > 0
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--candidates", "17"), ("--rounds", "0"), ("--methods", "nsap")])
+def test_bad_flags(flag, value, capsys):
+    assert main(["bench", flag, value]) == 2
+    assert flag in capsys.readouterr().err
+
+
+def test_a_missing_folder_is_found_before_measuring(capsys):
+    assert main(["bench", "--json", "no/such/folder/x.json"]) == 2
+    assert "no/such/folder" in capsys.readouterr().err
+
+
+def test_candidates_make_the_space():
+    config = BenchConfig(candidates=4, cells=3, channels=2, batch_size=2, image_size=8)
+    groups = bench.build(config, "nasp").space.groups
+    names = ("skip_connect", "sep_conv_3x3", "dil_conv_3x3", "max_pool_3x3")
+    assert groups["normal"].candidates == groups["reduce"].candidates == names
+
+
+def test_the_floor_runs_exactly_the_candidates_that_are_not_selected(search):
+    search.method.use_current()
+    pairs = bench.recorded_sources(search.net, search.valid.next().x)
+    selected = sum(len(choice.active()) for choice in search.net.choices.values())
+    everything = sum(len(choice.names) for choice in search.net.choices.values())
+    assert len(pairs) == everything - selected
+
+
+def test_the_bare_network_is_the_selected_one(search):
+    search.method.use_current()
+    choices = search.net.choices.values()
+    outside = parameters(search.net.module) - sum(parameters(choice) for choice in choices)
+    selected = sum(parameters(choice.candidates[k]) for choice in choices for k in choice.active())
+    assert parameters(bench.bare_network(search)) == outside + selected
+
+
+def test_extremes_bound_random_architectures(search):
+    from proxnas.selection import random_selection
+
+    smallest, largest = (parameters(search.final_network(search.space.genotype(A))) for A in extremes(search.net))
+    assert smallest < largest
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        A = {name: random_selection(group, generator) for name, group in search.net.groups.items()}
+        assert smallest <= parameters(search.final_network(search.space.genotype(A))) <= largest
+
+
+def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    flags = ["search", "digits", "--dry-run", "--space", "nasbench201", "--channels", "2", "--threads", "1"]
+    assert main([*flags, "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert 0 < figures["params_smallest"] < figures["params_largest"]
+    assert figures["seconds_per_epoch"] > 0
+    assert figures["peak_bytes"] >= 0
+    assert main(flags) == 0
+    assert f"{figures['params_largest']:,}" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
