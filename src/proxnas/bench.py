@@ -49,7 +49,9 @@ def bench(config: BenchConfig, say: Callable[[str], None]) -> dict[str, Any]:
     limit, supernet = medians.pop("limit"), medians.pop("supernet")["total"]
     for name in searches:
         say(f"memory of {name}")
-        medians[name]["peak_bytes"] = memory_of(config, name)
+        medians[name]["peak_bytes"] = in_own_process(peak_of_steps, config, name)
+    say("memory of the bare network")
+    limit["peak_bytes"] = in_own_process(peak_of_training, config)
     return _figures(config, medians, limit, supernet)
 
 
@@ -166,10 +168,10 @@ def supernet_timer(search: Search) -> Timer:
     return measure
 
 
-def memory_of(config: BenchConfig, method: str) -> int:
-    """Peak memory of a few steps in a fresh process."""
+def in_own_process(measure: Callable[..., int], *arguments: Any) -> int:
+    """The figure as a fresh process measures it."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return int(pool.apply(peak_of_steps, (config, method)))
+        return pool.apply(measure, arguments)
 
 
 def peak_of_steps(config: BenchConfig, method: str) -> int:
@@ -178,6 +180,20 @@ def peak_of_steps(config: BenchConfig, method: str) -> int:
     with peak_memory(search.device) as peak:
         for _ in range(MEMORY_STEPS):
             search.totals.add(search.method.step())
+    return peak.bytes
+
+
+def peak_of_training(config: BenchConfig) -> int:
+    """Peak memory of a few training steps of the bare network that NASP starts from."""
+    search = build(config, "nasp")
+    network = bare_network(search)
+    sgd = torch.optim.SGD(network.parameters(), 0.025, momentum=0.9)
+    with peak_memory(search.device) as peak:
+        for _ in range(MEMORY_STEPS):
+            batch = search.train.next()
+            nn.functional.cross_entropy(network(batch.x), batch.y).backward()
+            sgd.step()
+            sgd.zero_grad()
     return peak.bytes
 
 

@@ -60,7 +60,7 @@ class SearchConfig(RunConfig):
     protocol: Literal["auto", "quick", "cifar"] = "auto"
     """Sizes: quick (small data, a laptop), cifar (the paper's); auto: cifar for a CIFAR folder, else quick."""
 
-    epochs: int = 20
+    epochs: int = 25
     """Passes over the half of the data that trains w."""
     batch_size: int = 32
     cells: int = 5

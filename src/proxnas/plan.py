@@ -72,7 +72,7 @@ def _measure(search: Search) -> tuple[float, int]:
             search.totals.add(search.method.step())
             seconds.append(search.clock.now() - start)
     start = search.clock.now()
-    search.evaluate()
+    search.method.validation()
     evaluation = search.clock.now() - start
     # the first step also sets things up, so the median, not the mean
     return statistics.median(seconds) * len(search.train) + evaluation, peak.bytes

@@ -20,7 +20,7 @@ from proxnas.environment import describe, pick_device, set_threads
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.interrupt import Interrupted, Request, stop_requests
-from proxnas.methods.base import ArchitectureOptions, Metrics, Setup, WeightOptions, correct
+from proxnas.methods.base import ArchitectureOptions, Metrics, Setup, Validation, WeightOptions, correct
 from proxnas.networks.cnn import Size, channels_last
 from proxnas.run import Run, write_atomically
 from proxnas.spaces.base import Space
@@ -116,7 +116,7 @@ class Search:
             drift=c.unselected == "drift",
         )
         seed = stable_seed(c.seed, "architecture")
-        return Setup(self.net, self.train, self.valid, architecture, weights, self.clock, seed)
+        return Setup(self.net, self.train, self.valid, architecture, weights, self.clock, self.evaluate, seed)
 
     def genotype(self) -> Genotype:
         """The cell as it stands."""
@@ -130,15 +130,14 @@ class Search:
             return self.space.network(genotype, size)
 
     @torch.no_grad()
-    def evaluate(self) -> tuple[float, float]:
-        """(loss, accuracy) of the architecture as it stands on the half for A, normalised by the batch."""
-        self.method.use_current()
+    def evaluate(self) -> Validation:
+        """The network in use on the half for A, normalised by the batch."""
         sums = torch.zeros(2, device=self.device)
         for batch in self.valid_part.evaluation_batches(max(self.config.batch_size, 64)):
             loss, output = self.net.loss(batch)
             sums += torch.stack([loss * len(batch.y), correct(output, batch.y).to(sums.dtype)])
         loss, accuracy = (sums / len(self.valid_part)).tolist()
-        return loss, accuracy
+        return Validation(loss, accuracy)
 
     def state_dict(self) -> State:
         return {
@@ -220,7 +219,7 @@ def _row(this: Search, start: float) -> dict[str, Any]:
             f"(now {this.config.learning_rate}); the checkpoint before it is kept"
         )
     with this.clock("evaluate"):
-        valid_loss, valid_accuracy = this.evaluate()
+        valid_loss, valid_accuracy = this.method.validation()
     seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | this.clock.take()
     A, _ = this.method.architecture()
     return {

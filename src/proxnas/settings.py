@@ -27,7 +27,7 @@ STAMP = ("proxnas", "command")
 
 def quick() -> dict[str, Any]:
     """Small data on a laptop."""
-    return {"epochs": 20, "batch_size": 32, "cells": 5, "channels": 16, "final_cells": 8, "final_channels": 16}
+    return {"epochs": 25, "batch_size": 32, "cells": 5, "channels": 16, "final_cells": 8, "final_channels": 16}
 
 
 def cifar() -> dict[str, Any]:
@@ -106,8 +106,10 @@ def storable(config: SearchConfig) -> dict[str, Any]:
 
 def command_line(cls: type[Config], prog: str, argv: list[str], values: dict[str, Any] | None = None) -> Config:
     """The dataclass from flags, with `values` in place of its defaults."""
-    markers = (tyro.conf.FlagCreatePairsOff,)
+    markers: tuple[Any, ...] = (tyro.conf.FlagCreatePairsOff,)  # --quiet without --no-quiet
     if values:
+        if True in values.values():  # else tyro would offer --no-pick in place of --pick, not both
+            markers = ()
         return tyro.cli(cls, args=argv, default=cls(**values), prog=prog, config=markers)
     return tyro.cli(cls, args=argv, prog=prog, config=markers)
 

@@ -48,7 +48,16 @@ def table(figures: dict[str, Any]) -> Table:
         seconds = [f"{part[key]:.3f}" for key in ("arch", "forward", "backward", "other", "total")]
         rows.add_row(name, *seconds, ratio, f"{part['peak_bytes'] / MIB:.0f}")
     limit = figures["limit"]
-    rows.add_row("limit", f"{limit['arch']:.3f}", "", f"{limit['weight']:.3f}", "", f"{limit['total']:.3f}", "", "")
+    rows.add_row(
+        "limit",
+        f"{limit['arch']:.3f}",
+        "",
+        f"{limit['weight']:.3f}",
+        "",
+        f"{limit['total']:.3f}",
+        "",
+        f"{limit['peak_bytes'] / MIB:.0f}",
+    )
     return rows
 
 

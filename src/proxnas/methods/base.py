@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -32,6 +32,13 @@ class Metrics(NamedTuple):
     changes: int
 
 
+class Validation(NamedTuple):
+    """How good an architecture is on the half of the data for A."""
+
+    loss: float
+    accuracy: float
+
+
 class Method(Protocol):
     """One search; differences between methods live in their constructors, never in the loop."""
 
@@ -41,7 +48,10 @@ class Method(Protocol):
         """One iteration: what is done for one batch of training images."""
 
     def use_current(self) -> None:
-        """Set the network to the architecture as it stands, for evaluation."""
+        """Set the network to the architecture as it stands."""
+
+    def validation(self) -> Validation:
+        """How good the architecture is that would be returned now."""
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         """(A, A_bar): the continuous and the discrete architecture as they stand."""
@@ -100,6 +110,8 @@ class Setup:
     architecture: ArchitectureOptions
     weights: WeightOptions
     clock: Clock
+    evaluate: Callable[[], Validation]
+    """Loss and accuracy of the network in use on the whole half for A."""
     seed: int = 0
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from proxnas.methods.base import Metrics, Setup, UnrolledStep, WeightOptimizer, weight_step
+from proxnas.methods.base import Metrics, Setup, UnrolledStep, Validation, WeightOptimizer, weight_step
 from proxnas.selection import changed, one_hot
 from proxnas.types import Batch, Matrices, State
 
@@ -24,6 +24,7 @@ class Darts:
 
     def __init__(self, setup: Setup, order: int) -> None:
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.evaluate = setup.evaluate
         self.order, options = order, setup.architecture
         self.warmup = options.warmup
         generator = torch.Generator().manual_seed(setup.seed)
@@ -76,6 +77,10 @@ class Darts:
 
     def use_current(self) -> None:
         self.net.use({name: A.softmax(-1) for name, A in self.A.items()}, weighted=True)
+
+    def validation(self) -> Validation:
+        self.use_current()
+        return self.evaluate()
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.A, self.A_bar

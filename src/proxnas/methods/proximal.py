@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from proxnas.complexity import R_gradient, parameter_costs
-from proxnas.methods.base import Metrics, Setup, UnrolledStep, WeightOptimizer, weight_step
+from proxnas.methods.base import Metrics, Setup, UnrolledStep, Validation, WeightOptimizer, weight_step
 from proxnas.prox import prox_c, prox_c1, prox_c2
 from proxnas.selection import changed, keep_inputs
 from proxnas.types import Batch, Matrices, State
@@ -30,6 +30,7 @@ class Proximal:
 
     def __init__(self, setup: Setup, prox: Prox, project: Callable[[Tensor], Tensor]) -> None:
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.evaluate = setup.evaluate
         self.options = options = setup.architecture
         self.prox, self.project = prox, project
         generator = torch.Generator().manual_seed(setup.seed)
@@ -106,6 +107,10 @@ class Proximal:
 
     def use_current(self) -> None:
         self.net.use(self.A_bar, weighted=self.options.value == "a_k")
+
+    def validation(self) -> Validation:
+        self.use_current()
+        return self.evaluate()
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.A, self.A_bar

@@ -4,11 +4,11 @@ the best by validation loss kept (the baseline of Liu et al. 2019, which trained
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
-from torch import Tensor
 
-from proxnas.methods.base import Metrics, Setup, WeightOptimizer, weight_step
+from proxnas.methods.base import Metrics, Setup, Validation, WeightOptimizer, weight_step
 from proxnas.selection import changed, random_selection
 from proxnas.types import Matrices, State
 
@@ -17,17 +17,17 @@ class Random:
     """Trains `cells` random cells one after the other within the epochs of one search."""
 
     def __init__(self, setup: Setup) -> None:
-        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.net, self.train, self.clock = setup.net, setup.train, setup.clock
+        self.evaluate = setup.evaluate
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.initial = {name: x.detach().clone() for name, x in self.net.module.state_dict().items()}
         weights, cells = setup.weights, setup.architecture.random_cells
         self.steps_per_cell = max(1, weights.epochs * len(self.train) // cells)
-        # the cosine runs over the share of one cell
-        steps_per_epoch = math.ceil(self.steps_per_cell / weights.epochs)
-        self.w_optimizer = WeightOptimizer(self.net, weights, steps_per_epoch)
+        # the cosine runs over the share of one cell, step by step
+        self.w_optimizer = WeightOptimizer(self.net, replace(weights, epochs=self.steps_per_cell), steps_per_epoch=1)
         self.A_bar = self._draw()
         self.best = self.A_bar
-        self.best_loss = math.inf
+        self.measured = Validation(math.inf, 0.0)
 
     def step(self) -> Metrics:
         """One weight step of the cell in training; at the end of its share it is judged and the next one drawn."""
@@ -41,23 +41,25 @@ class Random:
         return Metrics(loss, right, len(batch.y), changed(before, self.best))
 
     def _judge(self) -> None:
-        loss = float(self._validation_loss())
-        if loss < self.best_loss:
-            self.best, self.best_loss = self.A_bar, loss
+        measured = self.evaluate()
+        if measured.loss < self.measured.loss:
+            self.best, self.measured = self.A_bar, measured
         self.A_bar = self._draw()
         self.net.module.load_state_dict(self.initial)
         self.w_optimizer.restart()
-
-    @torch.no_grad()
-    def _validation_loss(self) -> Tensor:
-        losses = [self.net.loss(self.valid.next())[0] for _ in range(len(self.valid))]
-        return torch.stack(losses).mean()
 
     def _draw(self) -> Matrices:
         return {name: random_selection(group, self.generator) for name, group in self.net.groups.items()}
 
     def use_current(self) -> None:
         self.net.use(self.A_bar)
+
+    def validation(self) -> Validation:
+        """As the best cell was judged; before the first is, the one in training."""
+        if math.isfinite(self.measured.loss):
+            return self.measured
+        self.use_current()
+        return self.evaluate()
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         """The best cell so far, as both A and A_bar: random search has no continuous architecture."""
@@ -67,12 +69,12 @@ class Random:
         return {
             "A_bar": self.A_bar,
             "best": self.best,
-            "best_loss": self.best_loss,
+            "measured": list(self.measured),
             "generator": self.generator.get_state(),
             "w_optimizer": self.w_optimizer.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
-        self.A_bar, self.best, self.best_loss = state["A_bar"], state["best"], state["best_loss"]
+        self.A_bar, self.best, self.measured = state["A_bar"], state["best"], Validation(*state["measured"])
         self.generator.set_state(state["generator"])
         self.w_optimizer.load_state_dict(state["w_optimizer"])

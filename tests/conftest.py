@@ -1,0 +1,62 @@
+"""What all tests share: one thread, a seed a test, and a tiny search to take apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from proxnas.config import SearchConfig
+from proxnas.data.images import Images, from_arrays
+from proxnas.search import Search
+from proxnas.settings import parse_search
+
+
+@cache  # a command line takes longer to read than a tiny network to build
+def _parsed(*flags: str) -> SearchConfig:
+    return parse_search(list(flags))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    """Modules and tensors made in the test are float64, where equality means something."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="session")
+def tiny_images() -> Images:
+    """Ten batches of four images of 8 x 8 pixels in two classes, half of them for A."""
+    random = np.random.RandomState(0)
+    arrays = {
+        f"{kind}_{part}": random.randint(0, 256, (n, 8, 8, 3)).astype(np.uint8) if kind == "x" else np.arange(n) % 2
+        for part, n in (("train", 40), ("test", 4))
+        for kind in "xy"
+    }
+    return from_arrays(arrays, "tiny", "tiny")
+
+
+@pytest.fixture
+def make_search(tiny_images: Images) -> Callable[..., Search]:
+    """make_search("--method", "nasp", ...) -> a Search over the tiny images, its network as small as can be."""
+
+    def make(*flags: str) -> Search:
+        cells = "1" if "nasbench201" in flags else "3"
+        size = ["--cells", cells, "--channels", "2", "--batch-size", "4", "--device", "cpu", "--threads", "1"]
+        return Search(_parsed("digits", *size, *flags), tiny_images)
+
+    return make

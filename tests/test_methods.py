@@ -1,0 +1,518 @@
+"""The search methods: what all of them must hold, then each rule against its equation."""
+
+from __future__ import annotations
+
+import gc
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from proxnas import methods, spaces
+from proxnas.choice import Choice, Row, Supernet
+from proxnas.clock import Clock
+from proxnas.errors import InputError
+from proxnas.genotype import Genotype
+from proxnas.methods import METHODS, proximal
+from proxnas.methods.base import ArchitectureOptions, Setup, Validation, WeightOptimizer, WeightOptions
+from proxnas.methods.darts import Darts
+from proxnas.methods.random import Random
+from proxnas.networks.cnn import Size
+from proxnas.search import Search
+from proxnas.spaces.cnn import SOURCES, CellSpace
+from proxnas.types import Batch, Matrices, State
+
+MakeSearch = Callable[..., Search]
+SPACES = ("darts7", "darts8", "nasbench201")
+CONTRACT = pytest.mark.parametrize(("method", "space"), [(m, s) for m in METHODS for s in SPACES])
+SHORT = ("--epochs", "1", "--random-cells", "2", "--arch-learning-rate", "0.02")  # five steps, two a random cell
+
+
+def steps(search: Search, number: int) -> list[float]:
+    return [float(search.method.step().loss) for _ in range(number)]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Bit for bit, through dicts and lists."""
+    if isinstance(a, Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+def stored(state: State) -> State:
+    """The state as a checkpoint brings it back."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    loaded: State = torch.load(file, weights_only=True)
+    return loaded
+
+
+# -------------------------------------------------- what every method holds
+
+
+@CONTRACT
+def test_a_resumed_search_equals_an_uninterrupted_one_of_the_same_seed(
+    method: str, space: str, make_search: MakeSearch
+) -> None:
+    flags = ("--method", method, "--space", space, *SHORT)
+    whole, first, second = (make_search(*flags) for _ in range(3))
+    losses = steps(whole, 2)
+    assert steps(first, 1) == losses[:1]
+    state = stored(first.state_dict())
+    second.load_state_dict(state)
+    assert same(second.state_dict(), state)
+    assert steps(second, 1) == losses[1:]
+    assert same(whole.state_dict(), second.state_dict())
+    assert whole.genotype() == second.genotype()
+
+
+@CONTRACT
+def test_the_genotype_is_valid_and_builds_a_network_that_runs(method: str, space: str, make_search: MakeSearch) -> None:
+    search = make_search("--method", method, "--space", space, *SHORT)
+    if method != "darts-2nd":  # slow, and nothing in it concerns the genotype
+        search.method.step()
+    genotype = search.genotype()
+    assert Genotype.from_json(genotype.to_json()) == genotype and genotype.space == space
+    if space != "nasbench201":  # an edge that the proximal methods set to `none` is absent
+        least = 1 if space == "darts8" else 2
+        assert all(least <= len(node) <= 2 for cell in genotype.cells.values() for node in cell.nodes)
+    network = search.space.network(genotype, Size(2, 2, 3, 2))
+    assert network(torch.randn(2, 3, 8, 8)).shape == (2, 2)
+    loss, accuracy = search.method.validation()
+    assert math.isfinite(loss) and 0 <= accuracy <= 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_space_with_one_candidate_works(
+    method: str, make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spaces, "find", lambda _: CellSpace("one", ("sep_conv_3x3",), ("max_pool_3x3",)))
+    search = make_search("--method", method, *SHORT)
+    steps(search, 2)
+    cells = search.genotype().cells
+    assert {edge.op for node in cells["normal"].nodes for edge in node} == {"sep_conv_3x3"}
+    assert {edge.op for node in cells["reduce"].nodes for edge in node} == {"max_pool_3x3"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_memory_does_not_grow_with_steps(method: str, make_search: MakeSearch) -> None:
+    search = make_search("--method", method, "--space", "nasbench201", "--epochs", "3")
+
+    def alive() -> int:
+        steps(search, 2)
+        gc.collect()
+        return sum(type(x) in (Tensor, nn.Parameter) for x in gc.get_objects())
+
+    alive()
+    assert alive() == alive()
+
+
+def test_seeds_differ(make_search: MakeSearch) -> None:
+    one, other = (make_search("--seed", seed) for seed in "01")
+    assert steps(one, 1) != steps(other, 1)
+    assert not same(one.method.architecture()[0], other.method.architecture()[0])
+
+
+def test_an_unknown_method_is_named_with_its_nearest(make_search: MakeSearch) -> None:
+    with pytest.raises(InputError, match="nasp"):
+        methods.make("nsap", None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"random"}))
+def test_warmup_trains_the_weights_only(method: str, make_search: MakeSearch) -> None:
+    search = make_search("--method", method, "--space", "nasbench201", "--warmup", "1")
+    before = stored(search.method.architecture()[0])
+    weights = stored(search.net.module.state_dict())
+    assert len(search.train) == 5
+    steps(search, 5)
+    assert same(search.method.architecture()[0], before) and search.valid.delivered == 0
+    assert not same(search.net.module.state_dict(), weights)
+    steps(search, 1)
+    assert not same(search.method.architecture()[0], before)
+
+
+# --------------------------------------------------------- the proximal rules
+
+
+@pytest.mark.parametrize("preset", ["default", "paper", "official"])
+def test_nasp_is_adam_at_A_bar_then_the_clip(preset: str, make_search: MakeSearch) -> None:
+    """Alg. 2 recomputed by hand over three steps large enough to meet both bounds."""
+    rate, decay, eps = 0.2, {"official": 1e-3}.get(preset, 0.0), 1e-8
+    search = make_search("--preset", preset, "--arch-learning-rate", str(rate))
+    method, net = search.method, search.net
+    assert isinstance(method, proximal.Proximal)
+    gradients = spy_on_gradients(net)
+    A = {name: a.clone() for name, a in method.A.items()}
+    m, v = ({name: torch.zeros_like(a) for name, a in A.items()} for _ in range(2))
+    for t in (1, 2, 3):
+        expected = expected_selection(A, preset, method)
+        method.step()
+        active, dA = gradients[-1]
+        assert active == active_rows(expected)  # line 3: the gradient is taken at A_bar = select(A)
+        for name in A:
+            g = dA[name] + decay * A[name]
+            m[name] = 0.5 * m[name] + 0.5 * g
+            v[name] = 0.999 * v[name] + 0.001 * g * g
+            m_hat, v_hat = m[name] / (1 - 0.5**t), v[name] / (1 - 0.999**t)
+            A[name] = (A[name] - rate * m_hat / (v_hat.sqrt() + eps)).clamp(0.0, 1.0)  # line 4
+            torch.testing.assert_close(method.A[name], A[name], rtol=0, atol=1e-12)
+        assert active_rows(method.A_bar) == search.net.route.active  # lines 5 and 6: w through the refined one
+    assert len(gradients) == 3 and search.valid.delivered == search.train.delivered == 3
+    assert any((a == 1).any() for a in A.values()) and any((a == 0).any() for a in A.values())
+
+
+def spy_on_gradients(net: Supernet) -> list[tuple[dict[Row, tuple[int, ...]], Matrices]]:
+    """(the architecture in use, dA) of every architecture gradient from now on."""
+    calls, plain = [], net.architecture_gradient
+
+    def spied(*args: Any) -> Any:
+        dA, dw = plain(*args)
+        calls.append((net.route.active, {name: g.clone() for name, g in dA.items()}))
+        return dA, dw
+
+    net.architecture_gradient = spied  # type: ignore[method-assign]
+    return calls
+
+
+def active_rows(A_bar: Matrices) -> dict[Row, tuple[int, ...]]:
+    rows = ((Row(name, e), row) for name, matrix in A_bar.items() for e, row in enumerate(matrix.tolist()))
+    return {row: tuple(k for k, a in enumerate(values) if a) for row, values in rows}
+
+
+def expected_selection(A: Matrices, preset: str, method: proximal.Proximal) -> Matrices:
+    """Per row the largest entry, per node the two largest rows; by hand. By default the last selected wins ties."""
+    A_bar = {}
+    for name, a in A.items():
+        # a tie breaker far below any difference that a step makes
+        order = torch.zeros_like(a) if preset != "default" else 1e-13 * (method.A_bar[name] != 0)
+        if preset == "default":
+            order = order + 1e-14 * method.priority[name]
+        ranked = a + order
+        top, k = ranked.max(-1)
+        rows = [sorted(node, key=lambda e: -top[e].item())[:2] for node in method.net.groups[name].nodes]
+        A_bar[name] = torch.zeros_like(a)
+        for e in (e for node in rows for e in node):
+            A_bar[name][e, k[e]] = 1.0
+    return A_bar
+
+
+def test_where_A_may_live(make_search: MakeSearch) -> None:
+    """NASP: the box. PA: one entry of (0, 1] a row. Lazy PA: anywhere."""
+    A = {}
+    for method in ("nasp", "pa", "lazy-pa"):
+        search = make_search("--method", method, "--arch-learning-rate", "0.8")
+        steps(search, 2)
+        A[method] = torch.cat([a.flatten(0, 0) for a in search.method.architecture()[0]["normal"].unsqueeze(0)])
+    assert ((A["nasp"] >= 0) & (A["nasp"] <= 1)).all() and (A["nasp"] > 0).sum(1).max() > 1
+    assert ((A["pa"] >= 0) & (A["pa"] <= 1)).all() and ((A["pa"] != 0).sum(1) == 1).all()
+    assert (A["lazy-pa"] < 0).any() and (A["lazy-pa"] > 1).any()
+
+
+@pytest.mark.parametrize("method", ["nasp", "pa", "lazy-pa"])
+def test_value_a_k_keeps_the_factor_in_network_and_genotype(method: str, make_search: MakeSearch) -> None:
+    search = make_search("--method", method, "--value", "a_k", "--space", "darts8", "--arch-learning-rate", "0.1")
+    steps(search, 2)
+    A, A_bar = search.method.architecture()
+    on = A_bar["normal"] != 0
+    torch.testing.assert_close(A_bar["normal"][on], A["normal"][on].clamp(0, 1), rtol=0, atol=0)
+    values = [edge.value for node in search.genotype().cells["normal"].nodes for edge in node]
+    assert sorted(values) == sorted(A_bar["normal"][on].tolist()) and any(value != 1 for value in values)
+    assert search.net.route.values is not None
+
+
+def test_value_one_switches_selected_entries_on_fully(make_search: MakeSearch) -> None:
+    search = make_search("--value", "one")
+    steps(search, 1)
+    assert set(search.method.architecture()[1]["normal"].unique().tolist()) == {0.0, 1.0}
+    assert search.net.route.values is None
+
+
+@pytest.mark.parametrize("preset", ["paper", "official"])
+def test_with_all_entries_at_one_half_the_first_cell_is_identities_of_both_inputs(
+    preset: str, make_search: MakeSearch
+) -> None:
+    """The known behaviour of the public code: the tie rule chooses operations and edges."""
+    search = make_search("--preset", preset)
+    assert all((a == 0.5).all() for a in search.method.architecture()[0].values())
+    for cell in search.genotype().cells.values():
+        assert [[(edge.op, edge.input) for edge in node] for node in cell.nodes] == [
+            [("skip_connect", 0), ("skip_connect", 1)]
+        ] * 4
+
+
+def test_by_default_noise_decides_and_ties_keep_what_was_selected(make_search: MakeSearch) -> None:
+    search = make_search()
+    method = search.method
+    assert isinstance(method, proximal.Proximal)
+    assert 5e-4 < (method.A["normal"] - 0.5).std() < 2e-3
+    before = method.A_bar
+    for A in method.A.values():
+        A.fill_(1.0)  # all entries clipped: every row ties
+    assert same(method.select(), before)
+
+
+def test_eta_adds_the_gradient_of_R_at_A_bar(make_search: MakeSearch) -> None:
+    plain, sized = (make_search("--eta", eta) for eta in ("0", "3"))
+    dA, dA_sized = (search.method.gradient(search.train.next()) for search in (plain, sized))  # type: ignore[attr-defined]
+    method = sized.method
+    assert isinstance(method, proximal.Proximal)
+    for name, A_bar in method.A_bar.items():
+        torch.testing.assert_close(dA_sized[name] - dA[name], 3 * 2 * method.costs[name] * A_bar)
+        assert method.costs[name].sum().item() == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------- weights
+
+
+def unselected(search: Search) -> list[nn.Parameter]:
+    """The weights of candidates that A_bar does not run."""
+    A_bar = search.method.architecture()[1]
+    pairs = [(c, k) for c in search.net.choices.values() for k in range(len(c.names))]
+    return [
+        w for c, k in pairs if c.row and not A_bar[c.row.group][c.row.edge, k] for w in c.candidates[k].parameters()
+    ]
+
+
+@pytest.mark.parametrize("fate", ["still", "drift"])
+def test_unselected_weights_stay_or_decay(fate: str, make_search: MakeSearch) -> None:
+    search = make_search("--unselected", fate, "--arch-learning-rate", "0", "--weight-decay", "0.1")
+    weights = unselected(search)
+    before = [w.detach().clone() for w in weights]
+    steps(search, 1)
+    assert len(weights) > 50
+    for w, old in zip(weights, before, strict=True):
+        if fate == "still":
+            assert torch.equal(w, old)
+        else:
+            torch.testing.assert_close(w.detach(), old * (1 - 0.025 * 0.1))
+
+
+def test_a_candidate_that_loses_its_place_stays_or_moves_on_by_momentum() -> None:
+    for drift in (False, True):
+        net = Supernet(Choice({"a": nn.Linear(3, 2), "b": nn.Linear(3, 2)}, share="c"))
+        optimizer = WeightOptimizer(net, WeightOptions(drift=drift), 1)
+        a = net.choices[""].candidates[0].weight
+        batch = Batch(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))
+        net.use({"c": torch.tensor([[1.0, 0.0]])})
+        optimizer.step(net.loss(batch)[0])
+        after_first = a.detach().clone()
+        net.use({"c": torch.tensor([[0.0, 1.0]])})
+        optimizer.step(net.loss(batch)[0])
+        assert torch.equal(a, after_first) != drift
+
+
+def test_the_weight_step_is_sgd_with_momentum_decay_and_a_clipped_gradient() -> None:
+    net = Supernet(Choice({"a": nn.Linear(3, 2, bias=False)}, share="c"))
+    options = WeightOptions(learning_rate=0.1, momentum=0.5, weight_decay=0.2, clip=0.01, epochs=10)
+    optimizer = WeightOptimizer(net, options, steps_per_epoch=100)
+    w = net.choices[""].candidates[0].weight
+    expected, buffer = w.detach().clone(), torch.zeros_like(w)
+    for _ in range(3):
+        loss, _ = net.loss(Batch(torch.randn(4, 3), torch.tensor([0, 1, 0, 1])))
+        (g,) = torch.autograd.grad(loss, [w], retain_graph=True)
+        assert g.norm() > options.clip
+        buffer = 0.5 * buffer + g * (0.01 / g.norm()) + 0.2 * expected
+        expected = expected - 0.1 * buffer
+        optimizer.step(loss)
+        torch.testing.assert_close(w.detach(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_learning_rate_falls_on_a_cosine_by_epochs() -> None:
+    net = Supernet(Choice({"a": nn.Linear(3, 2)}))
+    optimizer = WeightOptimizer(net, WeightOptions(epochs=50), steps_per_epoch=7)
+
+    def rate(t: int) -> float:
+        optimizer.t = t
+        return optimizer.learning_rate
+
+    assert rate(0) == rate(6) == pytest.approx(0.025)
+    assert rate(7) == pytest.approx(0.001 + 0.012 * (1 + math.cos(math.pi / 50)))
+    assert rate(25 * 7) == pytest.approx(0.013)
+    assert rate(49 * 7) == rate(50 * 7 - 1) == pytest.approx(0.001 + 0.012 * (1 + math.cos(math.pi * 49 / 50)))
+    assert rate(50 * 7) == rate(10_000) == pytest.approx(0.001)
+
+
+# ------------------------------------------------------------------- DARTS
+
+
+def test_darts_derives_the_two_strongest_inputs_without_none(make_search: MakeSearch) -> None:
+    search = make_search("--method", "darts-1st", "--space", "darts8")
+    method = search.method
+    assert isinstance(method, Darts)
+    A = method.A["normal"].zero_()
+    ops = search.space.groups["normal"].candidates
+    A[:, ops.index("none")] = 5.0  # the strongest everywhere, and never derived
+    A[0, ops.index("sep_conv_3x3")] = 1.0
+    A[1, ops.index("max_pool_3x3")] = 1.0
+    A[3, ops.index("dil_conv_5x5")] = 2.0  # node 1 reads rows 2, 3, 4
+    A[4, ops.index("skip_connect")] = 1.0
+    A[5:, ops.index("avg_pool_3x3")] = torch.arange(9.0).double() / 10  # rows 7, 8 and 12, 13 are last of their nodes
+    method.A_bar = method.derive()
+    nodes = [[(e.op, e.input) for e in node] for node in search.genotype().cells["normal"].nodes]
+    assert nodes[:2] == [[("sep_conv_3x3", 0), ("max_pool_3x3", 1)], [("dil_conv_5x5", 1), ("skip_connect", 2)]]
+    last = [[("avg_pool_3x3", SOURCES[e]) for e in rows] for rows in ((7, 8), (12, 13))]
+    assert nodes[2:] == last
+
+
+def test_darts_trains_the_mixture_of_all_candidates(make_search: MakeSearch) -> None:
+    search = make_search("--method", "darts-1st", "--space", "nasbench201")
+    before = stored(search.net.module.state_dict())
+    steps(search, 1)
+    assert all(not torch.equal(w, before[name]) for name, w in search.net.module.named_parameters())
+
+
+class Repeat:
+    """A stream of one batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+    def next(self) -> Batch:
+        return self.batch
+
+    def __len__(self) -> int:
+        return 10
+
+
+def quadratic(**architecture: Any) -> Setup:
+    """Three linear candidates and a squared loss: quadratic in w, so that central differences are exact."""
+    net = Supernet(
+        Choice({name: nn.Linear(4, 2, bias=False) for name in "abc"}, share="c"), criterion=nn.functional.mse_loss
+    )
+    train, valid = (Repeat(Batch(torch.randn(6, 4), torch.randn(6, 2))) for _ in range(2))
+    weights = WeightOptions(learning_rate=0.3, momentum=0.9, weight_decay=0.05, epochs=10)
+    options, clock = ArchitectureOptions(**architecture), Clock(torch.device("cpu"))
+    return Setup(net, train, valid, options, weights, clock, evaluate=lambda: Validation(0.0, 0.0), seed=1)
+
+
+def train_a_little(method: Darts | proximal.Proximal) -> None:
+    """Two steps on A and w, after which momentum buffers are no longer zero."""
+    for _ in range(2):
+        method.descend(method.gradient(method.train.next()))
+        method.use_current()
+        method.w_optimizer.step(method.net.loss(method.train.next())[0])
+
+
+def exact_unrolled(setup: Setup, optimizer: WeightOptimizer, A: Tensor, factors: Callable[[Tensor], Tensor]) -> Tensor:
+    """d L_val(w'(A), A) / dA by autograd through the unrolled step w'(A), which moves the weights in use only."""
+    A = A.clone().requires_grad_()
+    ws = [c.weight.detach().clone().requires_grad_() for c in setup.net.choices[""].candidates]
+    used = [bool(a) for a in factors(A.detach())[0]]
+
+    def loss(weights: list[Tensor], batch: Batch) -> Tensor:
+        outputs = [batch.x @ w.T for w in weights]
+        return nn.functional.mse_loss(sum(a * y for a, y in zip(factors(A)[0], outputs, strict=True)), batch.y)
+
+    gradients = torch.autograd.grad(loss(ws, setup.train.next()), ws, create_graph=True)
+    o, buffers = optimizer.options, [optimizer.momentum_of(w) for w in optimizer.weights]
+    moved = [
+        w - optimizer.learning_rate * (o.momentum * b + g + o.weight_decay * w) if on else w
+        for w, g, b, on in zip(ws, gradients, buffers, used, strict=True)
+    ]
+    (gradient,) = torch.autograd.grad(loss(moved, setup.valid.next()), [A])
+    return gradient
+
+
+@pytest.mark.usefixtures("double")
+def test_second_order_darts_is_the_exact_unrolled_gradient() -> None:
+    setup = quadratic(noise=1.0)
+    method = Darts(setup, order=2)
+    train_a_little(method)
+    exact = exact_unrolled(setup, method.w_optimizer, method.A["c"], lambda A: A.softmax(-1))
+    before = stored(setup.net.module.state_dict())
+    ours = method.gradient(setup.train.next())["c"]
+    torch.testing.assert_close(ours, exact, rtol=1e-6, atol=1e-9)
+    assert same(setup.net.module.state_dict(), before)  # the weights are put back
+    first_order = method._at(setup.valid.next(), ())[0]["c"]
+    assert (first_order - exact).norm() > 0.1 * exact.norm()  # the second order matters here
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("value", ["one", "a_k"])
+@pytest.mark.parametrize("make", [proximal.nasp, proximal.pa, proximal.lazy_pa])
+def test_second_order_proximal_is_the_exact_unrolled_gradient_at_A_bar(
+    make: Callable[[Setup], proximal.Proximal], value: str
+) -> None:
+    setup = quadratic(noise=0.2, order=2, value=value)
+    method = make(setup)
+    train_a_little(method)
+    method.A_bar = method.select()
+    A_bar = method.A_bar["c"]
+    assert A_bar.count_nonzero() == 1
+    exact = exact_unrolled(setup, method.w_optimizer, A_bar, lambda A: A)
+    ours = method.gradient(setup.train.next())["c"]
+    torch.testing.assert_close(ours, exact, rtol=1e-6, atol=1e-9)
+    first_order = method._at_w(setup.valid.next())["c"]
+    assert (first_order - exact).norm() > 0.05 * exact.norm()
+
+
+# ----------------------------------------------------------- random search
+
+
+def random_search(make_search: MakeSearch, *flags: str) -> tuple[Search, Random]:
+    search = make_search("--method", "random", *flags)
+    assert isinstance(search.method, Random)
+    return search, search.method
+
+
+def test_random_keeps_the_best_cell_by_validation_loss(
+    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search, method = random_search(make_search, "--epochs", "2", "--random-cells", "5")  # ten steps, two a cell
+    measured = [Validation(loss, accuracy) for loss, accuracy in ((3, 0.9), (1, 0.2), (2, 0.8), (1, 0.9), (5, 0.1))]
+    remaining = iter(measured)
+    monkeypatch.setattr(method, "evaluate", lambda: next(remaining))
+    drawn = []
+    for t in range(10):
+        if t % 2 == 0:
+            drawn.append(method.A_bar)
+        search.method.step()
+    assert same(method.best, drawn[1]) and search.genotype() == search.space.genotype(drawn[1])
+    assert method.validation() == measured[1]  # of the cell returned, not of the one in training
+    assert len({str(cell) for cell in drawn}) == 5
+
+
+def test_random_trains_every_cell_anew_from_the_same_weights_over_a_whole_cosine(make_search: MakeSearch) -> None:
+    search, method = random_search(make_search, "--epochs", "4", "--random-cells", "4")  # five steps a cell
+    initial, rates = stored(search.net.module.state_dict()), []
+    for t in range(15):
+        if t % 5 == 0:
+            assert same(search.net.module.state_dict(), initial)
+            assert all(not method.w_optimizer.momentum_of(w).any() for w in method.w_optimizer.weights)  # type: ignore[union-attr]
+        rates.append(method.w_optimizer.learning_rate)
+        search.method.step()
+    assert rates[:5] == rates[5:10] == rates[10:] == sorted(rates[:5], reverse=True)
+    assert rates[0] == pytest.approx(0.025) and rates[4] < 0.005
+
+
+def test_random_judges_a_cell_with_the_weights_trained_for_it(
+    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search, method = random_search(make_search, "--epochs", "1", "--random-cells", "5")  # one step a cell
+    initial, cell, judged = stored(search.net.module.state_dict()), method.A_bar, []
+
+    def evaluate() -> Validation:
+        judged.append((dict(search.net.route.active), not same(search.net.module.state_dict(), initial)))
+        return search.evaluate()
+
+    monkeypatch.setattr(method, "evaluate", evaluate)
+    search.method.step()
+    assert judged == [(active_rows(cell), True)]
+    assert search.valid.delivered == 0  # the whole half for A is judged by, not a stream
+
+
+def test_before_the_first_cell_is_judged_the_one_in_training_is_evaluated(make_search: MakeSearch) -> None:
+    search, method = random_search(make_search)
+    steps(search, 1)
+    measured = method.validation()
+    assert math.isfinite(measured.loss) and search.net.route.active == active_rows(method.A_bar)
+    assert measured == search.evaluate()
