@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas import spaces
-from proxnas.choice import NONE, Choice, Group, Row, Supernet
+from proxnas.choice import NONE, Choice, Group, Row
 from proxnas.methods import proximal
 from proxnas.networks.cnn import Size, Stack, cell_network, channels_last
 from proxnas.networks.nasbench201 import nasbench201_network
@@ -24,6 +24,7 @@ from proxnas.search import Search
 from proxnas.selection import keep_inputs, random_selection
 from proxnas.spaces.base import Space
 from proxnas.spaces.cnn import SOURCES, first_candidates
+from proxnas.supernet import Supernet
 from proxnas.types import Batch, Matrices
 
 SIZE = Size(cells=3, channels=2, image_channels=3, classes=3)

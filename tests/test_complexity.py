@@ -14,13 +14,14 @@ import torch
 from torch import nn
 
 from proxnas import genotype, ops, spaces
-from proxnas.choice import Choice, Supernet
+from proxnas.choice import Choice
 from proxnas.complexity import R, R_gradient, multiply_adds, parameter_costs, parameters
 from proxnas.genotype import Genotype
 from proxnas.networks.cnn import Size, cell_network
 from proxnas.networks.nasbench201 import DiscreteCell, nasbench201_network
 from proxnas.ops import final_norm, search_norm
 from proxnas.search import Search
+from proxnas.supernet import Supernet
 from proxnas.types import Matrices
 
 SHARED = Path(os.environ.get("PROXNAS_SHARED", Path(__file__).resolve().parents[2] / "shared"))

@@ -13,23 +13,25 @@ import torch
 from torch import Tensor, nn
 
 from proxnas import methods, spaces
-from proxnas.choice import Choice, Row, Supernet
+from proxnas.choice import Choice, Row
 from proxnas.clock import Clock
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.methods import METHODS, proximal
-from proxnas.methods.base import ArchitectureOptions, Setup, Validation, WeightOptimizer, WeightOptions
+from proxnas.methods.base import Setup, Validation
 from proxnas.methods.darts import Darts
+from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
 from proxnas.methods.random import Random
 from proxnas.networks.cnn import Size
 from proxnas.search import Search
 from proxnas.spaces.cnn import SOURCES, CellSpace
+from proxnas.supernet import Supernet
 from proxnas.types import Batch, Matrices, State
 
 MakeSearch = Callable[..., Search]
 SPACES = ("darts7", "darts8", "nasbench201")
 CONTRACT = pytest.mark.parametrize(("method", "space"), [(m, s) for m in METHODS for s in SPACES])
-SHORT = ("--epochs", "1", "--random-cells", "2", "--arch-learning-rate", "0.02")  # five steps, two a random cell
+SHORT = ("--epochs", "1", "--random-cells", "5", "--arch-learning-rate", "0.02")  # five steps, one a random cell
 
 
 def steps(search: Search, number: int) -> list[float]:
@@ -70,6 +72,7 @@ def test_a_resumed_search_equals_an_uninterrupted_one_of_the_same_seed(
     state = stored(first.state_dict())
     second.load_state_dict(state)
     assert same(second.state_dict(), state)
+    assert same(second.method.architecture(), first.method.architecture())
     assert steps(second, 1) == losses[1:]
     assert same(whole.state_dict(), second.state_dict())
     assert whole.genotype() == second.genotype()
@@ -313,7 +316,7 @@ def test_a_candidate_that_loses_its_place_stays_or_moves_on_by_momentum() -> Non
 def test_the_weight_step_is_sgd_with_momentum_decay_and_a_clipped_gradient() -> None:
     net = Supernet(Choice({"a": nn.Linear(3, 2, bias=False)}, share="c"))
     options = WeightOptions(learning_rate=0.1, momentum=0.5, weight_decay=0.2, clip=0.01, epochs=10)
-    optimizer = WeightOptimizer(net, options, steps_per_epoch=100)
+    optimizer = WeightOptimizer(net, options, steps_per_epoch=1)
     w = net.choices[""].candidates[0].weight
     expected, buffer = w.detach().clone(), torch.zeros_like(w)
     for _ in range(3):
@@ -321,9 +324,10 @@ def test_the_weight_step_is_sgd_with_momentum_decay_and_a_clipped_gradient() -> 
         (g,) = torch.autograd.grad(loss, [w], retain_graph=True)
         assert g.norm() > options.clip
         buffer = 0.5 * buffer + g * (0.01 / g.norm()) + 0.2 * expected
-        expected = expected - 0.1 * buffer
+        expected = expected - optimizer.learning_rate * buffer
         optimizer.step(loss)
         torch.testing.assert_close(w.detach(), expected, rtol=1e-5, atol=1e-6)
+    assert optimizer.learning_rate < 0.09  # so the steps above were of falling rates
 
 
 def test_the_learning_rate_falls_on_a_cosine_by_epochs() -> None:
@@ -397,7 +401,7 @@ def quadratic(**architecture: Any) -> Setup:
 def train_a_little(method: Darts | proximal.Proximal) -> None:
     """Two steps on A and w, after which momentum buffers are no longer zero."""
     for _ in range(2):
-        method.descend(method.gradient(method.train.next()))
+        method.A_optimizer.step(method.gradient(method.train.next()))
         method.use_current()
         method.w_optimizer.step(method.net.loss(method.train.next())[0])
 

@@ -30,7 +30,7 @@ def commands(text: str) -> list[str]:
 def short(command: str) -> list[str]:
     """The words of a command as main takes them, made short."""
     _, *words = shlex.split(command, comments=True)
-    return words + SHORT.get(words[0], "").split() * ("--help" not in words)
+    return words if "--help" in words else [*words, *SHORT.get(words[0], "").split()]
 
 
 def test_commands_are_found() -> None:

@@ -16,7 +16,7 @@ _PUBLIC = {
     "Group": "proxnas.choice",
     "InputError": "proxnas.errors",
     "Node": "proxnas.choice",
-    "Supernet": "proxnas.choice",
+    "Supernet": "proxnas.supernet",
     "prox_c": "proxnas.prox",
     "prox_c1": "proxnas.prox",
     "prox_c2": "proxnas.prox",

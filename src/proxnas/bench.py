@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proxnas.choice import NONE, Supernet
+from proxnas.choice import NONE
 from proxnas.config import BenchConfig, SearchConfig
 from proxnas.data.images import Images, from_arrays
 from proxnas.memory import peak_memory
@@ -30,6 +30,7 @@ from proxnas.search import Search
 from proxnas.settings import METHOD_DEFAULTS
 from proxnas.spaces.base import Space
 from proxnas.spaces.cnn import first_candidates
+from proxnas.supernet import Supernet
 
 PARTS = ("arch", "forward", "backward", "other")
 MEMORY_STEPS = 3

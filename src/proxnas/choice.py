@@ -1,27 +1,19 @@
-"""Choice and Supernet: run the selected candidates; score all of them by the fast path.
+"""Choice: one of several candidates; Node: the sum of the Choices that enter it. Only what A_bar selects is run.
 
-At a discrete A_bar every edge into node j sees the same upstream gradient g_j, so
-
-    dF / da[(i,j),k] = < g_j , O_k(x_i) >
-
-needs no backward through an unselected candidate and no gradient of a weight. A forward pass therefore notes, for each
-node, its sources x_i and its output x_j (`Call`); one backward pass gives the g_j; then every candidate is run once
-without a graph, and nothing of it is kept.
+On request a forward pass leaves a tape: for each node what it read and what it put out (`Call`), which is all that
+scoring.py needs.
 
 Shapes: E edges (rows), K candidates; A and A_bar are (E, K) for each group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-
-from proxnas.types import Batch, Matrices
 
 NONE = "none"
 """The candidate that is no connection: never run, its score is 0."""
@@ -72,6 +64,10 @@ class Source(NamedTuple):
     def key(self) -> tuple[Any, ...]:
         """Equal for sources that read the same things in the same places."""
         return tuple(map(id, self.args)), tuple((name, id(x)) for name, x in self.kwargs.items())
+
+    def first(self, n: int) -> Source:
+        """The first n examples of the batch."""
+        return Source.of(tuple(map(_first(n), self.args)), {name: _first(n)(x) for name, x in self.kwargs.items()})
 
     def check(self) -> None:
         """A source that was changed after the pass would be scored wrongly."""
@@ -189,159 +185,9 @@ def _differentiable(output: Tensor) -> Tensor:
     return output if output.requires_grad else output.requires_grad_()
 
 
-class Supernet:
-    """A module that holds Choices, seen as a function of A_bar.
-
-    `groups` describes cells (which rows enter which node); each Choice that belongs to none gets a group of its own.
-    """
-
-    def __init__(
-        self,
-        module: nn.Module,
-        groups: Mapping[str, Group] | None = None,
-        criterion: Callable[[Tensor, Tensor], Tensor] = nn.functional.cross_entropy,
-    ) -> None:
-        self.module = module
-        self.criterion = criterion
-        self.route = Route()
-        self.groups: dict[str, Group] = dict(groups or {})
-        self.choices: dict[str, Choice] = {n: m for n, m in module.named_modules() if isinstance(m, Choice)}
-        if not self.choices:
-            raise ValueError("the module holds no Choice: there is nothing to search")
-        for name, choice in self.choices.items():
-            self._adopt(name, choice)
-
-    def _adopt(self, name: str, choice: Choice) -> None:
-        choice.row = choice.row or Row(name, 0)
-        choice.route = self.route
-        group = self.groups.setdefault(choice.row.group, Group(choice.names))
-        if group.candidates != choice.names:
-            raise ValueError(
-                f"Choice {name!r} shares row {choice.row.group!r} but has the candidates {', '.join(choice.names)} "
-                f"instead of {', '.join(group.candidates)}"
-            )
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.module.parameters(), torch.empty(0)).device
-
-    def use(self, A_bar: Matrices, weighted: bool = False) -> None:
-        """From now on run the non-zero entries of A_bar; `weighted`: multiplied by them, else by 1."""
-        self.route.active = {
-            Row(group, e): tuple(k for k, a in enumerate(row) if a)
-            for group, matrix in A_bar.items()
-            for e, row in enumerate(matrix.tolist())
-        }
-        self.route.values = self._factors(A_bar) if weighted else None
-
-    def _factors(self, A_bar: Matrices) -> dict[Row, tuple[Tensor, ...]]:
-        # unbind, not indexing: its backward is one stack instead of one zero matrix an entry
-        like = next(self.module.parameters(), torch.empty(0))
-        moved = {group: matrix.to(like.device, like.dtype) for group, matrix in A_bar.items()}
-        return {Row(g, e): row.unbind(0) for g, matrix in moved.items() for e, row in enumerate(matrix.unbind(0))}
-
-    def __call__(self, x: Tensor) -> Tensor:
-        output: Tensor = self.module(x)
-        return output
-
-    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The loss on a batch, and the network's output."""
-        output = self(batch.x)
-        return self.criterion(output, batch.y), output
-
-    def architecture_gradient(
-        self, batch: Batch, weights: Sequence[Tensor] = ()
-    ) -> tuple[Matrices, tuple[Tensor | None, ...]]:
-        """dF/dA_bar at the architecture in use, for all entries; and dF/dw for the `weights` asked for."""
-        with self.taped() as tape:
-            loss, _ = self.loss(batch)
-        for call in tape:
-            if call.output._version != call.version:
-                raise RuntimeError("the output of a Choice was changed in place; use the out-of-place form after it")
-        gradients = torch.autograd.grad(loss, [c.output for c in tape] + list(weights), allow_unused=True)
-        dA = self._scores(tape, gradients[: len(tape)])
-        return dA, gradients[len(tape) :]
-
-    @contextmanager
-    def taped(self) -> Iterator[list[Call]]:
-        """Note what the nodes read and put out in the forward passes within."""
-        self.route.tape = []
-        try:
-            yield self.route.tape
-        finally:
-            self.route.tape = None
-
-    @torch.no_grad()
-    def _scores(self, tape: Sequence[Call], gradients: Sequence[Tensor | None]) -> Matrices:
-        """sum over calls of < g_j , O_k(x_i) > for each row and candidate, read by the host once."""
-        scored = list(_score_all(_by_source(tape, gradients)))
-        values = torch.stack([value for _, _, value in scored]).tolist() if scored else []
-        sums = {name: [[0.0] * group.shape[1] for _ in range(group.shape[0])] for name, group in self.groups.items()}
-        for (row, k, _), value in zip(scored, values, strict=True):
-            sums[row.group][row.edge][k] += value
-        return {name: torch.tensor(matrix, dtype=torch.float64) for name, matrix in sums.items()}
-
-
-class _Edge(NamedTuple):
-    choice: Choice
-    source: Source
-    active: dict[int, Tensor]
-    g: Tensor
-
-
-def _by_source(tape: Sequence[Call], gradients: Sequence[Tensor | None]) -> Iterator[list[_Edge]]:
-    """The edges of all calls, those that read the same tensors together: they share what has no parameters."""
-    edges: dict[tuple[Any, ...], list[_Edge]] = {}
-    for call, g in zip(tape, gradients, strict=True):
-        if g is None:  # the loss does not depend on this node: it scores 0
-            continue
-        for e, (choice, source) in enumerate(zip(call.choices, call.sources, strict=True)):
-            active = {term.k: term.output for term in call.terms if term.edge == e}
-            edges.setdefault(source.key, []).append(_Edge(choice, source, active, g))
-    return iter(edges.values())
-
-
-def _score_all(sources: Iterator[list[_Edge]]) -> Iterator[tuple[Row, int, Tensor]]:
-    for edges in sources:
-        shared: dict[Any, Tensor] = {}
-        for choice, source, active, g in edges:
-            assert choice.row is not None
-            for k, name in enumerate(choice.names):
-                if name != NONE:
-                    output = active[k] if k in active else _output(choice, k, source, shared)
-                    if output.shape != g.shape:  # broadcasting would score it wrongly
-                        raise RuntimeError(_shapes_differ(choice, k, output, g))
-                    yield choice.row, k, inner(g, output)
-
-
-def _shapes_differ(choice: Choice, k: int, output: Tensor, g: Tensor) -> str:
-    return (
-        f"candidate {choice.names[k]!r} of {choice.row} puts out {tuple(output.shape)}, the selected one "
-        f"{tuple(g.shape)}: all candidates of a Choice must put out one shape"
-    )
-
-
-def _output(choice: Choice, k: int, source: Source, shared: dict[Any, Tensor]) -> Tensor:
-    """O_k(x_i); a candidate that says it is pure (`pure_key`) is run once for all edges of one source."""
-    key = getattr(choice.candidates[k], "pure_key", None)
-    if key is None:
-        return choice.run(k, source)
-    if key not in shared:
-        shared[key] = choice.run(k, source)
-    return shared[key]
-
-
-def inner(g: Tensor, output: Tensor) -> Tensor:
-    """< g , output >, as one dot product where both lie in memory in the same order."""
-    if g.stride() == output.stride() and _dense(g):
-        n = g.numel()
-        return torch.dot(g.as_strided((n,), (1,)), output.as_strided((n,), (1,)))
-    return (g * output).sum()
-
-
-def _dense(x: Tensor) -> bool:
-    return x.is_contiguous() or (x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last))
-
-
 def _versions(args: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(x._version for x in args if isinstance(x, Tensor))
+
+
+def _first(n: int) -> Callable[[Any], Any]:
+    return lambda x: x[:n] if isinstance(x, Tensor) and x.ndim else x

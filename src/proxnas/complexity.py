@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from proxnas.choice import Supernet
+from proxnas.supernet import Supernet
 from proxnas.types import Matrices
 
 

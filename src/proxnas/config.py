@@ -104,6 +104,14 @@ class SearchConfig(RunConfig):
     """Epochs at the start in which only w is trained."""
     patience: int = 10
     """Stop when no step changed A_bar for so many epochs; 0: never."""
+    arch_every: int = 1
+    """Update A in every so many-th step only."""
+    score_batch: float = 1.0
+    """Share of the batch that unselected candidates are scored on (nasp, pa, lazy-pa)."""
+    score_nodes: float = 1.0
+    """Chance of a node to be scored in a step (nasp, pa, lazy-pa)."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Of the operations; weights stay fp32. For GPUs: most CPUs are slower in bf16."""
     random_cells: int = 8
     """Cells that method random draws and trains."""
 
@@ -134,6 +142,9 @@ class SearchConfig(RunConfig):
         for name in BELOW_ONE:
             value = getattr(self, name)
             require(0 <= value < 1, flag(name), value, "give a number from 0 to below 1")
+        for name in SHARES:
+            value = getattr(self, name)
+            require(0 < value <= 1, flag(name), value, "give a number above 0, at most 1")
         seeds = self.all_seeds()
         require(len(set(seeds)) == len(seeds), "--seeds", self.seeds, "name each seed once")
         require(not self.pick or len(seeds) > 1, "--pick", self.pick, "give --seeds with at least two seeds")
@@ -202,10 +213,12 @@ AT_LEAST: dict[str, float] = {
     "arch_noise": 0,
     "eta": 0,
     "warmup": 0,
+    "arch_every": 1,
     "patience": 0,
     "random_cells": 1,
     "checkpoint_minutes": 0,
 }
+SHARES = ("score_batch", "score_nodes")
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
 
 NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json"}

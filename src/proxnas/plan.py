@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxnas.choice import Supernet
 from proxnas.complexity import multiply_adds, parameters
 from proxnas.config import SearchConfig
 from proxnas.data.images import load
 from proxnas.memory import peak_memory
 from proxnas.search import Search
 from proxnas.selection import one_hot
+from proxnas.supernet import Supernet
 from proxnas.types import Matrices
 
 STEPS = 3

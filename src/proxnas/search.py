@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import torch
 
 from proxnas import methods, spaces
-from proxnas.choice import Supernet
 from proxnas.clock import Clock
 from proxnas.complexity import multiply_adds, parameters
 from proxnas.config import SearchConfig
@@ -20,11 +19,15 @@ from proxnas.environment import describe, pick_device, set_threads
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.interrupt import Interrupted, Request, stop_requests
-from proxnas.methods.base import ArchitectureOptions, Metrics, Setup, Validation, WeightOptions, correct
+from proxnas.methods.base import Metrics, Setup, Validation, correct
+from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
 from proxnas.networks.cnn import Size, channels_last
 from proxnas.run import Run, write_atomically
 from proxnas.spaces.base import Space
+from proxnas.supernet import Supernet
 from proxnas.types import State
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Progress(Protocol):
@@ -89,7 +92,7 @@ class Search:
         size = Size(self.config.cells, self.config.channels, channels, self.images.num_classes)
         module = self.space.search_network(size).to(self.device)
         channels_last(module)
-        return Supernet(module, self.space.groups)
+        return Supernet(module, self.space.groups, precision=PRECISIONS[self.config.precision])
 
     def _setup(self) -> Setup:
         c = self.config
@@ -104,6 +107,9 @@ class Search:
             eta_cells=c.eta_cells,
             order=c.order,
             warmup=c.warmup,
+            every=c.arch_every,
+            score_batch=c.score_batch,
+            score_nodes=c.score_nodes,
             random_cells=c.random_cells,
         )
         weights = WeightOptions(

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from proxnas.methods.base import Metrics, Setup, UnrolledStep, Validation, WeightOptimizer, weight_step
+from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.optimizers import ArchitectureOptimizer, WeightOptimizer
+from proxnas.methods.unrolled import UnrolledStep
 from proxnas.selection import changed, one_hot
 from proxnas.types import Batch, Matrices, State
 
@@ -25,26 +27,24 @@ class Darts:
     def __init__(self, setup: Setup, order: int) -> None:
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
         self.evaluate = setup.evaluate
-        self.order, options = order, setup.architecture
-        self.warmup = options.warmup
+        self.order = order
+        self.options = options = setup.architecture
         generator = torch.Generator().manual_seed(setup.seed)
         self.A = {
             name: options.noise * torch.randn(group.shape, generator=generator, dtype=torch.float64)
             for name, group in self.net.groups.items()
         }
         self.A_bar = self.derive()
-        self.A_optimizer = torch.optim.Adam(
-            list(self.A.values()), options.learning_rate, options.betas, weight_decay=options.weight_decay
-        )
+        self.A_optimizer = ArchitectureOptimizer(self.A, options)
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
         self.unrolled = UnrolledStep(self.net, self.w_optimizer)
 
     def step(self) -> Metrics:
         """One pass of Alg. 1, lines 3-4."""
         train, before = self.train.next(), self.A_bar
-        if self.w_optimizer.t >= self.warmup * len(self.train):
+        if self.options.due(self.w_optimizer.t, len(self.train)):
             with self.clock("arch"):
-                self.descend(self.gradient(train))  # 3: by the second-order approximation, or the first
+                self.A_optimizer.step(self.gradient(train))  # 3: by the second-order approximation, or the first
                 self.A_bar = self.derive()
         self.use_current()
         loss, right = weight_step(self.net, train, self.w_optimizer, self.clock)  # 4: with all operations
@@ -61,15 +61,9 @@ class Darts:
         A = {name: a.detach().requires_grad_() for name, a in self.A.items()}
         self.net.use({name: a.softmax(-1) for name, a in A.items()}, weighted=True)
         loss, _ = self.net.loss(batch)
-        gradients = torch.autograd.grad(loss, [*A.values(), *weights], allow_unused=True)
+        gradients = self.net.gradient(loss, [*A.values(), *weights])
         dA = {name: torch.zeros_like(a) if g is None else g for (name, a), g in zip(A.items(), gradients, strict=False)}
         return dA, gradients[len(A) :]
-
-    def descend(self, dA: Matrices) -> None:
-        """One Adam step on A."""
-        for name, A in self.A.items():
-            A.grad = dA[name]
-        self.A_optimizer.step()
 
     def derive(self) -> Matrices:
         """The discrete architecture of A: not the one that is trained (DARTS is not complete)."""
@@ -86,18 +80,12 @@ class Darts:
         return self.A, self.A_bar
 
     def state_dict(self) -> State:
-        return {
-            "A": self.A,
-            "A_optimizer": self.A_optimizer.state_dict(),
-            "w_optimizer": self.w_optimizer.state_dict(),
-        }
+        return {"A": self.A_optimizer.state_dict(), "w": self.w_optimizer.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        for name, A in self.A.items():
-            A.copy_(state["A"][name])
+        self.A_optimizer.load_state_dict(state["A"])
+        self.w_optimizer.load_state_dict(state["w"])
         self.A_bar = self.derive()
-        self.A_optimizer.load_state_dict(state["A_optimizer"])
-        self.w_optimizer.load_state_dict(state["w_optimizer"])
 
 
 def first_order(setup: Setup) -> Darts:

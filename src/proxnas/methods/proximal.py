@@ -17,9 +17,13 @@ import torch
 from torch import Tensor
 
 from proxnas.complexity import R_gradient, parameter_costs
-from proxnas.methods.base import Metrics, Setup, UnrolledStep, Validation, WeightOptimizer, weight_step
+from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.optimizers import ArchitectureOptimizer, WeightOptimizer
+from proxnas.methods.unrolled import UnrolledStep
 from proxnas.prox import prox_c, prox_c1, prox_c2
+from proxnas.scoring import Share
 from proxnas.selection import changed, keep_inputs
+from proxnas.supernet import EVERYTHING
 from proxnas.types import Batch, Matrices, State
 
 Prox = Callable[[Tensor, Tensor | None], Tensor]
@@ -32,16 +36,14 @@ class Proximal:
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
         self.evaluate = setup.evaluate
         self.options = options = setup.architecture
-        self.prox, self.project = prox, project
+        self.prox, self.project, self.seed = prox, project, setup.seed
         generator = torch.Generator().manual_seed(setup.seed)
         self.A = {name: self._start(group.shape, generator) for name, group in self.net.groups.items()}
         self.priority = {name: torch.rand(A.shape, generator=generator, dtype=A.dtype) for name, A in self.A.items()}
         self.A_bar: Matrices = {}
         self.A_bar = self.select()
         self.costs = self._costs() if options.eta else {}
-        self.A_optimizer = torch.optim.Adam(
-            list(self.A.values()), options.learning_rate, options.betas, weight_decay=options.weight_decay
-        )
+        self.A_optimizer = ArchitectureOptimizer(self.A, options)
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
         self.unrolled = UnrolledStep(self.net, self.w_optimizer)
 
@@ -57,7 +59,7 @@ class Proximal:
         """One pass of Alg. 2, lines 3-6."""
         train = self.train.next()
         before = self.A_bar
-        if self.w_optimizer.t >= self.options.warmup * len(self.train):
+        if self.options.due(self.w_optimizer.t, len(self.train)):
             with self.clock("arch"):
                 self.A_bar = self.select()  # 3: discrete architecture
                 dA = self.gradient(train)  # 4: dF/dA_bar, no second order ...
@@ -92,16 +94,22 @@ class Proximal:
         return dA
 
     def _loss_gradient(self, batch: Batch, weights: Sequence[Tensor]) -> tuple[Matrices, Sequence[Tensor | None]]:
-        return self.net.architecture_gradient(batch, weights)
+        return self.net.architecture_gradient(batch, weights, self._share())
+
+    def _share(self) -> Share:
+        """What is scored in this step; drawn anew each step from the seed, so that there is no state to keep."""
+        o = self.options
+        if o.score_batch == o.score_nodes == 1:
+            return EVERYTHING
+        generator = torch.Generator().manual_seed(self.seed + self.w_optimizer.t)
+        return Share(o.score_batch, o.score_nodes, generator)
 
     def _at_w(self, valid: Batch) -> Matrices:
         return self._loss_gradient(valid, ())[0]
 
     def descend(self, dA: Matrices) -> None:
         """One Adam step on A, then the projection."""
-        for name, A in self.A.items():
-            A.grad = dA[name]
-        self.A_optimizer.step()
+        self.A_optimizer.step(dA)
         for A in self.A.values():
             A.copy_(self.project(A))
 
@@ -116,19 +124,12 @@ class Proximal:
         return self.A, self.A_bar
 
     def state_dict(self) -> State:
-        return {
-            "A": self.A,
-            "A_bar": self.A_bar,
-            "A_optimizer": self.A_optimizer.state_dict(),
-            "w_optimizer": self.w_optimizer.state_dict(),
-        }
+        return {"A": self.A_optimizer.state_dict(), "A_bar": self.A_bar, "w": self.w_optimizer.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        for name, A in self.A.items():
-            A.copy_(state["A"][name])
+        self.A_optimizer.load_state_dict(state["A"])
+        self.w_optimizer.load_state_dict(state["w"])
         self.A_bar = {name: state["A_bar"][name].clone() for name in self.A}
-        self.A_optimizer.load_state_dict(state["A_optimizer"])
-        self.w_optimizer.load_state_dict(state["w_optimizer"])
 
 
 def nasp(setup: Setup) -> Proximal:

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import torch
 
-from proxnas.methods.base import Metrics, Setup, Validation, WeightOptimizer, weight_step
+from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.selection import changed, random_selection
 from proxnas.types import Matrices, State
 

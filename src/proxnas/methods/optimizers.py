@@ -1,0 +1,145 @@
+"""The two optimizers of a search: SGD on w, Adam on A."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from proxnas.supernet import Supernet
+from proxnas.types import Matrices, State
+
+
+@dataclass(frozen=True)
+class WeightOptions:
+    """SGD for w, with the defaults of the public DARTS and NASP codes."""
+
+    learning_rate: float = 0.025
+    learning_rate_min: float = 0.001
+    momentum: float = 0.9
+    weight_decay: float = 3e-4
+    clip: float = 5.0
+    epochs: int = 50
+    drift: bool = False
+    """Let weights of unselected candidates drift by momentum and decay, as the public NASP code does."""
+
+
+@dataclass(frozen=True)
+class ArchitectureOptions:
+    """How A starts and moves; where paper and public code differ, `--preset` chooses."""
+
+    learning_rate: float = 3e-4
+    betas: tuple[float, float] = (0.5, 0.999)
+    weight_decay: float = 0.0
+    noise: float = 1e-3
+    """Standard deviation of the normal noise around the initial 0.5; without it all rows tie."""
+    value: str = "one"
+    """Value of the selected entry of A_bar: `one`, or `a_k` as in the paper."""
+    ties: str = "last"
+    """Equal entries (and rows all zero): `first` index, or the `last` selected, else random by seed."""
+    eta: float = 0.0
+    """Weight of the size regulariser R(A_bar)."""
+    eta_cells: str = "all"
+    """Cells that R counts: `all`, or the `normal` cell only as in the public code."""
+    order: int = 1
+    """1: gradient at w. 2: DARTS' second-order gradient."""
+    warmup: int = 0
+    """Epochs at the start in which only w is trained."""
+    every: int = 1
+    """Update A in every so many-th step."""
+    score_batch: float = 1.0
+    """Share of the validation batch that unselected candidates are scored on."""
+    score_nodes: float = 1.0
+    """Chance of a node to be scored in a step."""
+    random_cells: int = 8
+    """How many cells `random` draws and trains."""
+
+    def due(self, t: int, steps_per_epoch: int) -> bool:
+        """Whether step t updates A."""
+        return t >= self.warmup * steps_per_epoch and t % self.every == 0
+
+
+class WeightOptimizer:
+    """Line 6 of Alg. 2: one SGD step on w with a clipped gradient, the learning rate on a cosine over epochs."""
+
+    def __init__(self, net: Supernet, options: WeightOptions, steps_per_epoch: int) -> None:
+        self.options = options
+        self.steps_per_epoch = steps_per_epoch
+        self.weights: list[Tensor] = [w for w in net.module.parameters() if w.requires_grad]
+        self.sgd = torch.optim.SGD(
+            self.weights,
+            lr=options.learning_rate,
+            momentum=options.momentum,
+            weight_decay=options.weight_decay,
+            fused=net.device.type in ("cpu", "cuda", "mps"),
+        )
+        # float16 loses small gradients: the loss is scaled up, and steps with an overflow are left out
+        self.scaler = torch.amp.GradScaler(net.device.type, enabled=net.precision == torch.float16)
+        self.restart()
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the epoch that runs."""
+        o = self.options
+        progress = min(self.t // self.steps_per_epoch, o.epochs) / o.epochs
+        return o.learning_rate_min + (o.learning_rate - o.learning_rate_min) * (1 + math.cos(math.pi * progress)) / 2
+
+    def step(self, loss: Tensor) -> None:
+        self.scaler.scale(loss).backward()
+        self.scaler.unscale_(self.sgd)
+        nn.utils.clip_grad_norm_(self.weights, self.options.clip)
+        self.sgd.param_groups[0]["lr"] = self.learning_rate
+        self.scaler.step(self.sgd)
+        self.scaler.update()
+        self.t += 1
+        self._clear()
+
+    def restart(self) -> None:
+        """Start anew; with `drift` every weight gets a zero gradient, so that SGD touches all of them."""
+        self.t = 0
+        for w in self.weights:
+            # SGD's own first step makes this buffer, but its fused form cannot mix first and later steps
+            self.sgd.state[w] = {"momentum_buffer": torch.zeros_like(w)} if self.options.momentum else {}
+            w.grad = torch.zeros_like(w) if self.options.drift else None
+
+    def _clear(self) -> None:
+        # a gradient of None leaves a weight untouched, a gradient of zero lets it drift
+        self.sgd.zero_grad(set_to_none=not self.options.drift)
+
+    def momentum_of(self, w: Tensor) -> Tensor | None:
+        """The momentum buffer of a weight, None if there is no momentum."""
+        buffer: Tensor | None = self.sgd.state.get(w, {}).get("momentum_buffer")
+        return buffer
+
+    def state_dict(self) -> State:
+        return {"t": self.t, "sgd": self.sgd.state_dict(), "scaler": self.scaler.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        self.t = state["t"]
+        self.sgd.load_state_dict(state["sgd"])
+        self.scaler.load_state_dict(state["scaler"])
+
+
+class ArchitectureOptimizer:
+    """Adam on A, which it owns; the gradient is given, not computed by autograd."""
+
+    def __init__(self, A: Matrices, options: ArchitectureOptions) -> None:
+        self.A = A
+        self.adam = torch.optim.Adam(
+            list(A.values()), options.learning_rate, options.betas, weight_decay=options.weight_decay
+        )
+
+    def step(self, dA: Matrices) -> None:
+        for name, A in self.A.items():
+            A.grad = dA[name]
+        self.adam.step()
+
+    def state_dict(self) -> State:
+        return {"A": self.A, "adam": self.adam.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        for name, A in self.A.items():
+            A.copy_(state["A"][name])
+        self.adam.load_state_dict(state["adam"])

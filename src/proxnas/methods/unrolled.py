@@ -1,0 +1,77 @@
+"""The second-order gradient of DARTS (Eq. updatealpha), for any method with a first-order one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.supernet import Supernet
+from proxnas.types import Batch, Matrices
+
+
+class UnrolledStep:
+    """The second-order gradient of DARTS (Eq. updatealpha) around any first-order one.
+
+    w' = w - xi (momentum buffer + dL_train/dw + decay w),   v = dL_val(w')/dw'
+    dA = dL_val(w')/dA - xi [dL_train(w + Rv)/dA - dL_train(w - Rv)/dA] / 2R,   R = 0.01 / |v|
+    """
+
+    def __init__(self, net: Supernet, optimizer: WeightOptimizer) -> None:
+        self.net = net
+        self.optimizer = optimizer
+
+    def __call__(self, gradient: ArchitectureGradient, train: Batch, valid: Batch) -> Matrices:
+        weights, xi = self.optimizer.weights, self.optimizer.learning_rate
+        kept = [w.detach().clone() for w in weights]
+        _add(weights, self._direction(train), -xi)
+        dA, v = gradient(valid, weights)
+        _restore(weights, kept)
+        R = 0.01 / norm(v)
+        _add(weights, v, R)
+        plus, _ = gradient(train, ())
+        _restore(weights, kept)
+        _add(weights, v, -R)
+        minus, _ = gradient(train, ())
+        _restore(weights, kept)
+        return {name: dA[name] - xi * (plus[name] - minus[name]) / (2 * R) for name in dA}
+
+    def _direction(self, train: Batch) -> list[Tensor | None]:
+        """momentum * buffer + dL_train/dw + decay * w, for the weights that the architecture in use reaches."""
+        o, weights = self.optimizer.options, self.optimizer.weights
+        loss, _ = self.net.loss(train)
+        gradients = torch.autograd.grad(loss, weights, allow_unused=True)
+        return [
+            None if g is None else self._with_momentum(w, g.add(w.detach(), alpha=o.weight_decay))
+            for w, g in zip(weights, gradients, strict=True)
+        ]
+
+    def _with_momentum(self, w: Tensor, direction: Tensor) -> Tensor:
+        buffer = self.optimizer.momentum_of(w)
+        return direction if buffer is None else direction.add_(buffer, alpha=self.optimizer.options.momentum)
+
+
+class ArchitectureGradient(Protocol):
+    """dF/dA on a batch at the weights as they stand, and dF/dw for the weights asked for."""
+
+    def __call__(self, batch: Batch, weights: Sequence[Tensor]) -> tuple[Matrices, Sequence[Tensor | None]]: ...
+
+
+def norm(tensors: Sequence[Tensor | None]) -> float:
+    """The Euclidean norm of all of them together; the host reads it once."""
+    present = [x for x in tensors if x is not None]
+    return max(float(torch.stack(torch._foreach_norm(present)).norm()), 1e-12)
+
+
+@torch.no_grad()
+def _add(weights: Sequence[Tensor], direction: Sequence[Tensor | None], scale: float) -> None:
+    pairs = [(w, d) for w, d in zip(weights, direction, strict=True) if d is not None]
+    torch._foreach_add_([w for w, _ in pairs], [d for _, d in pairs], alpha=scale)
+
+
+@torch.no_grad()
+def _restore(weights: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
+    torch._foreach_copy_(list(weights), list(kept))
