@@ -209,6 +209,8 @@ def build(config: BenchConfig, method: str) -> Search:
         cells=config.cells,
         channels=config.channels,
         batch_size=config.batch_size,
+        score_batch=config.score_batch,
+        score_nodes=config.score_nodes,
         **METHOD_DEFAULTS.get(method, {}),
     )
     space: Space | None = first_candidates(config.candidates) if config.candidates else None

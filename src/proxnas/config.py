@@ -175,6 +175,9 @@ class BenchConfig(RunConfig):
     channels: int = 16
     batch_size: int = 16
     image_size: int = 32
+    score_batch: float = 1.0
+    """As in search, and so is --score-nodes."""
+    score_nodes: float = 1.0
     rounds: int = 5
     """Interleaved rounds whose medians are reported."""
     json: str = ""
