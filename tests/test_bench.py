@@ -62,6 +62,16 @@ def test_candidates_make_the_space():
     assert groups["normal"].candidates == groups["reduce"].candidates == names
 
 
+def test_growth_is_measured_at_one_and_the_same_network():
+    found = []
+    for number in (4, 16):
+        config = BenchConfig(candidates=number, cells=3, channels=2, batch_size=2, image_size=8)
+        search = bench.build(config, "nasp")
+        search.method.step()
+        found.append(search.genotype().cells)
+    assert found[0] == found[1]
+
+
 def test_the_floor_runs_exactly_the_candidates_that_are_not_selected(search):
     search.method.use_current()
     pairs = bench.recorded_sources(search.net, search.valid.next().x)

@@ -24,11 +24,11 @@ from proxnas.choice import NONE
 from proxnas.config import BenchConfig, SearchConfig
 from proxnas.data.images import Images, from_arrays
 from proxnas.memory import peak_memory
+from proxnas.methods.proximal import Proximal
 from proxnas.networks.cnn import Size, channels_last
 from proxnas.ops import search_norm
 from proxnas.search import Search
 from proxnas.settings import METHOD_DEFAULTS
-from proxnas.spaces.base import Space
 from proxnas.spaces.cnn import first_candidates
 from proxnas.supernet import Supernet
 
@@ -213,8 +213,23 @@ def build(config: BenchConfig, method: str) -> Search:
         score_nodes=config.score_nodes,
         **METHOD_DEFAULTS.get(method, {}),
     )
-    space: Space | None = first_candidates(config.candidates) if config.candidates else None
-    return Search(search_config, random_images(config), space, exact_clock=True)
+    if not config.candidates:
+        return Search(search_config, random_images(config), exact_clock=True)
+    search = Search(search_config, random_images(config), first_candidates(config.candidates), exact_clock=True)
+    fix_architecture(search)
+    return search
+
+
+def fix_architecture(search: Search) -> None:
+    """Select in turn among the first few candidates: growth must be measured at one and the same network."""
+    A, _ = search.method.architecture()
+    for matrix in A.values():
+        E, K = matrix.shape
+        edge = torch.arange(E)
+        matrix.fill_(0.4)
+        matrix[edge, edge % min(K, 4)] = 0.6 - 0.001 * edge.double()  # no two alike: no tie to be broken by chance
+    if isinstance(search.method, Proximal):
+        search.method.A_bar = search.method.select()
 
 
 def random_images(config: BenchConfig) -> Images:

@@ -49,6 +49,13 @@ class Term(NamedTuple):
     output: Tensor
 
 
+class Rest(NamedTuple):
+    """The last candidate that ran: its output is what the other terms leave of the sum, so it need not be kept."""
+
+    edge: int
+    k: int
+
+
 class Source(NamedTuple):
     """The arguments of one edge, and the version of each tensor when it was read."""
 
@@ -84,6 +91,7 @@ class Call(NamedTuple):
     choices: Sequence[Choice]
     sources: Sequence[Source]
     terms: Sequence[Term]
+    rest: Rest | None
     output: Tensor
     version: int
 
@@ -160,7 +168,8 @@ def combine(choices: Sequence[Choice], sources: Sequence[Source]) -> Tensor:
     output = _weighted_sum(choices, terms, route.values) if terms else choices[0].zero(sources[0])
     if route.tape is not None:
         output = _differentiable(output)
-        route.tape.append(Call(choices, sources, terms, output, output._version))
+        rest = Rest(*terms.pop()[:2]) if terms and route.values is None else None
+        route.tape.append(Call(choices, sources, terms, rest, output, output._version))
     return output
 
 

@@ -138,7 +138,9 @@ class SearchConfig(RunConfig):
             raise unknown("--method", self.method, METHODS)
         for name, low in AT_LEAST.items():
             value = getattr(self, name)
-            require(low <= value < math.inf, flag(name), value, f"give a number of at least {low}")
+            high = AT_MOST.get(name, math.inf)
+            bounds = f"at least {low}" if high == math.inf else f"{low} to {high}"
+            require(low <= value <= high and value != math.inf, flag(name), value, f"give a number of {bounds}")
         for name in BELOW_ONE:
             value = getattr(self, name)
             require(0 <= value < 1, flag(name), value, "give a number from 0 to below 1")
@@ -221,6 +223,15 @@ AT_LEAST: dict[str, float] = {
     "random_cells": 1,
     "checkpoint_minutes": 0,
 }
+AT_MOST: dict[str, float] = {
+    "epochs": 1_000_000,
+    "batch_size": 1_000_000,
+    "cells": 200,
+    "channels": 4096,
+    "final_cells": 200,
+    "final_channels": 4096,
+}
+"""Beyond these a slip of the finger would fill the memory before anybody can say so."""
 SHARES = ("score_batch", "score_nodes")
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
 

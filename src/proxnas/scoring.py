@@ -37,7 +37,7 @@ class Share:
 
 
 class Edge(NamedTuple):
-    """One Choice in one call: what it read, what already ran, and the gradient at its node."""
+    """One Choice in one call: what it read, the scores of what already ran, and the gradient at its node."""
 
     choice: Choice
     source: Source
@@ -70,10 +70,21 @@ def _by_source(calls: Iterable[tuple[Call, Tensor]]) -> Iterable[list[Edge]]:
     """The edges of all calls, those that read the same tensors together: they share what has no parameters."""
     edges: dict[tuple[Any, ...], list[Edge]] = {}
     for call, g in calls:
+        active = _active_scores(call, g)
         for e, (choice, source) in enumerate(zip(call.choices, call.sources, strict=True)):
-            active = {term.k: term.output for term in call.terms if term.edge == e}
-            edges.setdefault(source.key, []).append(Edge(choice, source, active, g))
+            edges.setdefault(source.key, []).append(Edge(choice, source, active.get(e, {}), g))
     return edges.values()
+
+
+def _active_scores(call: Call, g: Tensor) -> dict[int, dict[int, Tensor]]:
+    """Edge -> k -> score of what ran; < g , rest > = < g , x_j > - the others, as x_j is their sum."""
+    known = {(term.edge, term.k): inner(g, term.output) for term in call.terms}
+    if call.rest:
+        known[call.rest] = inner(g, call.output) - sum(known.values())
+    scores: dict[int, dict[int, Tensor]] = {}
+    for (e, k), value in known.items():
+        scores.setdefault(e, {})[k] = value
+    return scores
 
 
 def _score_all(sources: Iterable[list[Edge]], share: Share) -> Iterator[tuple[Row, int, Tensor]]:
@@ -88,35 +99,28 @@ def _score(edge: Edge, shared: dict[Any, Tensor]) -> Iterator[tuple[Row, int, Te
     assert choice.row is not None
     for k, name in enumerate(choice.names):
         if name != NONE:
-            output = active[k] if k in active else _output(choice, k, source, shared)
-            if output.shape != g.shape:  # broadcasting would score it wrongly
-                raise RuntimeError(_shapes_differ(choice, k, output, g))
-            yield choice.row, k, inner(g, output)
+            yield choice.row, k, active[k] if k in active else inner(g, _output(choice, k, source, shared, g.shape))
 
 
 def _part(edge: Edge, batch: float) -> Edge:
     """The edge on the first examples; g is scaled up to stand for all of them."""
     N = len(edge.g)
     n = math.ceil(batch * N)
-    active = {k: output[:n] for k, output in edge.active.items()}
-    return Edge(edge.choice, edge.source.first(n), active, edge.g[:n] * (N / n))
+    return Edge(edge.choice, edge.source.first(n), edge.active, edge.g[:n] * (N / n))
 
 
-def _output(choice: Choice, k: int, source: Source, shared: dict[Any, Tensor]) -> Tensor:
+def _output(choice: Choice, k: int, source: Source, shared: dict[Any, Tensor], shape: torch.Size) -> Tensor:
     """O_k(x_i); a candidate that says it is pure (`pure_key`) is run once for all edges of one source."""
     key = getattr(choice.candidates[k], "pure_key", None)
-    if key is None:
-        return choice.run(k, source)
-    if key not in shared:
-        shared[key] = choice.run(k, source)
-    return shared[key]
-
-
-def _shapes_differ(choice: Choice, k: int, output: Tensor, g: Tensor) -> str:
-    return (
-        f"candidate {choice.names[k]!r} of {choice.row} puts out {tuple(output.shape)}, the selected one "
-        f"{tuple(g.shape)}: all candidates of a Choice must put out one shape"
-    )
+    output = shared[key] if key in shared else choice.run(k, source)
+    if key is not None:
+        shared[key] = output
+    if output.shape != shape:  # broadcasting would score it wrongly
+        raise RuntimeError(
+            f"candidate {choice.names[k]!r} of {choice.row} puts out {tuple(output.shape)}, the selected one "
+            f"{tuple(shape)}: all candidates of a Choice must put out one shape"
+        )
+    return output
 
 
 def inner(g: Tensor, output: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from proxnas import methods, spaces
 from proxnas.clock import Clock
 from proxnas.complexity import multiply_adds, parameters
 from proxnas.config import SearchConfig
-from proxnas.data.images import Images, load, search_parts, stable_seed
+from proxnas.data.images import Images, search_parts, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
 from proxnas.environment import describe, pick_device, set_threads
 from proxnas.errors import InputError
@@ -167,12 +167,8 @@ class Search:
         torch.set_rng_state(state["random"])
 
 
-def search(config: SearchConfig, run: Run, progress: Progress) -> dict[str, Any]:
+def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
-    if run.finished:
-        result: dict[str, Any] = run.read_json("result.json")
-        return result
-    this = Search(config, load(config.data))
     state = run.load_checkpoint()
     if state is not None:
         this.load_state_dict(state)
@@ -219,13 +215,13 @@ def _epoch(this: Search, run: Run, progress: Progress, request: Request) -> dict
 
 def _row(this: Search, start: float) -> dict[str, Any]:
     train_loss, train_accuracy = this.totals.means()
-    if not math.isfinite(train_loss):
-        raise InputError(
-            f"the training loss is not finite in epoch {this.epochs_done + 1}: lower --learning-rate "
-            f"(now {this.config.learning_rate}); the checkpoint before it is kept"
-        )
     with this.clock("evaluate"):
         valid_loss, valid_accuracy = this.method.validation()
+    if not math.isfinite(train_loss + valid_loss):
+        raise InputError(
+            f"the loss is not finite in epoch {this.epochs_done + 1}: lower --learning-rate "
+            f"(now {this.config.learning_rate}); the checkpoint before it is kept"
+        )
     seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | this.clock.take()
     A, _ = this.method.architecture()
     return {

@@ -18,6 +18,7 @@ from proxnas.settings import check_same, parse_resumed, parse_search, read_value
 
 if TYPE_CHECKING:
     from proxnas.run import Run
+    from proxnas.search import Search
 
 
 def main(argv: list[str]) -> None:
@@ -30,9 +31,9 @@ def main(argv: list[str]) -> None:
     stored = folder / "config.json"
     if config.resume and stored.exists():
         config = parse_resumed(argv, SearchConfig(**read_values(stored)), folder)
-    if config.force or not stored.exists():
-        _check(config)
-    result = _many(config, folder) if config.seeds else _one(config, folder)
+    # built before the folder is touched: bad input must neither make a run nor harm an earlier one
+    built = _build(config) if config.force or not stored.exists() else None
+    result = _many(config, folder) if config.seeds else _one(config, folder, built)
     _print_result(result, folder)
 
 
@@ -43,15 +44,14 @@ def default_folder(config: SearchConfig) -> str:
     return f"runs/search-{data}-{config.space}-{config.method}-{seeds}"
 
 
-def _check(config: SearchConfig) -> None:
-    """Builds the search once before a folder is touched: bad input must neither make a run nor harm an earlier one."""
+def _build(config: SearchConfig) -> Search:
     from proxnas.data.images import load
     from proxnas.search import Search
 
-    Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load(config.data))
+    return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load(config.data))
 
 
-def _one(config: SearchConfig, folder: Path) -> dict[str, Any]:
+def _one(config: SearchConfig, folder: Path, built: Search | None = None) -> dict[str, Any]:
     from proxnas.progress import shown
     from proxnas.run import open_run
     from proxnas.search import search
@@ -59,7 +59,7 @@ def _one(config: SearchConfig, folder: Path) -> dict[str, Any]:
     with open_run(folder, config.resume, config.force) as run:
         _store(config, run)
         with shown(Console(highlight=False), f"{config.method} {config.space} seed {config.seed}", config.quiet) as bar:
-            return search(config, run, bar)
+            return search(built or _build(config), run, bar) if not run.finished else run.read_json("result.json")
 
 
 def _store(config: SearchConfig, run: Run) -> None:
