@@ -13,7 +13,6 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 INDEX := $(VENV)/.torch-index
-BENCH_SPACES := darts8 nasp12-full
 
 # By environment variable, so that the isolated build environment is pinned too (newer pips read the second one for it).
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_ROOT_USER_ACTION=ignore \
@@ -105,10 +104,8 @@ format: install  ## lets ruff repair what it can and format the rest
 	@$(RUN) -m ruff format .
 
 .PHONY: bench
-bench: install  ## NASP against DARTS, side by side; tables on the screen, JSON in bench/
-	@mkdir -p bench
-	@set -e; for space in $(BENCH_SPACES); do \
-		$(VENV)/bin/proxnas bench --space $$space --json bench/$$space.json $(ARGS); done
+bench: install  ## all timings of docs/performance.md: tables on the screen, JSON and figures in bench/
+	@$(RUN) benchmarks/speed.py bench $(ARGS)
 
 .PHONY: clean
 clean:  ## removes .venv, builds and caches; keeps runs/ and bench/

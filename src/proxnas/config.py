@@ -138,9 +138,9 @@ class SearchConfig(RunConfig):
             raise unknown("--method", self.method, METHODS)
         for name, low in AT_LEAST.items():
             value = getattr(self, name)
-            high = AT_MOST.get(name, math.inf)
-            bounds = f"at least {low}" if high == math.inf else f"{low} to {high}"
-            require(low <= value <= high and value != math.inf, flag(name), value, f"give a number of {bounds}")
+            require(low <= value < math.inf, flag(name), value, f"give a number of at least {low}")
+        for name, high in AT_MOST.items():
+            require(getattr(self, name) <= high, flag(name), getattr(self, name), f"give a number of at most {high}")
         for name in BELOW_ONE:
             value = getattr(self, name)
             require(0 <= value < 1, flag(name), value, "give a number from 0 to below 1")

@@ -1,6 +1,6 @@
 """Where an epoch of NASP spends its time: the network's own operations against everything besides.
 
-    python benchmarks/profile.py DATA [search flags]      for example: digits, or a cifar-10-batches-bin folder
+    python benchmarks/time_split.py DATA [search flags]      for example: digits, or a cifar-10-batches-bin folder
 
 Everything besides is timed directly: streams, selection, the optimizers. What is left of a step is the network:
 forward and backward of the selected operations and the forward of the candidates.
