@@ -520,3 +520,12 @@ def test_before_the_first_cell_is_judged_the_one_in_training_is_evaluated(make_s
     measured = method.validation()
     assert math.isfinite(measured.loss) and search.net.route.active == active_rows(method.A_bar)
     assert measured == search.evaluate()
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"random"}))
+def test_a_diverged_search_says_so(method: str, make_search: MakeSearch) -> None:
+    search = make_search("--method", method, "--space", "nasbench201")
+    with torch.no_grad():
+        next(search.net.module.parameters()).fill_(math.nan)
+    with pytest.raises(InputError, match="not finite: lower --learning-rate"):
+        search.method.step()

@@ -56,6 +56,7 @@ class LiveBar:
 
     def epoch(self, row: dict[str, Any]) -> None:
         self.last = f"valid {row['valid_accuracy']:.3f}"
+        self.bar.update(self.task, detail=f"{self.last} changes {self.changes}")
 
 
 def summary(row: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from proxnas.errors import InputError
 from proxnas.supernet import Supernet
 from proxnas.types import Matrices, State
 
@@ -132,6 +133,8 @@ class ArchitectureOptimizer:
         )
 
     def step(self, dA: Matrices) -> None:
+        if not all(g.isfinite().all() for g in dA.values()):
+            raise InputError("the architecture gradient is not finite: lower --learning-rate or use --precision fp32")
         for name, A in self.A.items():
             A.grad = dA[name]
         self.adam.step()
