@@ -115,6 +115,8 @@ class SearchConfig(RunConfig):
     random_cells: int = 8
     """Cells that method random draws and trains."""
 
+    table: str = ""
+    """Table of trained nasbench201 cells: the found cell's row goes into the result."""
     seeds: str = ""
     """Several searches, for example 0,1,2,3; with --pick the best by validation is kept."""
     pick: bool = False
@@ -147,6 +149,7 @@ class SearchConfig(RunConfig):
         for name in SHARES:
             value = getattr(self, name)
             require(0 < value <= 1, flag(name), value, "give a number above 0, at most 1")
+        require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         seeds = self.all_seeds()
         require(len(set(seeds)) == len(seeds), "--seeds", self.seeds, "name each seed once")
         require(not self.pick or len(seeds) > 1, "--pick", self.pick, "give --seeds with at least two seeds")

@@ -93,6 +93,14 @@ class Genotype:
             raise InputError(f"a genotype is a JSON object, not {_show(data)}")
         return _native(data) if "cells" in data or "schema" in data else _published(data)
 
+    def without_values(self) -> Genotype:
+        """The same cells with all factors 1."""
+        cells = {
+            name: Cell(tuple(tuple(Edge(*edge[:2]) for edge in node) for node in cell.nodes), cell.concat)
+            for name, cell in self.cells.items()
+        }
+        return Genotype(self.kind, cells, self.space)
+
     def to_string(self) -> str:
         """The NAS-Bench-201 name of the cell: |op~0|+|op~0|op~1|+|op~0|op~1|op~2|."""
         if self.kind != "nasbench201":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -25,6 +26,7 @@ from proxnas.networks.cnn import Size, channels_last
 from proxnas.run import Run, write_atomically
 from proxnas.spaces.base import Space
 from proxnas.supernet import Supernet
+from proxnas.table import look_up
 from proxnas.types import State
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -256,5 +258,7 @@ def _finish(this: Search, run: Run, rows: list[dict[str, Any]]) -> dict[str, Any
         "converged": _converged(this),
         "budget": None,
     }
+    if this.config.table:
+        result["table"] = look_up(Path(this.config.table), genotype)
     run.write_json("result.json", result)
     return result

@@ -15,6 +15,7 @@ from proxnas import __version__
 from proxnas.config import SearchConfig
 from proxnas.errors import InputError
 from proxnas.settings import check_same, parse_resumed, parse_search, read_values, storable
+from proxnas.table import check
 
 if TYPE_CHECKING:
     from proxnas.run import Run
@@ -48,6 +49,8 @@ def _build(config: SearchConfig) -> Search:
     from proxnas.data.images import load
     from proxnas.search import Search
 
+    if config.table:
+        check(Path(config.table))
     return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load(config.data))
 
 
@@ -114,6 +117,8 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
         print(cell_text(Genotype.from_json(json.dumps(result["genotype"]))))
         print(f"validation accuracy {result['valid_accuracy']:.4f}")
         print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,}  (final network)")
+    if "table" in result:
+        print("table " + "  ".join(f"{name} {value}" for name, value in result["table"].items()))
     if "mean" in result:
         print(f"over seeds {result['seeds']}: {result['mean']:.4f} +- {result['std']:.4f}")
     print(f"search seconds {result['seconds']:.1f}  run folder {folder}")

@@ -1,0 +1,36 @@
+"""`proxnas query ARCH --table FILE`: what a table says of a NAS-Bench-201 cell."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from proxnas.genotype import read
+from proxnas.settings import command_line
+from proxnas.table import look_up
+
+
+@dataclass(frozen=True)
+class QueryConfig:
+    """Look a NAS-Bench-201 cell up in a table of trained networks."""
+
+    arch: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ARCH")]
+    """A cell string, a genotype JSON file or a run folder."""
+    table: str
+    """csv or csv.gz file with a column arch."""
+    json: bool = False
+    """Print JSON."""
+
+
+def main(argv: list[str]) -> None:
+    """Prints the cell's row."""
+    config = command_line(QueryConfig, "proxnas query", argv)
+    figures = look_up(Path(config.table), read(config.arch))
+    if config.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        print("\n".join(f"{name:24} {value}" for name, value in figures.items()))
