@@ -1,4 +1,4 @@
-"""Look-up of a NAS-Bench-201 cell in a table of trained networks: csv or csv.gz, a column `arch`, figures in the rest."""
+"""Look-up of a NAS-Bench-201 cell in a table of trained networks: csv or csv.gz with a column `arch`."""
 
 from __future__ import annotations
 

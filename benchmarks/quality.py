@@ -1,0 +1,120 @@
+"""How good the found cells are: searches on reduced CIFAR-10 in the NAS-Bench-201 space, judged by its table.
+
+    python benchmarks/quality.py CIFAR_FOLDER TABLE [--seeds 0,1] [--only nasp,darts-1st] [--folder quality]
+
+Reduced: 8,000 training images (half for w, half for A) averaged down to 16x16; 16 channels, one cell a stage, 25 epochs,
+one thread, two searches side by side. Resumable: a finished search is not repeated, an interrupted one goes on. Raw rows
+are appended to FOLDER/rows.jsonl, the summary is printed. Seeds 0-4 are for choosing, 100 and up for reporting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from proxnas.data.images import load, split
+
+IMAGES = 8000
+SIZES = ["--space", "nasbench201", "--cells", "1", "--channels", "16", "--epochs", "25", "--batch-size", "64"]
+CONFIGURATIONS: dict[str, list[str]] = {
+    "nasp": [],
+    "nasp paper": ["--preset", "paper"],
+    "nasp official": ["--preset", "official"],
+    "nasp decay": ["--arch-decay", "1e-3"],
+    "nasp lr 1e-3": ["--arch-learning-rate", "1e-3"],
+    "nasp lr 1e-4": ["--arch-learning-rate", "1e-4"],
+    "nasp warmup 5": ["--warmup", "5"],
+    "nasp every 4": ["--arch-every", "4"],
+    "nasp half batch": ["--score-batch", "0.5"],
+    "nasp half nodes": ["--score-nodes", "0.5"],
+    "lazy-pa": ["--method", "lazy-pa"],
+    "pa": ["--method", "pa"],
+    "darts-1st": ["--method", "darts-1st"],
+    "darts-2nd": ["--method", "darts-2nd"],
+    "random": ["--method", "random"],
+}
+
+
+def reduced(cifar: str, path: Path) -> Path:
+    """A fixed, stratified 8,000 of the training images at 16x16, as an npz file."""
+    if not path.exists():
+        images = load(cifar)
+        parts = len(images.y_train) // IMAGES
+        keep = split(images.y_train, parts, seed=0)[0][:IMAGES]
+        N = len(keep)
+        x = images.x_train[keep].reshape(N, 16, 2, 16, 2, 3).mean((2, 4)).round().astype(np.uint8)
+        np.savez(path, x_train=x, y_train=images.y_train[keep], x_test=x[:100], y_test=images.y_train[keep][:100])
+    return path
+
+
+def search(name: str, seed: int, data: Path, table: str, folder: Path) -> dict[str, Any]:
+    """One search in a process of its own; returns its row."""
+    run = folder / f"{name.replace(' ', '-')}-{seed}"
+    command = [sys.executable, "-m", "proxnas", "search", str(data), *SIZES, *CONFIGURATIONS[name]]
+    command += ["--seed", str(seed), "--table", table, "--threads", "1", "--quiet", "--resume", "--run", str(run)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    result = json.loads((run / "result.json").read_text())
+    changes = [json.loads(line)["changes"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return {
+        "configuration": name,
+        "seed": seed,
+        "arch": result["genotype"]["cells"]["cell"]["nodes"],
+        "table": result["table"],
+        "valid_loss": result["valid_loss"],
+        "seconds": result["seconds"],
+        "changes": sum(changes),
+    }
+
+
+def summary(rows: list[dict[str, Any]]) -> list[str]:
+    """Markdown rows: mean, standard deviation and worst of the test column over seeds."""
+    lines = ["| configuration | seeds | test mean | std | worst | 12-epoch valid | seconds | changes |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
+    for name in dict.fromkeys(row["configuration"] for row in rows):
+        mine = [row for row in rows if row["configuration"] == name]
+        test = [row["table"]["cifar10_test"] for row in mine]
+        spread = statistics.stdev(test) if len(test) > 1 else 0.0
+        valid = statistics.mean(row["table"]["cifar10_valid_ep12"] for row in mine)
+        seconds = statistics.mean(row["seconds"] for row in mine)
+        changes = statistics.mean(row["changes"] for row in mine)
+        seeds = ",".join(str(row["seed"]) for row in mine)
+        lines.append(
+            f"| {name} | {seeds} | {statistics.mean(test):.2f} | {spread:.2f} | {min(test):.2f} | {valid:.2f} | "
+            f"{seconds:.0f} | {changes:.0f} |"
+        )
+    return lines
+
+
+def main() -> None:
+    """Runs what is missing and prints the summary."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cifar")
+    parser.add_argument("table")
+    parser.add_argument("--seeds", default="0,1")
+    parser.add_argument("--only", default=",".join(CONFIGURATIONS))
+    parser.add_argument("--folder", default="quality")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    folder = Path(options.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    data = reduced(options.cifar, folder / "reduced.npz")
+    jobs = [(name, int(seed)) for name in options.only.split(",") for seed in options.seeds.split(",")]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        rows = list(pool.map(lambda job: search(*job, data, options.table, folder), jobs))
+    stored = folder / "rows.jsonl"
+    known = stored.read_text().splitlines() if stored.exists() else []
+    new = [line for row in rows if (line := json.dumps(row, sort_keys=True)) not in known]
+    stored.write_text("\n".join([*known, *new]) + "\n")
+    print("\n".join(summary(rows)))
+
+
+if __name__ == "__main__":
+    main()
