@@ -4,7 +4,8 @@
 
 Reduced: 8,000 training images (half for w, half for A) averaged down to 16x16; 16 channels, one cell a stage, 25
 epochs, one thread, two searches side by side. Resumable: a finished search is not repeated, an interrupted one goes on.
-Raw rows are appended to FOLDER/rows.jsonl, the summary is printed. Seeds 0-4 are for choosing, 100 and up for reporting.
+Raw rows are appended to FOLDER/rows.jsonl, the summary is printed. Seeds 0-4 are for choosing, 100 and up for
+reporting.
 """
 
 from __future__ import annotations
