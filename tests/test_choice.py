@@ -19,7 +19,6 @@ from proxnas.choice import NONE, Choice, Group, Row
 from proxnas.methods import proximal
 from proxnas.networks.cnn import Size, Stack, cell_network, channels_last
 from proxnas.networks.nasbench201 import nasbench201_network
-from proxnas.ops import search_norm
 from proxnas.search import Search
 from proxnas.selection import keep_inputs, random_selection
 from proxnas.spaces.base import Space
@@ -44,13 +43,12 @@ def images() -> Batch:
     return Batch(x, torch.tensor([0, 2]))
 
 
-def discrete(space: Space, seed: int, weighted: bool = False, without: str = "-") -> Matrices:
-    """A random A_bar: pruned rows, `none` where the space has it; some candidates left out."""
+def discrete(space: Space, seed: int, weighted: bool = False) -> Matrices:
+    """A random A_bar: pruned rows, `none` where the space has it."""
     generator = torch.Generator().manual_seed(seed)
     A_bar = {}
     for name, group in space.groups.items():
         A = torch.rand(group.shape, generator=generator, dtype=torch.float64)
-        A[:, [without in op for op in group.candidates]] = 0.0
         chosen = torch.zeros_like(A).scatter_(-1, A.argmax(-1, keepdim=True), 1.0)
         A_bar[name] = keep_inputs(A, chosen, group) * (A if weighted else 1.0)
     return A_bar
@@ -161,10 +159,10 @@ def test_weight_gradients_touch_the_selected_operations_only(name: str, weighted
 @pytest.mark.parametrize("weighted", [False, True], ids=["one", "a_k"])
 @pytest.mark.parametrize("name", ["darts8", "nasbench201"])
 def test_the_discrete_network_of_the_genotype_is_the_network_that_was_trained(name: str, weighted: bool) -> None:
-    """Output and weight gradients agree; in DARTS' cells without pooling, which only the search normalises."""
+    """Output and weight gradients agree when the plain network is normalised like the search network."""
     space, batch = spaces.find(name), images()
     net = supernet(space)
-    A_bar = discrete(space, seed=4, weighted=weighted, without="pool" if name == "darts8" else "-")
+    A_bar = discrete(space, seed=4, weighted=weighted)
     net.use(A_bar, weighted=weighted)
     pairs, final = final_network(net, space, A_bar)
     loss, output = net.loss(batch)
@@ -183,11 +181,11 @@ def final_network(net: Supernet, space: Space, A_bar: Matrices) -> tuple[list[tu
     """The discrete network with the weights of the search network, and the pairs (its operation, candidate)."""
     genotype, pairs = space.genotype(A_bar), []
     if isinstance(net.module, Stack):
-        final = cell_network(genotype, SIZE, search_norm)
+        final = cell_network(genotype, SIZE, searched=True)
         cells = list(zip(final.cells, net.module.cells, strict=True))
         pairs += [(f.preprocess, s.preprocess) for f, s in cells]
     else:
-        final = nasbench201_network(genotype, Size(1, 2, 3, 3), search_norm)
+        final = nasbench201_network(genotype, Size(1, 2, 3, 3), searched=True)
         parts = list(zip(final.body, net.module.body, strict=True))
         cells = [(f, s) for f, s in parts if hasattr(s, "nodes")]
         pairs += [(f, s) for f, s in parts if not hasattr(s, "nodes")]

@@ -26,7 +26,6 @@ from proxnas.data.images import Images, from_arrays
 from proxnas.memory import peak_memory
 from proxnas.methods.proximal import Proximal
 from proxnas.networks.cnn import Size, channels_last
-from proxnas.ops import search_norm
 from proxnas.search import Search
 from proxnas.settings import METHOD_DEFAULTS
 from proxnas.spaces.cnn import first_candidates
@@ -127,7 +126,7 @@ def bare_network(search: Search) -> nn.Module:
     """The selected network as plain modules, normalised like the search network."""
     c, images = search.config, search.images
     size = Size(c.cells, c.channels, images.shape[0], images.num_classes)
-    network = search.space.network(search.genotype(), size, search_norm)
+    network = search.space.network(search.genotype(), size, searched=True)
     return channels_last(network.to(search.device))
 
 

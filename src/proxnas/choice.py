@@ -50,7 +50,7 @@ class Term(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """The last candidate that ran: its output is what the other terms leave of the sum, so it need not be kept."""
+    """A candidate that ran and whose output is not kept: it is what the other terms leave of the sum."""
 
     edge: int
     k: int
@@ -137,6 +137,11 @@ class Choice(nn.Module):
         source.check()
         return output
 
+    def pure_key(self, k: int) -> str | None:
+        """What equal outputs of parameter-free candidates on one source have in common; None: not parameter-free."""
+        key: str | None = getattr(self.candidates[k], "pure_key", None)
+        return key
+
     def zero(self, source: Source) -> Tensor:
         """The output of an edge that is not there, in the right shape."""
         if NONE in self.names:
@@ -168,9 +173,22 @@ def combine(choices: Sequence[Choice], sources: Sequence[Source]) -> Tensor:
     output = _weighted_sum(choices, terms, route.values) if terms else choices[0].zero(sources[0])
     if route.tape is not None:
         output = _differentiable(output)
-        rest = Rest(*terms.pop()[:2]) if terms and route.values is None else None
-        route.tape.append(Call(choices, sources, terms, rest, output, output._version))
+        route.tape.append(Call(choices, sources, *_to_keep(choices, sources, terms), output, output._version))
     return output
+
+
+def _to_keep(choices: Sequence[Choice], sources: Sequence[Source], terms: list[Term]) -> tuple[list[Term], Rest | None]:
+    """The outputs that scoring needs and could not have for free.
+
+    A pure candidate is run for other edges of its source anyway; an identity is its source; and of the others one is
+    what the rest leave of the sum.
+    """
+    kept = [term for term in terms if choices[term.edge].pure_key(term.k) is None]
+    costly = [term for term in kept if not any(term.output is x for source in sources for x in source.args)]
+    if len(kept) < len(terms) or not costly or choices[0].route.values is not None:
+        return kept, None
+    rest = costly[0]
+    return [term for term in kept if term is not rest], Rest(rest.edge, rest.k)
 
 
 def _weighted_sum(

@@ -159,8 +159,12 @@ NASBENCH201: dict[str, Factory] = {
 }
 
 
-def normalised(name: str, op: nn.Module, stride: int, C: int, norm: Norm) -> nn.Module:
-    """An operation as a search network holds it: pooling is normalised too, so that no candidate wins by its scale."""
-    if "pool" not in name:
-        return op
-    return Pure(f"{name}/{stride}", op, norm(C))
+def final_operation(name: str, C: int, stride: int) -> nn.Module:
+    """A CNN operation as a final network holds it."""
+    return CNN[name](C, stride, final_norm)
+
+
+def search_operation(name: str, C: int, stride: int) -> nn.Module:
+    """A CNN operation as a search network holds it: pooling is normalised too, lest a candidate win by its scale."""
+    op = CNN[name](C, stride, search_norm)
+    return Pure(f"{name}/{stride}", op, search_norm(C)) if "pool" in name else op

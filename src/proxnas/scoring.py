@@ -111,7 +111,7 @@ def _part(edge: Edge, batch: float) -> Edge:
 
 def _output(choice: Choice, k: int, source: Source, shared: dict[Any, Tensor], shape: torch.Size) -> Tensor:
     """O_k(x_i); a candidate that says it is pure (`pure_key`) is run once for all edges of one source."""
-    key = getattr(choice.candidates[k], "pure_key", None)
+    key = choice.pure_key(k)
     output = shared[key] if key in shared else choice.run(k, source)
     if key is not None:
         shared[key] = output

@@ -13,7 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.genotype import Cell, Genotype
-from proxnas.ops import CNN, FactorizedReduce, Norm, final_norm, relu_conv_norm
+from proxnas.ops import (
+    FactorizedReduce,
+    Norm,
+    final_norm,
+    final_operation,
+    relu_conv_norm,
+    search_norm,
+    search_operation,
+)
 
 STEM_MULTIPLIER = 3
 
@@ -93,13 +101,14 @@ class Preprocess(nn.Module):
 class DiscreteCell(nn.Module):
     """A cell of a Genotype: node = sum of its operations' outputs, output = its concatenated nodes."""
 
-    def __init__(self, cell: Cell, place: CellPlace, norm: Norm) -> None:
+    def __init__(self, cell: Cell, place: CellPlace, searched: bool) -> None:
         super().__init__()
-        self.preprocess = Preprocess(place, norm)
+        self.preprocess = Preprocess(place, search_norm if searched else final_norm)
+        build = search_operation if searched else final_operation
         self.edges = [[(edge.input, edge.value) for edge in node] for node in cell.nodes]
         self.concat = list(cell.concat)
         self.operations = nn.ModuleList(
-            nn.ModuleList(CNN[edge.op](place.C, 2 if place.reduction and edge.input < 2 else 1, norm) for edge in node)
+            nn.ModuleList(build(edge.op, place.C, 2 if place.reduction and edge.input < 2 else 1) for edge in node)
             for node in cell.nodes
         )
 
@@ -132,11 +141,11 @@ def channels_last(module: nn.Module) -> nn.Module:
     return module
 
 
-def cell_network(genotype: Genotype, size: Size, norm: Norm = final_norm) -> nn.Module:
-    """The discrete network of a CNN genotype."""
+def cell_network(genotype: Genotype, size: Size, searched: bool = False) -> nn.Module:
+    """The discrete network of a CNN genotype; `searched`: normalised as in a search network."""
 
     def build(place: CellPlace) -> tuple[nn.Module, int]:
         cell = genotype.cells["reduce" if place.reduction else "normal"]
-        return DiscreteCell(cell, place, norm), place.C * len(cell.concat)
+        return DiscreteCell(cell, place, searched), place.C * len(cell.concat)
 
-    return Stack(size, build, norm)
+    return Stack(size, build, search_norm if searched else final_norm)

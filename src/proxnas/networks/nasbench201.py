@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from proxnas.genotype import Genotype
 from proxnas.networks.cnn import Size, outputs_of, sum_of
-from proxnas.ops import NASBENCH201, Norm, final_norm, relu_conv_norm
+from proxnas.ops import NASBENCH201, Norm, final_norm, relu_conv_norm, search_norm
 
 NODES = 4
 EDGES = tuple((i, j) for j in range(1, NODES) for i in range(j))
@@ -77,6 +77,7 @@ class DiscreteCell(nn.Module):
         return states[-1]
 
 
-def nasbench201_network(genotype: Genotype, size: Size, norm: Norm = final_norm) -> nn.Module:
+def nasbench201_network(genotype: Genotype, size: Size, searched: bool = False) -> nn.Module:
     """The discrete network of a NAS-Bench-201 genotype; size.cells is the number of cells a stage."""
+    norm = search_norm if searched else final_norm
     return Stages(size, lambda C: DiscreteCell(genotype, C, norm), norm)

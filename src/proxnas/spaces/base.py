@@ -10,7 +10,6 @@ from torch import nn
 from proxnas.choice import Group
 from proxnas.genotype import Edge, Genotype
 from proxnas.networks.cnn import Size
-from proxnas.ops import Norm, final_norm
 from proxnas.types import Matrices
 
 
@@ -29,8 +28,8 @@ class Space(Protocol):
     def genotype(self, A_bar: Matrices) -> Genotype:
         """The cell that A_bar selects."""
 
-    def network(self, genotype: Genotype, size: Size, norm: Norm = final_norm) -> nn.Module:
-        """The discrete network of a genotype."""
+    def network(self, genotype: Genotype, size: Size, searched: bool = False) -> nn.Module:
+        """The discrete network of a genotype; `searched`: normalised as in the search network."""
 
 
 def selected_edges(group: Group, A_bar: list[list[float]], sources: list[int]) -> list[list[Edge]]:

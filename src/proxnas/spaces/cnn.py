@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from proxnas.choice import Choice, Group, Node, Row
 from proxnas.genotype import Cell, Genotype
 from proxnas.networks.cnn import CellPlace, Preprocess, Size, Stack, cell_network
-from proxnas.ops import CNN, Norm, final_norm, normalised, search_norm
+from proxnas.ops import search_norm, search_operation
 from proxnas.spaces.base import selected_edges
 from proxnas.types import Matrices
 
@@ -80,8 +80,8 @@ class CellSpace:
         }
         return Genotype("cnn", cells, space=self.name)
 
-    def network(self, genotype: Genotype, size: Size, norm: Norm = final_norm) -> nn.Module:
-        return cell_network(genotype, size, norm)
+    def network(self, genotype: Genotype, size: Size, searched: bool = False) -> nn.Module:
+        return cell_network(genotype, size, searched)
 
 
 class SearchCell(nn.Module):
@@ -97,8 +97,7 @@ class SearchCell(nn.Module):
     @staticmethod
     def _choice(row: Row, candidates: Sequence[str], place: CellPlace) -> Choice:
         stride = 2 if place.reduction and SOURCES[row.edge] < INPUTS else 1
-        ops = {op: CNN[op](place.C, stride, search_norm) for op in candidates}
-        return Choice({op: normalised(op, m, stride, place.C, search_norm) for op, m in ops.items()}, share=row)
+        return Choice({op: search_operation(op, place.C, stride) for op in candidates}, share=row)
 
     def forward(self, before_last: Tensor, last: Tensor) -> Tensor:
         states: list[Tensor] = self.preprocess(before_last, last)

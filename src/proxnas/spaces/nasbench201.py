@@ -11,7 +11,7 @@ from proxnas.choice import NONE, Choice, Group, Node, Row
 from proxnas.genotype import Cell, Edge, Genotype
 from proxnas.networks.cnn import Size
 from proxnas.networks.nasbench201 import EDGES, NODES, Stages, nasbench201_network
-from proxnas.ops import NASBENCH201, Norm, Pure, final_norm, search_norm
+from proxnas.ops import NASBENCH201, Pure, search_norm
 from proxnas.spaces.base import selected_edges
 from proxnas.types import Matrices
 
@@ -36,8 +36,8 @@ class NasBench201:
         nodes = tuple(tuple(_complete(edges, j)) for j, edges in enumerate(chosen, start=1))
         return Genotype("nasbench201", {"cell": Cell(nodes, (NODES - 1,))}, space=self.name)
 
-    def network(self, genotype: Genotype, size: Size, norm: Norm = final_norm) -> nn.Module:
-        return nasbench201_network(genotype, size, norm)
+    def network(self, genotype: Genotype, size: Size, searched: bool = False) -> nn.Module:
+        return nasbench201_network(genotype, size, searched)
 
 
 def _complete(edges: list[Edge], node: int) -> list[Edge]:
