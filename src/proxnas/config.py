@@ -149,6 +149,9 @@ class SearchConfig(RunConfig):
         for name in SHARES:
             value = getattr(self, name)
             require(0 < value <= 1, flag(name), value, "give a number above 0, at most 1")
+        for name, neutral in PROXIMAL_ONLY.items():
+            idle = self.method not in PROXIMAL and getattr(self, name) != neutral
+            require(not idle, flag(name), getattr(self, name), f"is for {', '.join(PROXIMAL)}: leave it out")
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         seeds = self.all_seeds()
         require(len(set(seeds)) == len(seeds), "--seeds", self.seeds, "name each seed once")
@@ -235,6 +238,18 @@ AT_MOST: dict[str, float] = {
     "final_channels": 4096,
 }
 """Beyond these a slip of the finger would fill the memory before anybody can say so."""
+PROXIMAL = ("nasp", "pa", "lazy-pa")
+PROXIMAL_ONLY: dict[str, object] = {
+    "preset": "default",
+    "value": "one",
+    "ties": "last",
+    "order": 1,
+    "eta": 0.0,
+    "eta_cells": "all",
+    "score_batch": 1.0,
+    "score_nodes": 1.0,
+}
+"""Flags that other methods would silently ignore, and the values that ask for nothing."""
 SHARES = ("score_batch", "score_nodes")
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
 
