@@ -1,0 +1,90 @@
+"""The scripts in benchmarks/: they resume, and their tables say what was measured. The measuring itself is bench's."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proxnas.config import BenchConfig
+from proxnas.data.images import load
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def figures(config: BenchConfig) -> dict[str, Any]:
+    part = {"arch": 1.0, "forward": 0.25, "backward": 0.5, "other": 0.05, "total": 1.8, "peak_bytes": 3 * 2**20}
+    names = config.all_methods()
+    return {
+        "methods": dict.fromkeys(names, part),
+        "ratio": dict.fromkeys(names, 1.0),
+        "limit": {"arch": 0.9, "weight": 0.7, "total": 1.6, "peak_bytes": 2 * 2**20},
+        "ratio_to_limit": 1.125,
+        "opponent": 0.9,
+    }
+
+
+def test_speed_measures_once_and_writes_tables_and_figure(tmp_path, monkeypatch, capsys) -> None:
+    speed, asked = script("speed"), []
+
+    def bench(config: BenchConfig, say: Any) -> dict[str, Any]:
+        asked.append(config)
+        return figures(config)
+
+    monkeypatch.setattr(speed, "bench", bench)
+    monkeypatch.setattr(sys, "argv", ["speed.py", str(tmp_path)])
+    speed.main()
+    expected = len(speed.SPACES) + sum(map(len, speed.GROWTH.values())) + len(speed.OPTIONS)
+    assert len(asked) == expected == len(list(tmp_path.glob("*.json")))
+    assert {config.candidates for config in asked} >= set(speed.GROWTH["candidates"])
+    table = (tmp_path / "tables.md").read_text()
+    assert "| darts8 | nasp | 1.000 | 0.250 | 0.500 | 0.050 | 1.800 | 1.00 | 3 |" in table
+    assert "| candidates | 16 | 1.000 | 0.750 | 0.900 + 0.700 | 3 |" in table
+    assert (tmp_path / "growth.svg").stat().st_size > 1000
+    speed.main()  # everything is there already
+    assert len(asked) == expected
+    assert table in capsys.readouterr().out
+
+
+def test_quality_reduces_and_sums_up(tmp_path: Path) -> None:
+    quality = script("quality")
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
+        records = generator.integers(0, 256, (40, 3073), dtype=np.uint8)
+        records[:, 0] = np.arange(40) % 10
+        (folder / name).write_bytes(records.tobytes())
+    (folder / "batches.meta.txt").write_text("\n".join("abcdefghij"))
+    quality.IMAGES = 50
+    images = load(str(quality.reduced(str(folder), tmp_path / "reduced.npz")))
+    assert images.shape == (3, 16, 16)
+    assert np.bincount(images.y_train).tolist() == [5] * 10
+    rows = [
+        {"configuration": "nasp", "seed": seed, "seconds": 80.0, "changes": 7}
+        | {"table": {"cifar10_test": test, "cifar10_valid_ep12": 80.0}}
+        for seed, test in ((0, 93.0), (1, 94.0))
+    ]
+    assert quality.summary(rows)[-1] == "| nasp | 0,1 | 93.50 | 0.71 | 93.00 | 80.00 | 80 | 7 |"
+
+
+@pytest.mark.slow
+def test_time_split_accounts_for_the_whole_step(monkeypatch, capsys) -> None:
+    flags = ["digits", "--space", "nasbench201", "--channels", "2", "--threads", "1"]
+    monkeypatch.setattr(sys, "argv", ["time_split.py", *flags])
+    script("time_split").main()
+    shares = [float(line.split()[-1][:-1]) for line in capsys.readouterr().out.splitlines() if line.endswith("%")]
+    assert sum(shares) == pytest.approx(100, abs=0.5)
