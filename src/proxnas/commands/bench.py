@@ -19,6 +19,8 @@ MIB = 2**20
 def main(argv: list[str]) -> None:
     """Measures, prints the table, writes the JSON."""
     config = parse(BenchConfig, "proxnas bench", argv)
+    if config.run:
+        Path(config.run).mkdir(parents=True, exist_ok=True)
     for target in _targets(config):
         if not target.parent.is_dir():
             raise InputError(f"{target}: there is no folder {target.parent}: make it or choose another")
