@@ -34,7 +34,7 @@ OPTIONS: dict[str, dict[str, float]] = {
     "score_batch 0.5": {"score_batch": 0.5},
     "score_nodes 0.5": {"score_nodes": 0.5},
 }
-BASE = BenchConfig(threads=1)
+BASE = BenchConfig(threads=1, rounds=3)
 
 
 def measured(folder: Path, name: str, config: BenchConfig) -> dict[str, Any]:

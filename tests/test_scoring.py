@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import torch
@@ -136,3 +137,22 @@ def test_A_moves_in_every_so_many_th_step_only(method: str, make_search) -> None
         search.method.step()
         moved.append(not torch.equal(before, search.method.architecture()[0]["cell"]))
     assert moved == [True, False, False, True, False, False, True]
+
+
+def test_the_relu_of_a_source_is_computed_once_while_scoring(make_search, monkeypatch) -> None:
+    search = make_search("--space", "darts7", "--method", "nasp")
+    search.method.use_current()
+    read: list[int] = []
+    real = nn.functional.relu
+
+    def relu(x: Tensor, *arguments: Any, **options: Any) -> Tensor:
+        if not torch.is_grad_enabled():
+            kept.append(x)  # an id is only unique while its tensor lives
+            read.append(id(x))
+        return real(x, *arguments, **options)
+
+    kept: list[Tensor] = []
+    monkeypatch.setattr(nn.functional, "relu", relu)
+    monkeypatch.setattr(nn.ReLU, "forward", lambda self, x: real(x))  # those inside an operation are its own
+    search.net.architecture_gradient(search.valid.next())
+    assert len(read) == len(set(read)) > 0

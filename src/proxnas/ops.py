@@ -7,7 +7,9 @@ Every operation keeps channels_last and never changes its input.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +39,37 @@ class Zero(nn.Module):
         return torch.zeros_like(x[:, :, :: self.stride, :: self.stride])
 
 
+_memo: ContextVar[list[Tensor] | None] = ContextVar("memo", default=None)
+
+
+@contextmanager
+def shared_relu() -> Iterator[None]:
+    """Within, operations that read the same tensor one after the other compute its ReLU once (without a graph only)."""
+    token = _memo.set([])
+    try:
+        yield
+    finally:
+        _memo.reset(token)
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0), as it begins most operations."""
+    memo = _memo.get()
+    if memo is None:
+        return nn.functional.relu(x)
+    if not memo or memo[0] is not x:
+        memo[:] = [x, nn.functional.relu(x)]
+    return memo[1]
+
+
+class AfterReLU(nn.Sequential):
+    """ReLU, then the parts."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = super().forward(relu(x))  # type: ignore[no-untyped-call]
+        return y
+
+
 class Pure(nn.Sequential):
     """A part without parameters: equal keys give equal outputs, so it is computed once a source."""
 
@@ -55,7 +88,7 @@ class FactorizedReduce(nn.Module):
         self.norm = norm(C_out)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = nn.functional.relu(x)
+        x = relu(x)
         if x.shape[2] % 2 or x.shape[3] % 2:  # odd sides: a padded border keeps both halves equally large
             x = nn.functional.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2))
         y: Tensor = self.norm(torch.cat([self.even(x), self.odd(x[:, :, 1:, 1:])], dim=1))
@@ -65,7 +98,7 @@ class FactorizedReduce(nn.Module):
 def relu_conv_norm(C_in: int, C_out: int, kernel: int, stride: int, norm: Norm) -> nn.Module:
     """ReLU, a full convolution, normalisation."""
     conv = nn.Conv2d(C_in, C_out, kernel, stride=stride, padding=kernel // 2, bias=False)
-    return nn.Sequential(nn.ReLU(), conv, norm(C_out))
+    return AfterReLU(conv, norm(C_out))
 
 
 def conv(kernel: int) -> Factory:
@@ -79,27 +112,27 @@ def stretched_conv(kernel: int) -> Factory:
     def build(C: int, stride: int, norm: Norm) -> nn.Module:
         row = nn.Conv2d(C, C, (1, kernel), stride=(1, stride), padding=(0, kernel // 2), bias=False)
         column = nn.Conv2d(C, C, (kernel, 1), stride=(stride, 1), padding=(kernel // 2, 0), bias=False)
-        return nn.Sequential(nn.ReLU(), row, column, norm(C))
+        return AfterReLU(row, column, norm(C))
 
     return build
 
 
 def depthwise(C: int, kernel: int, stride: int, dilation: int, norm: Norm) -> list[nn.Module]:
-    """ReLU, a depthwise convolution, a 1x1 convolution, normalisation."""
+    """A depthwise convolution, a 1x1 convolution, normalisation; to be put after a ReLU."""
     pad = dilation * (kernel // 2)
     spatial = nn.Conv2d(C, C, kernel, stride=stride, padding=pad, dilation=dilation, groups=C, bias=False)
-    return [nn.ReLU(), spatial, nn.Conv2d(C, C, 1, bias=False), norm(C)]
+    return [spatial, nn.Conv2d(C, C, 1, bias=False), norm(C)]
 
 
 def dil_conv(kernel: int) -> Factory:
     """A depthwise-separable convolution of dilation 2."""
-    return lambda C, stride, norm: nn.Sequential(*depthwise(C, kernel, stride, 2, norm))
+    return lambda C, stride, norm: AfterReLU(*depthwise(C, kernel, stride, 2, norm))
 
 
 def sep_conv(kernel: int, dilation: int = 1) -> Factory:
     """Two depthwise-separable convolutions in a row, the first with the stride."""
-    return lambda C, stride, norm: nn.Sequential(
-        *depthwise(C, kernel, stride, dilation, norm), *depthwise(C, kernel, 1, dilation, norm)
+    return lambda C, stride, norm: AfterReLU(
+        *depthwise(C, kernel, stride, dilation, norm), nn.ReLU(), *depthwise(C, kernel, 1, dilation, norm)
     )
 
 

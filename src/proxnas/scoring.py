@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from proxnas.choice import NONE, Call, Choice, Group, Row, Source
+from proxnas.ops import shared_relu
 from proxnas.types import Matrices
 
 
@@ -50,7 +51,8 @@ def scores(
     tape: Sequence[Call], gradients: Sequence[Tensor | None], groups: Mapping[str, Group], share: Share
 ) -> Matrices:
     """Sum over calls of < g_j , O_k(x_i) > for each row and candidate; the host reads them once."""
-    scored = list(_score_all(_by_source(_drawn(tape, gradients, share)), share))
+    with shared_relu():
+        scored = list(_score_all(_by_source(_drawn(tape, gradients, share)), share))
     values = torch.stack([value for _, _, value in scored]).tolist() if scored else []
     sums = {name: [[0.0] * group.shape[1] for _ in range(group.shape[0])] for name, group in groups.items()}
     for (row, k, _), value in zip(scored, values, strict=True):
