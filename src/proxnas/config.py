@@ -149,9 +149,10 @@ class SearchConfig(RunConfig):
         for name in SHARES:
             value = getattr(self, name)
             require(0 < value <= 1, flag(name), value, "give a number above 0, at most 1")
-        for name, neutral in PROXIMAL_ONLY.items():
-            idle = self.method not in PROXIMAL and getattr(self, name) != neutral
-            require(not idle, flag(name), getattr(self, name), f"is for {', '.join(PROXIMAL)}: leave it out")
+        for methods, flags in USED_BY.items():
+            for name, neutral in flags.items():
+                idle = self.method not in methods and getattr(self, name) != neutral
+                require(not idle, flag(name), getattr(self, name), f"is for {', '.join(methods)}: leave it out")
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         seeds = self.all_seeds()
         require(len(set(seeds)) == len(seeds), "--seeds", self.seeds, "name each seed once")
@@ -239,17 +240,20 @@ AT_MOST: dict[str, float] = {
 }
 """Beyond these a slip of the finger would fill the memory before anybody can say so."""
 PROXIMAL = ("nasp", "pa", "lazy-pa")
-PROXIMAL_ONLY: dict[str, object] = {
-    "preset": "default",
-    "value": "one",
-    "ties": "last",
-    "order": 1,
-    "eta": 0.0,
-    "eta_cells": "all",
-    "score_batch": 1.0,
-    "score_nodes": 1.0,
+USED_BY: dict[tuple[str, ...], dict[str, object]] = {
+    PROXIMAL: {
+        "preset": "default",
+        "value": "one",
+        "ties": "last",
+        "order": 1,
+        "eta": 0.0,
+        "eta_cells": "all",
+        "score_batch": 1.0,
+        "score_nodes": 1.0,
+    },
+    (*PROXIMAL, "darts-1st", "darts-2nd"): {"warmup": 0, "arch_every": 1},
 }
-"""Flags that other methods would silently ignore, and the values that ask for nothing."""
+"""Methods -> flags that the others would silently ignore, with the values that ask for nothing."""
 SHARES = ("score_batch", "score_nodes")
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
 
