@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 NONE = "none"
 """The candidate that is no connection: never run, its score is 0."""
+SKIP = "skip_connect"
+"""The candidate that is its source."""
 
 
 class Row(NamedTuple):
@@ -34,6 +36,8 @@ class Group:
     nodes: tuple[tuple[int, ...], ...] = ((0,),)
     max_inputs: int | None = None
     """How many edges a node keeps; None: all of them, and a node may stay empty."""
+    max_skip: int | None = None
+    """How many skip connections a cell may have; None: any number."""
 
     @property
     def shape(self) -> tuple[int, int]:
