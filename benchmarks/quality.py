@@ -2,10 +2,9 @@
 
     python benchmarks/quality.py CIFAR_FOLDER TABLE [--seeds 0,1] [--only nasp,darts-1st] [--folder quality]
 
-Reduced: 8,000 training images (half for w, half for A) averaged down to 16x16; 16 channels, one cell a stage, 25
+Reduced: the 50,000 training images (half for w, half for A) averaged down to 16x16; 16 channels, one cell a stage, 4
 epochs, one thread, two searches side by side. Resumable: a finished search is not repeated, an interrupted one goes on.
-Raw rows are appended to FOLDER/rows.jsonl, the summary is printed. Seeds 0-4 are for choosing, 100 and up for
-reporting.
+Raw rows are kept in FOLDER/rows.jsonl, the summary is printed. Seeds 0-4 are for choosing, 100 and up for reporting.
 """
 
 from __future__ import annotations
@@ -21,21 +20,32 @@ from typing import Any
 
 import numpy as np
 
-from proxnas.data.images import load, split
+from proxnas.data.images import load
+from proxnas.genotype import Genotype
 
-IMAGES = 8000
-SIZES = ["--space", "nasbench201", "--cells", "1", "--channels", "16", "--epochs", "25", "--batch-size", "64"]
+SIZES = ["--space", "nasbench201", "--cells", "1", "--channels", "16", "--epochs", "4", "--batch-size", "64"]
 CONFIGURATIONS: dict[str, list[str]] = {
     "nasp": [],
-    "nasp paper": ["--preset", "paper"],
-    "nasp official": ["--preset", "official"],
+    "nasp horizon 0.3": ["--horizon", "0.3"],
+    "nasp horizon 1": ["--horizon", "1"],
+    "nasp no look-ahead": ["--look-ahead", "0"],
+    "nasp no exploration": ["--explore", "0"],
+    "nasp explore 0.02": ["--explore", "0.02"],
+    "nasp explore 0.1": ["--explore", "0.1"],
+    "nasp adam": ["--arch-optimizer", "adam"],
+    "nasp rate 2e-4": ["--arch-learning-rate", "2e-4"],
+    "nasp rate 1e-3": ["--arch-learning-rate", "1e-3"],
     "nasp decay": ["--arch-decay", "1e-3"],
-    "nasp lr 1e-3": ["--arch-learning-rate", "1e-3"],
-    "nasp lr 1e-4": ["--arch-learning-rate", "1e-4"],
-    "nasp warmup 5": ["--warmup", "5"],
+    "nasp value a_k": ["--explore", "0", "--value", "a_k"],
+    "nasp warmup 1": ["--warmup", "1"],
     "nasp every 4": ["--arch-every", "4"],
     "nasp half batch": ["--score-batch", "0.5"],
     "nasp half nodes": ["--score-nodes", "0.5"],
+    "nasp 2 epochs": ["--epochs", "2"],
+    "nasp 8 channels": ["--channels", "8"],
+    "nasp 2 cells": ["--cells", "2"],
+    "nasp paper": ["--preset", "paper"],
+    "nasp official": ["--preset", "official"],
     "lazy-pa": ["--method", "lazy-pa"],
     "pa": ["--method", "pa"],
     "darts-1st": ["--method", "darts-1st"],
@@ -54,14 +64,12 @@ CONFIGURATIONS: dict[str, list[str]] = {
 
 
 def reduced(cifar: str, path: Path) -> Path:
-    """A fixed, stratified 8,000 of the training images at 16x16, as an npz file."""
+    """The training images at 16x16, as an npz file; no test images are needed."""
     if not path.exists():
         images = load(cifar)
-        parts = len(images.y_train) // IMAGES
-        keep = split(images.y_train, parts, seed=0)[0][:IMAGES]
-        N = len(keep)
-        x = images.x_train[keep].reshape(N, 16, 2, 16, 2, 3).mean((2, 4)).round().astype(np.uint8)
-        np.savez(path, x_train=x, y_train=images.y_train[keep], x_test=x[:100], y_test=images.y_train[keep][:100])
+        N = len(images.y_train)
+        x = images.x_train.reshape(N, 16, 2, 16, 2, 3).mean((2, 4)).round().astype(np.uint8)
+        np.savez(path, x_train=x, y_train=images.y_train, x_test=x[:100], y_test=images.y_train[:100])
     return path
 
 
@@ -76,7 +84,7 @@ def search(name: str, seed: int, data: Path, table: str, folder: Path) -> dict[s
     return {
         "configuration": name,
         "seed": seed,
-        "arch": result["genotype"]["cells"]["cell"]["nodes"],
+        "arch": Genotype.from_json(json.dumps(result["genotype"])).to_string(),
         "table": result["table"],
         "valid_loss": result["valid_loss"],
         "seconds": result["seconds"],
@@ -86,19 +94,20 @@ def search(name: str, seed: int, data: Path, table: str, folder: Path) -> dict[s
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
     """Markdown rows: mean, standard deviation and worst of the test column over seeds."""
-    lines = ["| configuration | seeds | test mean | std | worst | 12-epoch valid | seconds | changes |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
+    lines = ["| configuration | seeds | test mean | std | worst | 12-epoch | valid loss | seconds | changes |"]
+    lines.append("|---|---|---|---|---|---|---|---|---|")
     for name in dict.fromkeys(row["configuration"] for row in rows):
         mine = [row for row in rows if row["configuration"] == name]
         test = [row["table"]["cifar10_test"] for row in mine]
         spread = statistics.stdev(test) if len(test) > 1 else 0.0
         valid = statistics.mean(row["table"]["cifar10_valid_ep12"] for row in mine)
+        loss = statistics.mean(row["valid_loss"] for row in mine)
         seconds = statistics.mean(row["seconds"] for row in mine)
         changes = statistics.mean(row["changes"] for row in mine)
         seeds = ",".join(str(row["seed"]) for row in mine)
         lines.append(
             f"| {name} | {seeds} | {statistics.mean(test):.2f} | {spread:.2f} | {min(test):.2f} | {valid:.2f} | "
-            f"{seconds:.0f} | {changes:.0f} |"
+            f"{loss:.3f} | {seconds:.0f} | {changes:.0f} |"
         )
     return lines
 

@@ -234,6 +234,8 @@ def build(config: BenchConfig, method: str) -> Search:
         score_nodes=config.score_nodes,
         **METHOD_DEFAULTS.get(method, {}) | WARM.get(method, {}),
     )
+    if config.candidates:  # growth is measured at one and the same network
+        search_config = dataclasses.replace(search_config, explore=0.0)
     if not config.candidates:
         return Search(search_config, random_images(config), exact_clock=True)
     search = Search(search_config, random_images(config), first_candidates(config.candidates), exact_clock=True)
@@ -250,7 +252,7 @@ def fix_architecture(search: Search) -> None:
         matrix.fill_(0.4)
         matrix[edge, edge % min(K, 4)] = 0.6 - 0.001 * edge.double()  # no two alike: no tie to be broken by chance
     if isinstance(search.method, Proximal):
-        search.method.A_bar = search.method.select()
+        search.method.A_bar = search.method.select(search.method.A)
 
 
 def random_images(config: BenchConfig) -> Images:

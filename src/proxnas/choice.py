@@ -73,6 +73,10 @@ class Source(NamedTuple):
         """The first n examples of the batch."""
         return Source.of(tuple(map(_first(n), self.args)), {name: _first(n)(x) for name, x in self.kwargs.items()})
 
+    def detached(self) -> Source:
+        """The same values without their history."""
+        return Source.of(tuple(map(_detached, self.args)), {name: _detached(x) for name, x in self.kwargs.items()})
+
     def check(self) -> None:
         """A source that was changed after the pass would be scored wrongly."""
         if _versions((*self.args, *self.kwargs.values())) != self.versions:
@@ -213,3 +217,7 @@ def _versions(args: tuple[Any, ...]) -> tuple[int, ...]:
 
 def _first(n: int) -> Callable[[Any], Any]:
     return lambda x: x[:n] if isinstance(x, Tensor) and x.ndim else x
+
+
+def _detached(x: Any) -> Any:
+    return x.detach() if isinstance(x, Tensor) else x

@@ -83,8 +83,9 @@ class SearchConfig(RunConfig):
     unselected: Literal["still", "drift"] = "still"
     """Weights of unselected candidates stay, or drift by momentum and decay (public code)."""
 
+    arch_optimizer: Literal["adam", "scaled", "sgd"] = "adam"
+    """Steps of A; scaled: descent with one common scale for all entries."""
     arch_learning_rate: float = 3e-4
-    """Adam of A."""
     arch_beta1: float = 0.5
     arch_beta2: float = 0.999
     arch_decay: float = 0.0
@@ -100,6 +101,14 @@ class SearchConfig(RunConfig):
     """Weight of the size regulariser R(A): larger finds smaller networks."""
     eta_cells: Literal["all", "normal"] = "all"
     """Cells that R counts."""
+    explore: float = 0.0
+    """Scale of the Gumbel noise on A when a step selects, falling to 0 over the search (nasp, pa, lazy-pa)."""
+    look_ahead: int = 0
+    """Steps between two looks ahead at what training each candidate promises; 0: none (nasp, pa, lazy-pa)."""
+    horizon: float = 1.0
+    """How many steps of its training --look-ahead credits a candidate with."""
+    max_skip: int = -1
+    """Most skip connections a cell may have; -1: any number."""
     warmup: int = 0
     """Epochs at the start in which only w is trained."""
     patience: int = 10
@@ -168,6 +177,7 @@ class SearchConfig(RunConfig):
             for name, neutral in flags.items():
                 idle = self.method not in methods and getattr(self, name) != neutral
                 require(not idle, flag(name), getattr(self, name), f"is for {', '.join(methods)}: leave it out")
+        require(not self.explore or self.value == "one", "--explore", self.explore, "needs --value one")
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         seeds = self.all_seeds()
         require(len(set(seeds)) == len(seeds), "--seeds", self.seeds, "name each seed once")
@@ -239,6 +249,10 @@ AT_LEAST: dict[str, float] = {
     "arch_decay": 0,
     "arch_noise": 0,
     "eta": 0,
+    "explore": 0,
+    "look_ahead": 0,
+    "horizon": 0,
+    "max_skip": -1,
     "warmup": 0,
     "arch_every": 1,
     "patience": 0,
@@ -267,6 +281,10 @@ USED_BY: dict[tuple[str, ...], dict[str, object]] = {
         "eta_cells": "all",
         "score_batch": 1.0,
         "score_nodes": 1.0,
+        "arch_optimizer": "adam",
+        "explore": 0.0,
+        "look_ahead": 0,
+        "horizon": 1.0,
     },
     (*PROXIMAL, "darts-1st", "darts-2nd"): {"arch_every": 1},
     (*PROXIMAL, "darts-1st", "darts-2nd", "bayesnas"): {"warmup": 0},

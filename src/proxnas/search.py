@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -94,11 +95,14 @@ class Search:
         size = Size(self.config.cells, self.config.channels, channels, self.images.num_classes)
         module = self.space.search_network(size).to(self.device)
         channels_last(module)
-        return Supernet(module, self.space.groups, precision=PRECISIONS[self.config.precision])
+        limit = None if self.config.max_skip < 0 else self.config.max_skip
+        groups = {name: replace(group, max_skip=limit) for name, group in self.space.groups.items()}
+        return Supernet(module, groups, precision=PRECISIONS[self.config.precision])
 
     def _setup(self) -> Setup:
         c = self.config
         architecture = ArchitectureOptions(
+            optimizer=c.arch_optimizer,
             learning_rate=c.arch_learning_rate,
             betas=(c.arch_beta1, c.arch_beta2),
             weight_decay=c.arch_decay,
@@ -108,6 +112,9 @@ class Search:
             eta=c.eta,
             eta_cells=c.eta_cells,
             order=c.order,
+            explore=c.explore,
+            look_ahead=c.look_ahead,
+            horizon=c.horizon,
             warmup=c.warmup,
             every=c.arch_every,
             score_batch=c.score_batch,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.choice import Call, Choice, Group, Route, Row
+from proxnas.lookahead import Recorded, potentials
 from proxnas.ops import shared_relu
 from proxnas.scoring import Share, scores
 from proxnas.types import Batch, Matrices
@@ -99,15 +100,26 @@ class Supernet:
         self, batch: Batch, weights: Sequence[Tensor] = (), share: Share = EVERYTHING
     ) -> tuple[Matrices, tuple[Tensor | None, ...]]:
         """dF/dA_bar at the architecture in use, for all entries; and dF/dw for the `weights` asked for."""
+        (tape, gradients), of_weights = self._recorded(batch, weights)
+        with self.autocast():
+            dA = scores(tape, gradients, self.groups, share)
+        return dA, of_weights
+
+    def potentials(self, train: Batch, valid: Batch) -> Matrices:
+        """For all entries what a step of the candidate's own weights on `train` would win on `valid`, over xi."""
+        (on_train, _), (on_valid, _) = self._recorded(train), self._recorded(valid)
+        with self.autocast():
+            return potentials(on_train, on_valid, self.groups)
+
+    def _recorded(self, batch: Batch, weights: Sequence[Tensor] = ()) -> tuple[Recorded, tuple[Tensor | None, ...]]:
+        """A pass at the architecture in use, the gradients at its nodes, and those of the weights asked for."""
         with self.taped() as tape:
             loss, _ = self.loss(batch)
         for call in tape:
             if call.output._version != call.version:
                 raise RuntimeError("the output of a Choice was changed in place; use the out-of-place form after it")
         gradients = self.gradient(loss, [call.output for call in tape] + list(weights))
-        with self.autocast():
-            dA = scores(tape, gradients[: len(tape)], self.groups, share)
-        return dA, gradients[len(tape) :]
+        return Recorded(tape, gradients[: len(tape)]), gradients[len(tape) :]
 
     @contextmanager
     def taped(self) -> Iterator[list[Call]]:

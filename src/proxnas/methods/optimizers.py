@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +35,8 @@ class WeightOptions:
 class ArchitectureOptions:
     """How A starts and moves; where paper and public code differ, `--preset` chooses."""
 
+    optimizer: str = "adam"
+    """adam, sgd, or scaled: one common scale for all entries (`STEPS`)."""
     learning_rate: float = 3e-4
     betas: tuple[float, float] = (0.5, 0.999)
     weight_decay: float = 0.0
@@ -57,6 +60,12 @@ class ArchitectureOptions:
     """Share of the validation batch that unselected candidates are scored on."""
     score_nodes: float = 1.0
     """Chance of a node to be scored in a step."""
+    explore: float = 0.0
+    """Scale of the Gumbel noise on A when a step selects, falling to 0 over the search."""
+    look_ahead: int = 0
+    """Steps between two looks ahead at what training a candidate promises; 0: none."""
+    horizon: float = 1.0
+    """How many steps of its training a candidate is credited with."""
     random_cells: int = 8
     """How many cells `random` draws and trains, `random-ws` draws and judges."""
     tau: tuple[float, float] = (1.0, 0.1)
@@ -93,6 +102,11 @@ class WeightOptimizer:
         # float16 loses small gradients: the loss is scaled up, and steps with an overflow are left out
         self.scaler = torch.amp.GradScaler(net.device.type, enabled=net.precision == torch.float16)
         self.restart()
+
+    @property
+    def progress(self) -> float:
+        """The share of all steps that is done."""
+        return self.t / (self.steps_per_epoch * self.options.epochs)
 
     @property
     def learning_rate(self) -> float:
@@ -158,21 +172,64 @@ class ArchitectureOptimizer:
 
     def __init__(self, A: Matrices, options: ArchitectureOptions) -> None:
         self.A = A
-        self.adam = torch.optim.Adam(
-            list(A.values()), options.learning_rate, options.betas, weight_decay=options.weight_decay
-        )
+        self.optimizer: torch.optim.Optimizer | ScaledDescent = STEPS[options.optimizer](list(A.values()), options)
 
     def step(self, dA: Matrices) -> None:
         if not all(g.isfinite().all() for g in dA.values()):
             raise diverged()
         for name, A in self.A.items():
             A.grad = dA[name]
-        self.adam.step()
+        self.optimizer.step()
 
     def state_dict(self) -> State:
-        return {"A": self.A, "adam": self.adam.state_dict()}
+        return {"A": self.A, "optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         for name, A in self.A.items():
             A.copy_(state["A"][name])
-        self.adam.load_state_dict(state["adam"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+class ScaledDescent:
+    """Gradient descent divided by the root mean square of all entries together.
+
+    Adam gives each entry a scale of its own and so moves a faint but steady score as far as a strong one; A is meant
+    to rank by strength.
+    """
+
+    MEMORY = 0.99
+
+    def __init__(self, A: list[Tensor], options: ArchitectureOptions) -> None:
+        self.A, self.options = A, options
+        self.mean_square, self.t = 0.0, 0
+
+    def step(self) -> None:
+        gradients = [a.grad + self.options.weight_decay * a for a in self.A if a.grad is not None]
+        square = float(torch.cat([g.flatten() for g in gradients]).square().mean())
+        self.mean_square = self.MEMORY * self.mean_square + (1 - self.MEMORY) * square
+        self.t += 1
+        scale = math.sqrt(self.mean_square / (1 - self.MEMORY**self.t)) or 1.0
+        for a, g in zip(self.A, gradients, strict=True):
+            a.sub_(g, alpha=self.options.learning_rate / scale)
+
+    def state_dict(self) -> State:
+        return {"mean_square": self.mean_square, "t": self.t}
+
+    def load_state_dict(self, state: State) -> None:
+        self.mean_square, self.t = state["mean_square"], state["t"]
+
+
+def _adam(A: list[Tensor], o: ArchitectureOptions) -> torch.optim.Optimizer:
+    return torch.optim.Adam(A, o.learning_rate, o.betas, weight_decay=o.weight_decay)
+
+
+def _sgd(A: list[Tensor], o: ArchitectureOptions) -> torch.optim.Optimizer:
+    return torch.optim.SGD(A, o.learning_rate, weight_decay=o.weight_decay)
+
+
+STEPS: dict[str, Callable[[list[Tensor], ArchitectureOptions], torch.optim.Optimizer | ScaledDescent]] = {
+    "adam": _adam,
+    "sgd": _sgd,
+    "scaled": ScaledDescent,
+}
+"""How A moves, by name."""

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from proxnas.complexity import R_gradient, parameter_costs
 from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.gumbel import gumbel
 from proxnas.methods.optimizers import ArchitectureOptimizer, WeightOptimizer
 from proxnas.methods.unrolled import UnrolledStep
 from proxnas.prox import prox_c, prox_c1, prox_c2
@@ -41,7 +42,9 @@ class Proximal:
         self.A = {name: self._start(group.shape, generator) for name, group in self.net.groups.items()}
         self.priority = {name: torch.rand(A.shape, generator=generator, dtype=A.dtype) for name, A in self.A.items()}
         self.A_bar: Matrices = {}
-        self.A_bar = self.select()
+        self.A_bar = self.select(self.A)
+        self.path = self.A_bar
+        self.potentials: Matrices = {}
         self.costs = self._costs() if options.eta else {}
         self.A_optimizer = ArchitectureOptimizer(self.A, options)
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
@@ -56,27 +59,39 @@ class Proximal:
         return {name: cost for name, cost in parameter_costs(self.net).items() if name not in skipped}
 
     def step(self) -> Metrics:
-        """One pass of Alg. 2, lines 3-6."""
+        """One pass of Alg. 2, lines 3-6; `path` is A_bar while nothing is explored."""
         train = self.train.next()
-        before = self.A_bar
+        before, noise = self.A_bar, self._noise()
         if self.options.due(self.w_optimizer.t, len(self.train)):
             with self.clock("arch"):
-                self.A_bar = self.select()  # 3: discrete architecture
+                self.path = self.select(self.A, noise)  # 3: discrete architecture
                 dA = self.gradient(train)  # 4: dF/dA_bar, no second order ...
                 self.descend(dA)  #    ... then prox_C2
-                self.A_bar = self.select()  # 5: refine
-        self.use_current()
+                self.A_bar = self.select(self.A)
+        self.path = self.select(self.A, noise) if noise else self.A_bar  # 5: refine
+        self._use(self.path)
         loss, right = weight_step(self.net, train, self.w_optimizer, self.clock)  # 6: through the selected only
         return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
 
-    def select(self) -> Matrices:
+    def select(self, A: Matrices, noise: Matrices | None = None) -> Matrices:
         """A -> A_bar: the prox on every row, then the node's inputs, then the value of a selected entry."""
-        return {name: self._select(name, A) for name, A in self.A.items()}
+        return {name: self._select(name, a + noise[name] if noise else a) for name, a in A.items()}
 
     def _select(self, name: str, A: Tensor) -> Tensor:
         priority = self._priority(name)
         A_bar = keep_inputs(A, self.prox(A, priority), self.net.groups[name], priority)
         return A_bar if self.options.value == "a_k" else (A_bar != 0).to(A.dtype)
+
+    def _noise(self) -> Matrices | None:
+        """What is added to A before selecting, so that others than the best are tried and trained too.
+
+        It falls to 0 by the last step. Drawn anew each step from the seed, so that there is no state to keep.
+        """
+        left = 1 - self.w_optimizer.progress
+        if not self.options.explore or left <= 0:
+            return None
+        generator = torch.Generator().manual_seed(self.seed + self.w_optimizer.t)
+        return {name: self.options.explore * left * gumbel(A.shape, generator) for name, A in self.A.items()}
 
     def _priority(self, name: str) -> Tensor | None:
         if self.options.ties == "first":
@@ -87,11 +102,29 @@ class Proximal:
     def gradient(self, train: Batch) -> Matrices:
         """dF/dA_bar on a fresh validation batch: F = L_val + eta R."""
         valid = self.valid.next()
-        self.use_current()
+        self._use(self.path)
         dA = self.unrolled(self._loss_gradient, train, valid) if self.options.order == 2 else self._at_w(valid)
+        for name, promised in self._promised(train, valid).items():
+            dA[name] = dA[name] - promised
         for name, dR in R_gradient(self.A_bar, self.costs).items():
             dA[name] = dA[name] + self.options.eta * dR
         return dA
+
+    def _promised(self, train: Batch, valid: Batch) -> Matrices:
+        """What training each candidate is expected to win: xi < u_train , u_valid >, looked up now and then."""
+        o, w = self.options, self.w_optimizer
+        if not o.look_ahead:
+            return {}
+        if not self.potentials or w.t % o.look_ahead == 0:
+            self.potentials = self.net.potentials(train, valid)
+        xi = o.horizon * w.learning_rate / (1 - w.options.momentum)  # momentum sums up so many steps
+        return {name: xi * potential for name, potential in self.potentials.items()}
+
+    def occasional(self, steps: int, epochs: int) -> tuple[Callable[[], object], float]:
+        """The look ahead, which most steps do without."""
+        if not self.options.look_ahead:
+            return (lambda: None), 0.0
+        return (lambda: self.net.potentials(self.train.next(), self.valid.next())), 1 / self.options.look_ahead
 
     def _loss_gradient(self, batch: Batch, weights: Sequence[Tensor]) -> tuple[Matrices, Sequence[Tensor | None]]:
         return self.net.architecture_gradient(batch, weights, self._share())
@@ -108,13 +141,16 @@ class Proximal:
         return self._loss_gradient(valid, ())[0]
 
     def descend(self, dA: Matrices) -> None:
-        """One Adam step on A, then the projection."""
+        """One step on A, then the projection."""
         self.A_optimizer.step(dA)
         for A in self.A.values():
             A.copy_(self.project(A))
 
     def use_current(self) -> None:
-        self.net.use(self.A_bar, weighted=self.options.value == "a_k")
+        self._use(self.A_bar)
+
+    def _use(self, path: Matrices) -> None:
+        self.net.use(path, weighted=self.options.value == "a_k")
 
     def validation(self) -> Validation:
         self.use_current()
@@ -124,12 +160,18 @@ class Proximal:
         return self.A, self.A_bar
 
     def state_dict(self) -> State:
-        return {"A": self.A_optimizer.state_dict(), "A_bar": self.A_bar, "w": self.w_optimizer.state_dict()}
+        return {
+            "A": self.A_optimizer.state_dict(),
+            "A_bar": self.A_bar,
+            "potentials": self.potentials,
+            "w": self.w_optimizer.state_dict(),
+        }
 
     def load_state_dict(self, state: State) -> None:
         self.A_optimizer.load_state_dict(state["A"])
         self.w_optimizer.load_state_dict(state["w"])
         self.A_bar = {name: state["A_bar"][name].clone() for name in self.A}
+        self.potentials = state["potentials"]
 
 
 def nasp(setup: Setup) -> Proximal:
