@@ -83,16 +83,12 @@ class AuxiliaryHead(nn.Module):
 class DropPath(nn.Module):
     """In training, leaves out what it is given for each image of a batch by chance; the others are scaled up."""
 
-    probability: Tensor
-
     def __init__(self) -> None:
         super().__init__()
-        self.active = False
-        # a tensor: a number that rises every epoch would have a compiled network compiled anew
-        self.register_buffer("probability", torch.zeros(()), persistent=False)
+        self.probability = 0.0
 
     def forward(self, x: Tensor) -> Tensor:
-        if not (self.training and self.active):
+        if not self.training or self.probability == 0:
             return x
         kept = torch.rand(x.shape[0], 1, 1, 1, device=x.device) >= self.probability
         return x * (kept / (1 - self.probability)).to(x.dtype)
@@ -104,5 +100,4 @@ def set_drop_path(network: nn.Module, probability: float) -> None:
         raise ValueError(f"a path is dropped with a probability in [0, 1), not {probability}")
     for module in network.modules():
         if isinstance(module, DropPath):
-            module.active = probability > 0
-            module.probability.fill_(probability)
+            module.probability = probability
