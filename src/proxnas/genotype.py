@@ -27,6 +27,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
         *("none", "skip_connect", "max_pool_2x2", "max_pool_3x3", "max_pool_5x5", "max_pool_7x7", "avg_pool_3x3"),
         *("sep_conv_3x3", "sep_conv_5x5", "sep_conv_7x7", "dil_conv_3x3", "dil_conv_5x5", "dil_sep_conv_5x5"),
         *("conv_1x1", "conv_3x3", "conv_5x5", "conv_3x1_1x3", "conv_7x1_1x7"),
+        *("group_conv_3x1_1x3", "max_pool_3x3_norm"),  # of GDAS' fixed reduction cell
     ),
     "rnn": ("none", "tanh", "relu", "sigmoid", "identity"),
     "nasbench201": ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3"),
