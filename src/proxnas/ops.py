@@ -55,7 +55,7 @@ def shared_relu() -> Iterator[None]:
 
 def relu(x: Tensor) -> Tensor:
     """max(x, 0), as it begins most operations."""
-    memo = _memo.get()
+    memo = None if torch.compiler.is_compiling() else _memo.get()  # the compiler cannot read a ContextVar
     if memo is None:
         return nn.functional.relu(x)
     if not memo or memo[0] is not x:
