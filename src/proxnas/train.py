@@ -25,7 +25,7 @@ from proxnas.model import FILE, Model, save_model
 from proxnas.networks.cnn import Size, channels_last
 from proxnas.run import Run, write_atomically
 from proxnas.train_config import TrainConfig
-from proxnas.training.average import Average
+from proxnas.training.average import Average, rising
 from proxnas.training.evaluate import TOP, Evaluation, evaluate
 from proxnas.training.optimizer import Optimizer
 from proxnas.training.parts import train_parts
@@ -51,7 +51,7 @@ class Training:
         self.valid = self.batches(valid) if valid else None
         self.train = Stream(self.batches(train, augmentation(config)), config.batch_size, config.seed, "train")
         self.optimizer = Optimizer(self.network, config, len(self.train))
-        self.average = Average(self.network, config.ema) if config.ema else None
+        self.average = Average(self.network, rising(config.ema)) if config.ema else None
         self.clock = Clock(self.device)
         self.totals = Totals(self.device)
         self.epochs_done = 0
