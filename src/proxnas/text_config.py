@@ -98,7 +98,7 @@ class TextTrainConfig(RunConfig):
     clip: float = 0.25
     """Largest norm of the gradient."""
     average_after: int = 2
-    """Weights are averaged from the epoch on whose validation is worse than the best before the last so many; 0: never."""
+    """Average the weights once validation is worse than the best of all epochs but the last so many; 0: never."""
     drop_output: float = 0.3
     """Chance to drop a unit of the cell's output, alike at all times of a window; and so on:"""
     drop_hidden: float = 0.1

@@ -84,8 +84,3 @@ def recurrent_network(
 def lstm_network(size: LanguageSize, dropouts: Dropouts = NOTHING) -> LanguageModel:
     """The LSTM under the same embedding, decoder and interface."""
     return LanguageModel(size, LSTM(size), dropouts)
-
-
-def language_network(cell: Genotype | None, size: LanguageSize, dropouts: Dropouts = NOTHING) -> LanguageModel:
-    """The language model of a recurrent genotype; None: the LSTM."""
-    return lstm_network(size, dropouts) if cell is None else recurrent_network(cell, size, dropouts)

@@ -27,9 +27,9 @@ from proxnas.genotype import Genotype
 from proxnas.loop import Totals
 from proxnas.methods.base import Metrics
 from proxnas.networks.language import Dropouts, Hidden, LanguageModel, LanguageSize, Spoken, speak
-from proxnas.networks.rnn import language_network
 from proxnas.run import Run
 from proxnas.text_config import TextTrainConfig
+from proxnas.text_model import language_network
 from proxnas.training.average import Average, mean
 from proxnas.training.perplexity import Reading, perplexity, read_through
 from proxnas.types import Batch, State
