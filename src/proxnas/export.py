@@ -75,11 +75,7 @@ def onnx_available() -> bool:
 
 def export_model(model: Model, images: Any, onnx: Path | None = None, program: Path | None = None) -> dict[Path, float]:
     """Write the files asked for; file -> the largest difference of a logit on the images (arrays as trained on)."""
-    if onnx and not onnx_available():
-        raise InputError(f"{onnx}: ONNX needs more packages: pip install 'proxnas[onnx]', or use --torch FILE")
-    for path in (onnx, program):
-        if path and (path.is_dir() or not path.parent.is_dir()):
-            raise InputError(f"{path}: not a file in an existing folder: make the folder or give another name")
+    check_places(onnx, program)
     network, example = deployed(model), as_input(images)
     with torch.no_grad():
         # the normalisation too is held to the model's own
@@ -89,9 +85,18 @@ def export_model(model: Model, images: Any, onnx: Path | None = None, program: P
     return differences | ({program: export_torch(network, example, program, metadata)} if program else {})
 
 
+def check_places(onnx: Path | None, program: Path | None) -> None:
+    """An InputError unless the files can be written."""
+    if onnx and not onnx_available():
+        raise InputError(f"{onnx}: ONNX needs more packages: pip install 'proxnas[onnx]', or use --torch FILE")
+    for path in (onnx, program):
+        if path and (path.is_dir() or not path.parent.is_dir()):
+            raise InputError(f"{path}: not a file in an existing folder: make the folder or give another name")
+
+
 def export_onnx(network: nn.Module, example: Tensor, path: Path, metadata: Mapping[str, str] | None = None) -> float:
     """Write an ONNX file of a network in evaluation mode; the largest difference that onnxruntime showed."""
-    with _quiet():
+    with quiet():
         made = torch.onnx.export(
             network,
             (_several(example),),
@@ -112,7 +117,7 @@ def export_onnx(network: nn.Module, example: Tensor, path: Path, metadata: Mappi
 def export_torch(network: nn.Module, example: Tensor, path: Path, metadata: Mapping[str, str] | None = None) -> float:
     """Write a torch.export program of a network in evaluation mode; the largest difference once it was reloaded."""
     file = io.BytesIO()
-    with _quiet():
+    with quiet():
         made = torch.export.export(network, (_several(example),), dynamic_shapes=_any_number())
         torch.export.save(made, file, extra_files=dict(metadata or {}))
         reloaded = torch.export.load(io.BytesIO(file.getvalue())).module()
@@ -145,13 +150,18 @@ def _check(run: Run, example: Tensor, expected: Tensor, what: str) -> float:
     return float(difference.max())
 
 
-def _onnx_runner(file: bytes) -> Run:
+def onnx_session(file: bytes) -> Any:
+    """An onnxruntime.InferenceSession on the host."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only
     options.intra_op_num_threads = torch.get_num_threads()
-    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+
+
+def _onnx_runner(file: bytes) -> Run:
+    session = onnx_session(file)
     return lambda x: torch.from_numpy(session.run([OUTPUT], {INPUT: x.numpy()})[0])
 
 
@@ -166,16 +176,27 @@ def _metadata(model: Model) -> dict[str, str]:
     }
 
 
+CHATTY = (
+    "torch.onnx._internal.exporter._registration",  # that torchvision is not installed
+    "onnxscript.optimizer._constant_folding",  # what it leaves as it is
+)
+
+
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """What the exporters say that a user can do nothing about is left out; all else is let through."""
-    log = logging.getLogger("torch.onnx._internal.exporter._registration")  # that torchvision is not installed
-    level = log.level
-    log.setLevel(logging.ERROR)
+    levels = {name: logging.getLogger(name).level for name in CHATTY}
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             # torch's own exporter, about its own code
             warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
+            # nn.LSTM lists its weights twice; that the answers are right is checked
+            warnings.filterwarnings("ignore", r"(?s).*_flat_weights.* were assigned during export", UserWarning)
+            # inputs that share their number of rows share its name
+            warnings.filterwarnings("ignore", r".*The axis name: batch will not be used", UserWarning)
             yield
     finally:
-        log.setLevel(level)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

@@ -1,0 +1,144 @@
+"""A trained language model as a file that needs no proxnas: one step, its states as inputs and outputs.
+
+The file reads the number of a word for each of N texts and the states that the step before put out (zeros at the
+start of a text), and gives the logits of the next word and the new states. Before a file is put in its place it is read
+back and run through a text: its answers must be those of the network.
+"""
+
+# N texts, T steps, V words; states are (N, units)
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proxnas import __version__
+from proxnas.export import TOLERANCE, check_places, onnx_session, quiet
+from proxnas.networks.language import LanguageModel
+from proxnas.run import write_atomically
+from proxnas.text_model import TextModel
+
+WORDS, LOGITS = "words", "logits"
+STEPS, TEXTS = 12, 3
+"""An export is checked on so many texts of so many words."""
+
+Run = Callable[..., tuple[Tensor, ...]]
+
+
+class Step(nn.Module):
+    """words (N,), states -> logits (N, V), states."""
+
+    def __init__(self, network: LanguageModel) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, words: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        logits, *after = self.network(words[None], *states)
+        return logits[0], *after
+
+
+def export_text_model(model: TextModel, onnx: Path | None = None, program: Path | None = None) -> dict[Path, float]:
+    """Write the files asked for; file -> the largest difference of a logit from the network's."""
+    check_places(onnx, program)
+    step = Step(copy.deepcopy(model.network).cpu().requires_grad_(False)).eval()
+    metadata = _metadata(model)
+    differences = {onnx: export_onnx(step, onnx, metadata)} if onnx else {}
+    return differences | ({program: export_torch(step, program, metadata)} if program else {})
+
+
+def export_onnx(step: Step, path: Path, metadata: Mapping[str, str]) -> float:
+    """Write an ONNX file; the largest difference that onnxruntime showed."""
+    words, states = _example(step.network)
+    befores, afters = state_names(step.network)
+    with quiet():
+        made = torch.onnx.export(
+            step,
+            (words, states),
+            dynamo=True,
+            verbose=False,
+            dynamic_shapes=_any_number(states),
+            input_names=[WORDS, *befores],
+            output_names=[LOGITS, *afters],
+        )
+    assert made is not None  # only without dynamo
+    made.model.metadata_props.update(metadata)
+    file = made.model_proto.SerializeToString()
+    difference = _check(_onnx_runner(file, step.network), step.network, str(path))
+    write_atomically(path, file)
+    return difference
+
+
+def export_torch(step: Step, path: Path, metadata: Mapping[str, str]) -> float:
+    """Write a torch.export program; the largest difference once it was reloaded."""
+    words, states = _example(step.network)
+    file = io.BytesIO()
+    with quiet():
+        made = torch.export.export(step, (words, states), dynamic_shapes=_any_number(states))
+        torch.export.save(made, file, extra_files=dict(metadata))
+        reloaded = torch.export.load(io.BytesIO(file.getvalue())).module()
+    difference = _check(lambda words, *states: reloaded(words, states), step.network, str(path))
+    write_atomically(path, file.getvalue())
+    return difference
+
+
+def state_names(network: LanguageModel) -> tuple[list[str], list[str]]:
+    """The names of the states that go in and of those that come out."""
+    number = len(network.initial(1))
+    return [f"state_{i}" for i in range(number)], [f"next_state_{i}" for i in range(number)]
+
+
+def _example(network: LanguageModel) -> tuple[Tensor, tuple[Tensor, ...]]:
+    return torch.zeros(TEXTS, dtype=torch.long), network.initial(TEXTS)
+
+
+def _any_number(states: tuple[Tensor, ...]) -> tuple[Any, ...]:
+    batch = torch.export.Dim("batch")
+    return {0: batch}, tuple({0: batch} for _ in states)
+
+
+@torch.no_grad()
+def _check(run: Run, network: LanguageModel, what: str) -> float:
+    """The largest difference over a text, the states fed back; several texts at once and one alone."""
+    largest = 0.0
+    for texts in (TEXTS, 1):
+        x = torch.arange(STEPS * texts).reshape(STEPS, texts) * 7919 % network.size.words
+        expected, *_ = network(x)
+        states: tuple[Tensor, ...] = network.initial(texts)
+        for words, logits in zip(x, expected, strict=True):
+            got, *states_after = run(words, *states)
+            states = tuple(states_after)
+            difference = (got - logits).abs()
+            if not bool((difference <= TOLERANCE * (1 + logits.abs())).all()):  # also if it is not a number
+                raise RuntimeError(f"{what}: answers differ by {difference.max():g}; nothing was written")
+            largest = max(largest, float(difference.max()))
+    return largest
+
+
+def _onnx_runner(file: bytes, network: LanguageModel) -> Run:
+    session = onnx_session(file)
+    befores, afters = state_names(network)
+
+    def run(words: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+        feed = {WORDS: words.numpy()} | {name: s.numpy() for name, s in zip(befores, states, strict=True)}
+        return tuple(torch.from_numpy(output) for output in session.run([LOGITS, *afters], feed))
+
+    return run
+
+
+def _metadata(model: TextModel) -> dict[str, str]:
+    """What the files carry besides the network."""
+    befores, _ = state_names(model.network)
+    return {
+        "proxnas": __version__,
+        "vocabulary": json.dumps(model.vocabulary, ensure_ascii=False),
+        "tokens": model.options.tokens,
+        "input": f"{WORDS}: int64 (N,), numbers of the vocabulary; {', '.join(befores)}: float32, zeros at the start",
+        "genotype": model.genotype.to_json() if model.genotype else "LSTM",
+    }
