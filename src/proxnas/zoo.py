@@ -1,8 +1,8 @@
 """The zoo: published cells, and cells found with proxnas, as data.
 
-zoo.json holds an object a cell: `params` of the network that `train --protocol cifar` would build (36 channels, 20 cells,
-no auxiliary tower; recurrent: 850 units, 10,000 words), `published` (where the cell and its figures come from; errors and
-accuracies in percent, params as numbers), `notes`, and `genotype` as a run's genotype.json has it.
+zoo.json holds an object a cell: `params` of the network that `train --protocol cifar` would build (36 channels, 20
+cells, no auxiliary tower; recurrent: 850 units, 10,000 words), `published` (where the cell and its figures come from;
+errors and accuracies in percent, params as numbers), `notes`, and `genotype` as a run's genotype.json has it.
 """
 
 from __future__ import annotations
