@@ -20,8 +20,6 @@ from proxnas.train_config import FitConfig, TrainConfig
 from proxnas.train_settings import defaults, stored
 
 if TYPE_CHECKING:
-    from proxnas.model import Model
-    from proxnas.run import Run
     from proxnas.search import Search
 
 SEARCH_SHARE = 0.4
@@ -33,9 +31,6 @@ MOST_TRAINING = 4
 """A budget lengthens a training to at most so many times the epochs of its protocol."""
 SEARCH_SIDE = 32
 """Pixels that files of large images are brought to in a search, as is usual: cells found there are good at 224 too."""
-
-EXPORT_IMAGES = 16
-"""Test images on which the exported file must answer as the network does."""
 
 Say = Callable[[str], None]
 
@@ -100,7 +95,8 @@ def fit(config: FitConfig, folder: Path, say: Say) -> dict[str, Any]:
         write_atomically(run / "genotype.json", genotype.to_json())
         spent = max(found["seconds"], time.perf_counter() - start)
         trained = _train(config, genotype, folder / "train", spent, say)
-        result = _result(config, found, trained) | export(run, found, trained, say)
+        delivered = _deliver(stored(folder / "train", "train", TrainConfig), folder, found, say)
+        result = _result(config, found, trained) | delivered
         run.write_json("result.json", result)
         return result
 
@@ -165,54 +161,18 @@ def _result(config: FitConfig, found: dict[str, Any], trained: dict[str, Any]) -
     }
 
 
-def export(run: Run, found: dict[str, Any], trained: dict[str, Any], say: Say) -> dict[str, Any]:
-    """model.onnx (or model.pt2 where the packages for ONNX are absent), checked on test images, and model_card.md."""
+def _deliver(config: TrainConfig, folder: Path, found: dict[str, Any], say: Say) -> dict[str, Any]:
+    """Writes the exported network, checked on test images, and the model card; names of files for result.json."""
     import numpy as np
 
     from proxnas.data.images import load
-    from proxnas.export import export_model, onnx_available
+    from proxnas.deliver import IMAGES, deliver
     from proxnas.model import load_model
-    from proxnas.run import write_atomically
 
-    model = load_model(run.folder)
-    config = stored(run / "train", "train", TrainConfig)
-    images = np.asarray(load(config.data, config.load_options()).x_test[:EXPORT_IMAGES])
-    kind = "onnx" if onnx_available() else "torch"
-    path = run / ("model.onnx" if kind == "onnx" else "model.pt2")
-    if kind == "torch":
-        say("without the packages for ONNX (pip install 'proxnas[onnx]') the network is exported by torch.export")
-    ((_, difference),) = export_model(model, images, **{"onnx" if kind == "onnx" else "program": path}).items()
-    write_atomically(run / "model_card.md", _card(model, found, trained, {kind: path.name}))
-    return {
-        "onnx": path.name if kind == "onnx" else None,
-        "exported": path.name,
-        "export_difference": difference,
-        "model_card": "model_card.md",
-    }
-
-
-def _card(model: Model, found: dict[str, Any], trained: dict[str, Any], files: dict[str, str]) -> str:
-    from proxnas import __version__
-    from proxnas.environment import describe
-    from proxnas.latency import latency
-    from proxnas.report.model_card import Card, model_card
-
-    speed = latency(model.network, model.shape).to_json()
-    return model_card(
-        Card(
-            genotype=model.genotype,
-            classes=model.classes,
-            shape=model.shape,
-            pixels=model.pixels,
-            params=trained["params"],
-            flops=trained["flops"],
-            info=dict(model.info) | {"test_images": trained["test_images"]},
-            found=found,
-            latency=speed | {"processor": describe(model.device)["processor"]},
-            files=files,
-            version=__version__,
-        )
-    )
+    images = np.asarray(load(config.data, config.load_options()).x_test[:IMAGES])
+    files = deliver(load_model(folder), images, folder, found, say)
+    names = {kind: path.name for kind, path in files.items()}
+    return {"onnx": names.get("onnx"), "exported": names.get("onnx") or names["torch"], "model_card": names["card"]}
 
 
 def plan_fit(config: FitConfig) -> dict[str, Any]:
