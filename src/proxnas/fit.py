@@ -10,12 +10,12 @@ import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxnas.config import RunConfig, SearchConfig
 from proxnas.genotype import Genotype, read
 from proxnas.jobs import build_search, build_training, run_search, run_training, store
-from proxnas.settings import AnyRunConfig, parse_search, read_values
+from proxnas.settings import parse_search, read_values
 from proxnas.train_config import FitConfig, TrainConfig
 from proxnas.train_settings import defaults, stored
 
@@ -33,12 +33,14 @@ SEARCH_SIDE = 32
 """Pixels that files of large images are brought to in a search, as is usual: cells found there are good at 224 too."""
 
 Say = Callable[[str], None]
+Part = TypeVar("Part", SearchConfig, TrainConfig)
 
 
 def search_config(config: FitConfig) -> SearchConfig:
     """The search of a fit; its epochs as the protocol says or the flag."""
     protocol = "cifar" if config.protocol.endswith("imagenet") else config.protocol
     values = _train_values(config, None)
+    TrainConfig(**values)  # a bad value is named now, not after the search
     flags: dict[str, Any] = {
         "space": config.space,
         "method": config.method,
@@ -131,10 +133,10 @@ def _train(config: FitConfig, genotype: Genotype, folder: Path, spent: float, sa
     return run_training(_again(config, asked), genotype, folder, built)
 
 
-def _again(config: RunConfig, inner: AnyRunConfig) -> AnyRunConfig:
+def _again(config: RunConfig, inner: Part) -> Part:
     """The configuration of a part as this call runs it."""
-    call: dict[str, Any] = {"resume": True, "force": False, "quiet": config.quiet}
-    return dataclasses.replace(inner, **call)
+    call = {name: getattr(config, name) for name in ("quiet", "device", "threads")}
+    return dataclasses.replace(inner, resume=True, force=False, **call)
 
 
 def _budget(config: FitConfig) -> float:

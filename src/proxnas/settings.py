@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -83,15 +82,15 @@ def parse_search(argv: list[str]) -> SearchConfig:
 
 
 def auto_protocol(data: str) -> str:
-    """The protocol that suits DATA, judged by its name and the names in it: cifar, tinyimagenet or quick."""
-    folder = Path(data)
-    try:
-        names = {path.name for path in (folder, *folder.iterdir())} if folder.is_dir() else set()
-    except OSError:  # whoever reads the data will say what is wrong with it
-        names = set()
-    if any(re.fullmatch(r"cifar-10-batches-.*|cifar-100-.*|data_batch_1(\.bin)?", name) for name in names):
+    """The protocol that suits DATA: cifar, tinyimagenet or quick."""
+    folder = Path(data).expanduser()
+    if not folder.is_dir():
+        return "quick"
+    from proxnas.data.cifar import find  # numpy takes a while, and --help needs it not
+
+    if find(folder) is not None:
         return "cifar"
-    return "tinyimagenet" if {"train", "wnids.txt"} <= names else "quick"
+    return "tinyimagenet" if (folder / "val" / "val_annotations.txt").is_file() else "quick"
 
 
 def parse_resumed(argv: list[str], stored: AnyRunConfig, where: Path, prog: str = "proxnas search") -> AnyRunConfig:

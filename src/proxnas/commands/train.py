@@ -46,9 +46,7 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
     top5 = f"  top 5 {result['test_top5']:.4f}" if "test_top5" in result else ""
     print(f"test accuracy {result['test_accuracy']:.4f}{top5}  ({result['test_images']} images)")
     if result["valid_accuracy"] is not None:
-        print(
-            f"validation accuracy {result['valid_accuracy']:.4f} in epoch {result['best_epoch']}, whose weights are kept"
-        )
+        print(f"validation accuracy {result['valid_accuracy']:.4f}, the best (epoch {result['best_epoch']})")
     print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,}")
     print(f"training seconds {result['seconds']:.1f}  run folder {folder}")
 
