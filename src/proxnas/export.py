@@ -192,8 +192,6 @@ def quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             # torch's own exporter, about its own code
             warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
-            # nn.LSTM lists its weights twice; that the answers are right is checked
-            warnings.filterwarnings("ignore", r"(?s).*_flat_weights.* were assigned during export", UserWarning)
             # inputs that share their number of rows share its name
             warnings.filterwarnings("ignore", r".*The axis name: batch will not be used", UserWarning)
             yield

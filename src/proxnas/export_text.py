@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from proxnas import __version__
 from proxnas.export import TOLERANCE, check_places, onnx_session, quiet
-from proxnas.networks.language import LanguageModel
+from proxnas.networks.language import Hidden, LanguageModel
+from proxnas.networks.rnn import LSTM
 from proxnas.run import write_atomically
 from proxnas.text_model import TextModel
 
@@ -32,12 +33,36 @@ STEPS, TEXTS = 12, 3
 Run = Callable[..., tuple[Tensor, ...]]
 
 
+class PlainLSTM(nn.Module):
+    """One step of the LSTM in plain products: not every exporter gets nn.LSTM right."""
+
+    def __init__(self, core: LSTM) -> None:
+        super().__init__()
+        self.below, self.above = core.below, core.above
+        self.widths = core.widths
+
+    def forward(self, x: Tensor, hidden: Hidden, mask: None = None) -> tuple[Tensor, Hidden]:
+        h, c = _lstm_step(self.below, x[0], *hidden[:2])
+        h_above, c_above = _lstm_step(self.above, h, *hidden[2:])
+        return h_above[None], (h, c, h_above, c_above)
+
+
+def _lstm_step(layer: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    linear = nn.functional.linear
+    z = linear(x, layer.weight_ih_l0, layer.bias_ih_l0) + linear(h, layer.weight_hh_l0, layer.bias_hh_l0)
+    i, f, g, o = z.chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
 class Step(nn.Module):
     """words (N,), states -> logits (N, V), states."""
 
     def __init__(self, network: LanguageModel) -> None:
         super().__init__()
-        self.network = network
+        self.network = copy.deepcopy(network).cpu().requires_grad_(False)
+        if isinstance(self.network.core, LSTM):
+            self.network.core = PlainLSTM(self.network.core)
 
     def forward(self, words: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         logits, *after = self.network(words[None], *states)
@@ -47,16 +72,16 @@ class Step(nn.Module):
 def export_text_model(model: TextModel, onnx: Path | None = None, program: Path | None = None) -> dict[Path, float]:
     """Write the files asked for; file -> the largest difference of a logit from the network's."""
     check_places(onnx, program)
-    step = Step(copy.deepcopy(model.network).cpu().requires_grad_(False)).eval()
+    step, original = Step(model.network).eval(), copy.deepcopy(model.network).cpu()
     metadata = _metadata(model)
-    differences = {onnx: export_onnx(step, onnx, metadata)} if onnx else {}
-    return differences | ({program: export_torch(step, program, metadata)} if program else {})
+    differences = {onnx: export_onnx(step, original, onnx, metadata)} if onnx else {}
+    return differences | ({program: export_torch(step, original, program, metadata)} if program else {})
 
 
-def export_onnx(step: Step, path: Path, metadata: Mapping[str, str]) -> float:
+def export_onnx(step: Step, original: LanguageModel, path: Path, metadata: Mapping[str, str]) -> float:
     """Write an ONNX file; the largest difference that onnxruntime showed."""
-    words, states = _example(step.network)
-    befores, afters = state_names(step.network)
+    words, states = _example(original)
+    befores, afters = state_names(original)
     with quiet():
         made = torch.onnx.export(
             step,
@@ -70,20 +95,20 @@ def export_onnx(step: Step, path: Path, metadata: Mapping[str, str]) -> float:
     assert made is not None  # only without dynamo
     made.model.metadata_props.update(metadata)
     file = made.model_proto.SerializeToString()
-    difference = _check(_onnx_runner(file, step.network), step.network, str(path))
+    difference = _check(_onnx_runner(file, original), original, str(path))
     write_atomically(path, file)
     return difference
 
 
-def export_torch(step: Step, path: Path, metadata: Mapping[str, str]) -> float:
+def export_torch(step: Step, original: LanguageModel, path: Path, metadata: Mapping[str, str]) -> float:
     """Write a torch.export program; the largest difference once it was reloaded."""
-    words, states = _example(step.network)
+    words, states = _example(original)
     file = io.BytesIO()
     with quiet():
         made = torch.export.export(step, (words, states), dynamic_shapes=_any_number(states))
         torch.export.save(made, file, extra_files=dict(metadata))
         reloaded = torch.export.load(io.BytesIO(file.getvalue())).module()
-    difference = _check(lambda words, *states: reloaded(words, states), step.network, str(path))
+    difference = _check(lambda words, *states: reloaded(words, states), original, str(path))
     write_atomically(path, file.getvalue())
     return difference
 

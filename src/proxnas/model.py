@@ -87,6 +87,14 @@ class Model:
         parts = self.normalised(images).split(PREDICT_BATCH)
         return torch.cat([self.network(x).softmax(-1) for x in parts]).cpu()
 
+    def _read(self, files: Sequence[str | os.PathLike[str]]) -> Any:
+        """Image files as arrays of the size and channels that the network reads, made as in the training."""
+        import numpy as np
+
+        if self.pixels != "uint8":
+            raise InputError("this model was trained on float32 arrays: image files do not tell their scale, give arrays")
+        return np.stack([_picture(os.fspath(file), self.shape) for file in files])
+
     def predict(self, images: Any, top: int = 1) -> list[list[Answer]]:
         """For each image the `top` most probable classes, best first.
 
@@ -94,12 +102,24 @@ class Model:
         files, which are brought to that size.
         """
         if isinstance(images, Sequence) and images and isinstance(images[0], str | os.PathLike):
-            from proxnas.data.files import read_images
-
-            images = read_images(images, self.shape)
+            images = self._read(images)
         best = self.probabilities(images).topk(min(top, len(self.classes)))
         rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
         return [[Answer(self.classes[k], p) for p, k in zip(*row, strict=True)] for row in rows]
+
+
+def _picture(file: str, shape: tuple[int, int, int]) -> Any:
+    """(H, W, C): as it is if it has that size, else its middle square, scaled."""
+    from proxnas.data.picture import BrokenImage, head, opened, pixels, quiet
+
+    C, H, W = shape
+    try:
+        with quiet(), opened(file) as image:
+            found = head(image)
+            resize = H == W and (found.height, found.width) != (H, W)
+            return pixels(image, (H, W, C), resize)
+    except BrokenImage as error:
+        raise InputError(f"{file}: {error}: give an image file") from error
 
 
 def save_model(path: Path, model: Model) -> None:

@@ -24,6 +24,10 @@ from proxnas.types import State
 
 FILES = (
     "result.json",
+    "model_card.md",
+    "model.onnx",
+    "model.pt2",
+    "model.safetensors",
     "checkpoint.pt",
     "checkpoint.previous.pt",
     "metrics.jsonl",
@@ -31,7 +35,7 @@ FILES = (
     "environment.json",
     "config.json",
 )
-"""What a search writes into its folder, and what --force removes: config.json last, it says whose the others are."""
+"""What a run writes into its folder, and what --force removes: config.json last, it says whose the others are."""
 
 DAMAGE = (Exception,)  # a damaged file makes torch.load raise nearly every kind
 
