@@ -13,6 +13,7 @@ from proxnas.interrupt import Interrupted
 COMMANDS: dict[str, tuple[str, str]] = {
     "search": ("proxnas.commands.search:main", "search a cell on your data; makes a run folder"),
     "show": ("proxnas.commands.show:main", "show a cell as text, or draw it with --svg FILE"),
+    "zoo": ("proxnas.commands.zoo:main", "list the published cells, or show one"),
     "query": ("proxnas.commands.query:main", "look a NAS-Bench-201 cell up in a table of trained networks"),
     "bench": ("proxnas.commands.bench:main", "time and memory of an iteration, NASP beside DARTS"),
 }

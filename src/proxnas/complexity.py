@@ -43,8 +43,9 @@ def R_gradient(A: Matrices, costs: dict[str, Tensor]) -> Matrices:
 
 
 def parameters(module: nn.Module) -> int:
-    """How many trainable numbers a module holds."""
-    return sum(w.numel() for w in module.parameters() if w.requires_grad)
+    """How many trainable numbers a module holds; an auxiliary classifier, dropped after training, does not count."""
+    kept = (w for name, w in module.named_parameters() if "auxiliary" not in name.split("."))
+    return sum(w.numel() for w in kept if w.requires_grad)
 
 
 def multiply_adds(module: nn.Module, shape: tuple[int, int, int]) -> int:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -14,12 +13,12 @@ from proxnas import methods, spaces
 from proxnas.clock import Clock
 from proxnas.complexity import multiply_adds, parameters
 from proxnas.config import SearchConfig
+from proxnas.data.augment import Augment
 from proxnas.data.images import Images, search_parts, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
-from proxnas.environment import describe, pick_device, set_threads
-from proxnas.errors import InputError
+from proxnas.environment import pick_device, set_threads
 from proxnas.genotype import Genotype
-from proxnas.interrupt import Interrupted, Request, stop_requests
+from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, Setup, Validation, correct
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
 from proxnas.networks.cnn import Size, channels_last
@@ -28,43 +27,6 @@ from proxnas.spaces.base import Space
 from proxnas.supernet import Supernet
 from proxnas.table import look_up
 from proxnas.types import State
-
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-class Progress(Protocol):
-    """Whoever shows how far the search is."""
-
-    def begin(self, epoch: int, epochs: int, steps: int) -> None: ...
-
-    def step(self, changes: int) -> None: ...
-
-    def epoch(self, row: dict[str, Any]) -> None: ...
-
-
-class Totals:
-    """Sums over the steps of an epoch; loss and answers stay on the device until its end."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.sums = torch.zeros(2, device=device)  # loss times images, right answers
-        self.count = self.changes = self.steps = 0
-
-    def add(self, metrics: Metrics) -> None:
-        self.sums += torch.stack([metrics.loss * metrics.images, metrics.correct.to(self.sums.dtype)])
-        self.count += metrics.images
-        self.changes += metrics.changes
-        self.steps += 1
-
-    def means(self) -> tuple[float, float]:
-        """(loss, accuracy), read by the host here and only here."""
-        loss, right = (self.sums / self.count).tolist()
-        return loss, right
-
-    def state_dict(self) -> State:
-        return vars(self).copy()
-
-    def load_state_dict(self, state: State) -> None:
-        vars(self).update(state | {"sums": state["sums"].to(self.sums.device)})
 
 
 class Search:
@@ -81,7 +43,7 @@ class Search:
         self.net = self._supernet()
         for_w, for_A = search_parts(images, config.seed)
         self.valid_part = ImageBatches(images, for_A, device=self.device)
-        part = ImageBatches(images, for_w, cutout=config.cutout, device=self.device)
+        part = ImageBatches(images, for_w, Augment(cutout=config.cutout), device=self.device)
         self.train = Stream(part, config.batch_size, config.seed, "w")
         self.valid = Stream(self.valid_part, config.batch_size, config.seed, "A")
         self.clock = Clock(self.device, exact_clock)
@@ -147,6 +109,44 @@ class Search:
         loss, accuracy = (sums / len(self.valid_part)).tolist()
         return Validation(loss, accuracy)
 
+    def __len__(self) -> int:
+        return len(self.train)
+
+    def done(self) -> bool:
+        return self.epochs_done >= self.config.epochs or self.converged
+
+    @property
+    def converged(self) -> bool:
+        return 0 < self.config.patience <= self.quiet_epochs
+
+    def step(self) -> Metrics:
+        return self.method.step()
+
+    def row(self, start: float) -> dict[str, Any]:
+        train_loss, train_accuracy = self.totals.means()
+        with self.clock("evaluate"):
+            valid_loss, valid_accuracy = self.method.validation()
+        check_finite(self, train_loss + valid_loss)
+        quiet = not self.totals.changes and self.epochs_done >= self.config.warmup
+        self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
+        seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
+        A, _ = self.method.architecture()
+        return {
+            "epoch": self.epochs_done + 1,
+            "step": (self.epochs_done + 1) * len(self.train),
+            "train_loss": train_loss,
+            "train_accuracy": train_accuracy,
+            "valid_loss": valid_loss,
+            "valid_accuracy": valid_accuracy,
+            "changes": self.totals.changes,
+            "params": parameters(self.final_network(self.genotype())),
+            "A": {name: matrix.tolist() for name, matrix in A.items()},
+            "seconds": seconds | {"other": max(0.0, time.perf_counter() - start - sum(seconds.values()))},
+        }
+
+    def write(self, run: Run) -> None:
+        write_atomically(run / "genotype.json", self.genotype().to_json())
+
     def state_dict(self) -> State:
         return {
             "weights": self.net.module.state_dict(),
@@ -171,73 +171,7 @@ class Search:
 
 def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
-    state = run.load_checkpoint()
-    if state is not None:
-        this.load_state_dict(state)
-    rows = run.cut_metrics(this.epochs_done)
-    run.write_json("environment.json", describe(this.device))
-    with stop_requests() as request:
-        while not _done(this):
-            rows.append(_epoch(this, run, progress, request))
-    return _finish(this, run, rows)
-
-
-def _done(this: Search) -> bool:
-    return this.epochs_done >= this.config.epochs or _converged(this)
-
-
-def _converged(this: Search) -> bool:
-    return 0 < this.config.patience <= this.quiet_epochs
-
-
-def _epoch(this: Search, run: Run, progress: Progress, request: Request) -> dict[str, Any]:
-    """The rest of an epoch; its row of metrics is written before its checkpoint, which decides whether it counts."""
-    progress.begin(this.epochs_done + 1, this.config.epochs, len(this.train))
-    start = saved = time.perf_counter()
-    while this.totals.steps < len(this.train):
-        metrics = this.method.step()
-        this.totals.add(metrics)
-        progress.step(metrics.changes)
-        late = time.perf_counter() - saved > 60 * this.config.checkpoint_minutes
-        if request.signum is not None or late:
-            run.save_checkpoint(this.state_dict())
-            saved = time.perf_counter()
-        if request.signum is not None:
-            raise Interrupted(request.signum)
-    row = _row(this, start)
-    this.quiet_epochs = 0 if this.totals.changes or this.epochs_done < this.config.warmup else this.quiet_epochs + 1
-    this.epochs_done += 1
-    this.totals = Totals(this.device)
-    run.append_metrics(row)
-    write_atomically(run / "genotype.json", this.genotype().to_json())
-    run.save_checkpoint(this.state_dict())
-    progress.epoch(row)
-    return row
-
-
-def _row(this: Search, start: float) -> dict[str, Any]:
-    train_loss, train_accuracy = this.totals.means()
-    with this.clock("evaluate"):
-        valid_loss, valid_accuracy = this.method.validation()
-    if not math.isfinite(train_loss + valid_loss):
-        raise InputError(
-            f"the loss is not finite in epoch {this.epochs_done + 1}: lower --learning-rate "
-            f"(now {this.config.learning_rate}); the checkpoint before it is kept"
-        )
-    seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | this.clock.take()
-    A, _ = this.method.architecture()
-    return {
-        "epoch": this.epochs_done + 1,
-        "step": (this.epochs_done + 1) * len(this.train),
-        "train_loss": train_loss,
-        "train_accuracy": train_accuracy,
-        "valid_loss": valid_loss,
-        "valid_accuracy": valid_accuracy,
-        "changes": this.totals.changes,
-        "params": parameters(this.final_network(this.genotype())),
-        "A": {name: matrix.tolist() for name, matrix in A.items()},
-        "seconds": seconds | {"other": max(0.0, time.perf_counter() - start - sum(seconds.values()))},
-    }
+    return _finish(this, run, run_epochs(this, run, progress))
 
 
 def _finish(this: Search, run: Run, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -255,7 +189,7 @@ def _finish(this: Search, run: Run, rows: list[dict[str, Any]]) -> dict[str, Any
         "valid_loss": rows[-1]["valid_loss"],
         "epochs": this.epochs_done,
         "seconds": sum(sum(row["seconds"].values()) for row in rows),
-        "converged": _converged(this),
+        "converged": this.converged,
         "budget": None,
     }
     if this.config.table:

@@ -1,0 +1,37 @@
+"""A moving average of a network: often better than the network itself, and never trained."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from proxnas.types import State
+
+
+class Average:
+    """w_avg <- d w_avg + (1 - d) w after each step, batch statistics included.
+
+    d rises to `decay` from 2/11 as (1 + t) / (10 + t), lest the random start weigh on short trainings.
+    """
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self.network = copy.deepcopy(network).eval().requires_grad_(False)
+        self.decay = decay
+        self.t = 0
+
+    @torch.no_grad()
+    def update(self, network: nn.Module) -> None:
+        self.t += 1
+        d = min(self.decay, (1 + self.t) / (10 + self.t))
+        mine, others = list(self.network.state_dict().values()), list(network.state_dict().values())
+        pairs = [(a, w) for a, w in zip(mine, others, strict=True) if a.is_floating_point()]
+        torch._foreach_lerp_([a for a, _ in pairs], [w for _, w in pairs], 1 - d)
+
+    def state_dict(self) -> State:
+        return {"t": self.t, "weights": self.network.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        self.t = state["t"]
+        self.network.load_state_dict(state["weights"])
