@@ -55,16 +55,21 @@ class LiveBar:
         self.bar.update(self.task, advance=1, detail=f"{self.last} changes {self.changes}")
 
     def epoch(self, row: dict[str, Any]) -> None:
-        self.last = f"valid {row['valid_accuracy']:.3f}"
+        self.last = f"valid {quality(row, 'valid')}"
         self.bar.update(self.task, detail=f"{self.last} changes {self.changes}")
 
 
 def summary(row: dict[str, Any]) -> str:
     """The figures of an epoch in one line."""
     return (
-        f"train {row['train_accuracy']:.3f} valid {row['valid_accuracy']:.3f} "
-        f"changes {row['changes']} params {row['params']:,}"
+        f"train {quality(row, 'train')} valid {quality(row, 'valid')} changes {row['changes']} params {row['params']:,}"
     )
+
+
+def quality(row: dict[str, Any], part: str) -> str:
+    """The accuracy of a part, or for text its perplexity."""
+    accuracy = row.get(f"{part}_accuracy")
+    return f"perplexity {row[f'{part}_perplexity']:.2f}" if accuracy is None else f"{accuracy:.3f}"
 
 
 @contextmanager

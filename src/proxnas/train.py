@@ -137,7 +137,9 @@ class Training:
         """Remember the weights if they are the best yet; without a validation part, the last ones are."""
         accuracy, loss = row.get("valid_accuracy"), row.get("valid_loss")
         if accuracy is None or not self.best or (accuracy, -loss) > (self.best["accuracy"], -self.best["loss"]):
-            weights = {name: w.clone() for name, w in self.kept.state_dict().items() if "auxiliary" not in name.split(".")}
+            weights = {
+                name: w.clone() for name, w in self.kept.state_dict().items() if "auxiliary" not in name.split(".")
+            }
             self.best = {"accuracy": accuracy, "loss": loss, "epoch": row["epoch"], "weights": weights}
 
     def best_network(self) -> nn.Module:
@@ -205,9 +207,7 @@ def train(this: Training, run: Run, progress: Progress) -> dict[str, Any]:
     return result
 
 
-def _result(
-    this: Training, rows: list[dict[str, Any]], network: nn.Module, tested: Evaluation
-) -> dict[str, Any]:
+def _result(this: Training, rows: list[dict[str, Any]], network: nn.Module, tested: Evaluation) -> dict[str, Any]:
     result: dict[str, Any] = {
         "cell": this.config.cell,
         "space": this.genotype.space,
