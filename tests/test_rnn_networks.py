@@ -104,9 +104,8 @@ def test_the_state_carries_over(name: str) -> None:
     torch.testing.assert_close(torch.cat([first, second]), whole)
     torch.testing.assert_close(ended, after)
     loss = speak(model, x[1:], y[1:], tuple(between))
-    torch.testing.assert_close(
-        loss.cross_entropy, nn.functional.cross_entropy(whole[1:].flatten(0, 1), y[1:].flatten())
-    )
+    expected = nn.functional.cross_entropy(whole[1:].flatten(0, 1), y[1:].flatten())
+    torch.testing.assert_close(loss.cross_entropy, expected)
     torch.testing.assert_close(list(loss.hidden), after)
     assert not any(s.requires_grad for s in loss.hidden)
 
@@ -155,9 +154,9 @@ def test_none_is_a_state_of_zeros() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_it_learns(name: str) -> None:
     model = small(name)
-    x = (torch.arange(24)[:, None] + torch.arange(B)) % 3
+    x = (torch.arange(8)[:, None] + torch.arange(B)) % 3
     sgd = torch.optim.SGD(model.parameters(), 10.0)
-    for _ in range(300):
+    for _ in range(200):
         loss = speak(model, x[:-1], x[1:]).loss
         sgd.zero_grad()
         loss.backward()

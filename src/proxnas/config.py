@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -16,6 +16,10 @@ from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
 from proxnas.methods import METHODS
 from proxnas.spaces import SPACES
+from proxnas.text_flags import TextFlags, check_domain
+
+if TYPE_CHECKING:
+    from proxnas.data.text import TextOptions
 
 
 @dataclass(frozen=True)
@@ -47,20 +51,22 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
-class SearchConfig(RunConfig):
-    """Search a cell on DATA: digits, a file or folder of images, or hf:NAME."""
+class SearchConfig(TextFlags, RunConfig):
+    """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a text."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
     """digits, an .npz file, a CIFAR-10 or CIFAR-100 folder, a folder of class folders of images, a .parquet file, or
-    hf:NAME (Hugging Face)."""
+    hf:NAME (Hugging Face). For --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or
+    hf:NAME."""
     space: str = "darts7"
-    """darts7, darts8, nasp12, nasp12-full or nasbench201."""
+    """darts7, darts8, nasp12, nasp12-full, nasbench201 or rnn."""
     method: str = "nasp"
     """nasp, pa, lazy-pa, darts-1st, darts-2nd or random."""
     preset: Literal["default", "paper", "official"] = "default"
     """Where paper and public code differ: ours, the paper's text, or the public code's behaviour."""
-    protocol: Literal["auto", "quick", "cifar"] = "auto"
-    """Sizes: quick (small data, a laptop), cifar (the paper's); auto: cifar for a CIFAR folder, else quick."""
+    protocol: Literal["auto", "quick", "cifar", "ptb"] = "auto"
+    """Sizes: quick (small data, a laptop), cifar or ptb (the paper's); auto: for a folder cifar (of text: ptb), else
+    quick."""
 
     epochs: int = 25
     """Passes over the half of the data that trains w."""
@@ -159,6 +165,7 @@ class SearchConfig(RunConfig):
             for name, neutral in flags.items():
                 idle = self.method not in methods and getattr(self, name) != neutral
                 require(not idle, flag(name), getattr(self, name), f"is for {', '.join(methods)}: leave it out")
+        check_domain(self)
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         self.load_options()
         seeds = self.all_seeds()
@@ -167,6 +174,12 @@ class SearchConfig(RunConfig):
         require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
         require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
                 "give at most --learning-rate")  # fmt: skip
+
+    def text_options(self) -> TextOptions:
+        """How text becomes tokens."""
+        from proxnas.data.text import TextOptions
+
+        return TextOptions(self.tokens, self.max_words, self.min_count, self.train_tokens)
 
     def load_options(self) -> LoadOptions:
         """How DATA is read."""
@@ -193,8 +206,13 @@ class BenchConfig(RunConfig):
     """Instead of a space: so many (1 to 16) operations in both cells."""
     cells: int = 8
     channels: int = 16
-    batch_size: int = 16
+    batch_size: int = 0
+    """0: 16 images, or 64 pieces of a text."""
     image_size: int = 32
+    units: int = 300
+    """For rnn, as are --bptt and --words."""
+    bptt: int = 35
+    words: int = 10_000
     score_batch: float = 1.0
     """As in search, and so is --score-nodes."""
     score_nodes: float = 1.0
@@ -211,7 +229,12 @@ class BenchConfig(RunConfig):
             if method not in METHODS:
                 raise unknown("--methods", method, METHODS)
         require(0 <= self.candidates <= 16, "--candidates", self.candidates, "give a number from 1 to 16")
-        for name, low in {"cells": 1, "channels": 1, "batch_size": 2, "image_size": 8, "rounds": 1}.items():
+        if not self.batch_size:
+            object.__setattr__(self, "batch_size", 64 if self.space == "rnn" else 16)
+        require(
+            not (self.candidates and self.space == "rnn"), "--candidates", self.candidates, "is not for --space rnn"
+        )
+        for name, low in BENCH_AT_LEAST.items():
             require(getattr(self, name) >= low, flag(name), getattr(self, name), f"give a number of at least {low}")
 
     def all_methods(self) -> list[str]:
@@ -219,6 +242,16 @@ class BenchConfig(RunConfig):
         return list(METHODS) if self.methods == "all" else self.methods.split(",")
 
 
+BENCH_AT_LEAST = {
+    "cells": 1,
+    "channels": 1,
+    "batch_size": 2,
+    "image_size": 8,
+    "rounds": 1,
+    "units": 1,
+    "bptt": 1,
+    "words": 2,
+}
 AT_LEAST: dict[str, float] = {
     "epochs": 1,
     "batch_size": 2,  # batch statistics of one image are none

@@ -48,8 +48,8 @@ class PlainLSTM(nn.Module):
 
 
 def _lstm_step(layer: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    linear = nn.functional.linear
-    z = linear(x, layer.weight_ih_l0, layer.bias_ih_l0) + linear(h, layer.weight_hh_l0, layer.bias_hh_l0)
+    w = dict(layer.named_parameters())
+    z = x @ w["weight_ih_l0"].t() + w["bias_ih_l0"] + h @ w["weight_hh_l0"].t() + w["bias_hh_l0"]
     i, f, g, o = z.chunk(4, -1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     return o.sigmoid() * c.tanh(), c

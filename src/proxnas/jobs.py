@@ -39,12 +39,12 @@ def data_word(data: str) -> str:
 
 def build_search(config: SearchConfig) -> Search:
     """The search that is described, after all input was found good."""
-    from proxnas.data.images import load
     from proxnas.search import Search
+    from proxnas.tasks import load_data
 
     if config.table:
         check(Path(config.table))
-    return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load(config.data, config.load_options()))
+    return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load_data(config))
 
 
 def run_search(config: SearchConfig, folder: Path, built: Search | None = None) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxnas.complexity import multiply_adds, parameters
+from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
-from proxnas.data.images import load
 from proxnas.loop import Job
 from proxnas.memory import peak_memory
 from proxnas.search import Search
 from proxnas.selection import one_hot
 from proxnas.supernet import Supernet
+from proxnas.tasks import load_data
 from proxnas.types import Matrices
 
 STEPS = 3
@@ -25,7 +25,7 @@ STEPS = 3
 
 def plan(config: SearchConfig) -> dict[str, Any]:
     """The figures of `--dry-run`."""
-    return plan_search(Search(config, load(config.data, config.load_options())))
+    return plan_search(Search(config, load_data(config)))
 
 
 def plan_search(search: Search) -> dict[str, Any]:
@@ -36,17 +36,12 @@ def plan_search(search: Search) -> dict[str, Any]:
     return {
         "space": config.space,
         "method": config.method,
-        "images": list(search.images.shape),
-        "classes": search.images.num_classes,
-        "cells": config.cells,
-        "channels": config.channels,
+        **search.task.describe(),
         "search_network_params": parameters(search.net.module),
-        "final_cells": config.final_cells,
-        "final_channels": config.final_channels,
         "params_smallest": parameters(smallest),
         "params_largest": parameters(largest),
-        "flops_smallest": multiply_adds(smallest, search.images.shape),
-        "flops_largest": multiply_adds(largest, search.images.shape),
+        "flops_smallest": search.task.multiply_adds(smallest),
+        "flops_largest": search.task.multiply_adds(largest),
         "epochs": config.epochs,
         "steps_per_epoch": len(search.train),
         "seconds_per_epoch": seconds,
@@ -97,14 +92,18 @@ def epochs_text(f: dict[str, Any]) -> str:
 
 def plan_text(figures: dict[str, Any]) -> str:
     """The figures for people."""
-    channels, height, width = figures["images"]
     f = figures
+    if "images" in f:
+        data = f"images {'x'.join(map(str, f['images']))}, {f['classes']} classes"
+        searched, final = (f"{f[p + 'cells']} cells, {f[p + 'channels']} channels" for p in ("", "final_"))
+    else:
+        data = f"{f['train_tokens']:,} and {f['valid_tokens']:,} tokens ({f['tokens']}), {f['words']:,} different"
+        searched, final = (f"{f[p + 'units']} units" for p in ("", "final_"))
     return "\n".join(
         [
-            f"{f['method']} on {f['space']}: images {channels}x{height}x{width}, {f['classes']} classes",
-            f"search network: {f['cells']} cells, {f['channels']} channels, {f['search_network_params']:,} parameters",
-            f"final network:  {f['final_cells']} cells, {f['final_channels']} channels, "
-            f"{f['params_smallest']:,} to {f['params_largest']:,} parameters, "
+            f"{f['method']} on {f['space']}: {data}",
+            f"search network: {searched}, {f['search_network_params']:,} parameters",
+            f"final network:  {final}, {f['params_smallest']:,} to {f['params_largest']:,} parameters, "
             f"{f['flops_smallest']:,} to {f['flops_largest']:,} multiply-adds",
             epochs_text(f),
         ]

@@ -56,7 +56,7 @@ class LiveBar:
         self._show()
 
     def epoch(self, row: dict[str, Any]) -> None:
-        self.last = f"valid {row['valid_accuracy']:.3f}" if "valid_accuracy" in row else ""
+        self.last = summary({name: value for name, value in row.items() if name.startswith("valid_")})
         self._show()
 
     def _show(self) -> None:
@@ -66,7 +66,9 @@ class LiveBar:
 
 FIGURES = {
     "train_accuracy": "train {:.3f}",
+    "train_perplexity": "train perplexity {:.2f}",
     "valid_accuracy": "valid {:.3f}",
+    "valid_perplexity": "valid perplexity {:.2f}",
     "changes": "changes {}",
     "params": "params {:,}",
 }

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from proxnas.choice import NONE, Call, Choice, Group, Row, Source
+from proxnas.choice import NONE, Call, Choice, Group, OwnCall, Row, Source
 from proxnas.ops import shared_relu
 from proxnas.types import Matrices
 
@@ -48,11 +48,13 @@ class Edge(NamedTuple):
 
 @torch.no_grad()
 def scores(
-    tape: Sequence[Call], gradients: Sequence[Tensor | None], groups: Mapping[str, Group], share: Share
+    tape: Sequence[Call | OwnCall], gradients: Sequence[Tensor | None], groups: Mapping[str, Group], share: Share
 ) -> Matrices:
     """Sum over calls of < g_j , O_k(x_i) > for each row and candidate; the host reads them once."""
+    pairs = [(call, g) for call, g in zip(tape, gradients, strict=True) if g is not None]  # without g a node scores 0
     with shared_relu():
-        scored = list(_score_all(_by_source(_drawn(tape, gradients, share)), share))
+        scored = list(_score_all(_by_source(_drawn(pairs, share)), share))
+    scored += [part for call, g in pairs if not isinstance(call, Call) for part in call.scores(g, share)]
     values = torch.stack([value for _, _, value in scored]).tolist() if scored else []
     sums = {name: [[0.0] * group.shape[1] for _ in range(group.shape[0])] for name, group in groups.items()}
     for (row, k, _), value in zip(scored, values, strict=True):
@@ -60,11 +62,11 @@ def scores(
     return {name: torch.tensor(matrix, dtype=torch.float64) for name, matrix in sums.items()}
 
 
-def _drawn(tape: Sequence[Call], gradients: Sequence[Tensor | None], share: Share) -> Iterator[tuple[Call, Tensor]]:
-    """The calls to score; a node that the loss does not depend on scores 0."""
-    luck = torch.rand(len(tape), generator=share.generator).tolist() if share.nodes < 1 else [0.0] * len(tape)
-    for call, g, chance in zip(tape, gradients, luck, strict=True):
-        if g is not None and chance < share.nodes:
+def _drawn(pairs: Sequence[tuple[Call | OwnCall, Tensor]], share: Share) -> Iterator[tuple[Call, Tensor]]:
+    """The nodes to score."""
+    luck = torch.rand(len(pairs), generator=share.generator).tolist() if share.nodes < 1 else [0.0] * len(pairs)
+    for (call, g), chance in zip(pairs, luck, strict=True):
+        if isinstance(call, Call) and chance < share.nodes:
             yield call, g
 
 

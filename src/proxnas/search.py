@@ -5,58 +5,49 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from proxnas import methods, spaces
+from proxnas import methods, spaces, tasks
 from proxnas.clock import Clock
-from proxnas.complexity import multiply_adds, parameters
+from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
-from proxnas.data.augment import Augment
-from proxnas.data.images import Images, search_parts, stable_seed
-from proxnas.data.stream import ImageBatches, Stream
+from proxnas.data.split import stable_seed
 from proxnas.environment import pick_device, set_threads
 from proxnas.genotype import Genotype
-from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
-from proxnas.methods.base import Metrics, Setup, Validation, correct
+from proxnas.loop import Progress, Totals, check_finite, run_epochs
+from proxnas.methods.base import Metrics, Setup, Validation
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
-from proxnas.networks.cnn import Size, channels_last
 from proxnas.run import Run, write_atomically
 from proxnas.spaces.base import Space
-from proxnas.supernet import Supernet
 from proxnas.table import look_up
 from proxnas.types import State
+
+if TYPE_CHECKING:
+    from proxnas.data.images import Images
+    from proxnas.data.text import Text
 
 
 class Search:
     """A method over a supernet and two streams, with everything that a checkpoint must hold."""
 
     def __init__(
-        self, config: SearchConfig, images: Images, space: Space | None = None, exact_clock: bool = False
+        self, config: SearchConfig, data: Images | Text, space: Space[Any] | None = None, exact_clock: bool = False
     ) -> None:
-        self.config, self.images = config, images
+        self.config = config
         self.device = pick_device(config.device)
         set_threads(config.threads)
-        self.space: Space = space or spaces.find(config.space)
+        self.space: Space[Any] = space or spaces.find(config.space)
         torch.manual_seed(stable_seed(config.seed, "weights"))
-        self.net = self._supernet()
-        for_w, for_A = search_parts(images, config.seed)
-        self.valid_part = ImageBatches(images, for_A, device=self.device)
-        part = ImageBatches(images, for_w, Augment(cutout=config.cutout), device=self.device)
-        self.train = Stream(part, config.batch_size, config.seed, "w")
-        self.valid = Stream(self.valid_part, config.batch_size, config.seed, "A")
+        self.task = tasks.make(config, data, self.space, self.device)
+        self.net, self.train, self.valid = self.task.net, self.task.train, self.task.valid
+        self.evaluate = self.task.evaluate
+        self.final_network = self.task.final_network
         self.clock = Clock(self.device, exact_clock)
         self.method = methods.make(config.method, self._setup())
         self.totals = Totals(self.device)
         self.epochs_done = self.quiet_epochs = 0
-
-    def _supernet(self) -> Supernet:
-        channels, _, _ = self.images.shape
-        size = Size(self.config.cells, self.config.channels, channels, self.images.num_classes)
-        module = self.space.search_network(size).to(self.device)
-        channels_last(module)
-        return Supernet(module, self.space.groups, precision=PRECISIONS[self.config.precision])
 
     def _setup(self) -> Setup:
         c = self.config
@@ -82,6 +73,7 @@ class Search:
             momentum=c.momentum,
             weight_decay=c.weight_decay,
             clip=c.clip,
+            clip_unrolled=c.space == "rnn",
             epochs=c.epochs,
             drift=c.unselected == "drift",
         )
@@ -91,23 +83,6 @@ class Search:
     def genotype(self) -> Genotype:
         """The cell as it stands."""
         return self.space.genotype(self.method.architecture()[1])
-
-    def final_network(self, genotype: Genotype) -> torch.nn.Module:
-        """The network that would be trained, without memory behind it: for counting."""
-        c = self.config
-        with torch.device("meta"):
-            size = Size(c.final_cells, c.final_channels, self.images.shape[0], self.images.num_classes)
-            return self.space.network(genotype, size)
-
-    @torch.no_grad()
-    def evaluate(self) -> Validation:
-        """The network in use on the half for A, normalised by the batch."""
-        sums = torch.zeros(2, device=self.device)
-        for batch in self.valid_part.evaluation_batches(max(self.config.batch_size, 64)):
-            loss, output = self.net.loss(batch)
-            sums += torch.stack([loss * len(batch.y), correct(output, batch.y).to(sums.dtype)])
-        loss, accuracy = (sums / len(self.valid_part)).tolist()
-        return Validation(loss, accuracy)
 
     def __len__(self) -> int:
         return len(self.train)
@@ -123,10 +98,10 @@ class Search:
         return self.method.step()
 
     def row(self, start: float) -> dict[str, Any]:
-        train_loss, train_accuracy = self.totals.means()
+        train = Validation(*self.totals.means())
         with self.clock("evaluate"):
-            valid_loss, valid_accuracy = self.method.validation()
-        check_finite(self, train_loss + valid_loss)
+            valid = self.method.validation()
+        check_finite(self, train.loss + valid.loss)
         quiet = not self.totals.changes and self.epochs_done >= self.config.warmup
         self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
         seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
@@ -134,10 +109,8 @@ class Search:
         return {
             "epoch": self.epochs_done + 1,
             "step": (self.epochs_done + 1) * len(self.train),
-            "train_loss": train_loss,
-            "train_accuracy": train_accuracy,
-            "valid_loss": valid_loss,
-            "valid_accuracy": valid_accuracy,
+            **self.task.figures("train", train),
+            **self.task.figures("valid", valid),
             "changes": self.totals.changes,
             "params": parameters(self.final_network(self.genotype())),
             "A": {name: matrix.tolist() for name, matrix in A.items()},
@@ -184,9 +157,8 @@ def _finish(this: Search, run: Run, rows: list[dict[str, Any]]) -> dict[str, Any
         "seed": this.config.seed,
         "genotype": json.loads(genotype.to_json()),
         "params": parameters(network),
-        "flops": multiply_adds(network, this.images.shape),
-        "valid_accuracy": rows[-1]["valid_accuracy"],
-        "valid_loss": rows[-1]["valid_loss"],
+        "flops": this.task.multiply_adds(network),
+        **{name: figure for name, figure in rows[-1].items() if name.startswith("valid_")},
         "epochs": this.epochs_done,
         "seconds": sum(sum(row["seconds"].values()) for row in rows),
         "converged": this.converged,

@@ -17,6 +17,7 @@ import tyro
 
 from proxnas.config import MAY_CHANGE, NOT_STORED, RunConfig, SearchConfig, flag
 from proxnas.errors import InputError, unknown
+from proxnas.text_flags import recurrent
 
 Config = TypeVar("Config")
 AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
@@ -71,14 +72,18 @@ def parse_search(argv: list[str]) -> SearchConfig:
     named = _cli(argv, file)  # the names that choose the layers: flags over file
     if named.preset != file.get("preset", named.preset):  # the flag stands over the file, so what it sets does too
         file = {k: v for k, v in file.items() if k not in paper() | official()}
-    protocol = named.protocol
+    protocol: str = named.protocol
+    text = named.space == "rnn"
     if protocol == "auto":
-        protocol = "cifar" if auto_protocol(named.data) == "cifar" else "quick"
-    layers = PROTOCOLS[protocol]() | {"protocol": protocol}
+        protocol = ("ptb" if Path(named.data).is_dir() else "quick") if text else auto_protocol(named.data)
+        protocol = "quick" if protocol == "tinyimagenet" else protocol
+    layers = recurrent(protocol) if text else PROTOCOLS[protocol]()
+    layers |= {"protocol": protocol}
     if named.space == "nasbench201":
         layers |= nasbench201(protocol)
     layers |= METHOD_DEFAULTS.get(named.method, {}) | PRESETS[named.preset]()
-    return _cli(argv, layers | {k: v for k, v in file.items() if k != "protocol"})
+    # the space is among the values: which of the others may be set depends on it
+    return _cli(argv, layers | {k: v for k, v in file.items() if k != "protocol"} | {"space": named.space})
 
 
 def auto_protocol(data: str) -> str:

@@ -59,17 +59,19 @@ def _many(config: SearchConfig, folder: Path) -> dict[str, Any]:
 
 def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:
     """Mean and spread over seeds; with `pick` the best by validation, at the cost of all."""
-    accuracies = [result["valid_accuracy"] for result in results]
+    accurate = "valid_accuracy" in results[0]
+    key, plural = ("valid_accuracy", "valid_accuracies") if accurate else ("valid_perplexity", "valid_perplexities")
+    figures = [result[key] for result in results]
     several = {
         "seeds": [result["seed"] for result in results],
-        "valid_accuracies": accuracies,
-        "mean": statistics.mean(accuracies),
-        "std": statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0,
+        plural: figures,
+        "mean": statistics.mean(figures),
+        "std": statistics.stdev(figures) if len(figures) > 1 else 0.0,
         "seconds": sum(result["seconds"] for result in results),
         "epochs": sum(result["epochs"] for result in results),
     }
     if pick:
-        return max(results, key=lambda result: result["valid_accuracy"]) | several
+        return (max if accurate else min)(results, key=lambda result: result[key]) | several
     return {key: results[0][key] for key in ("method", "space", "data")} | several
 
 
@@ -79,7 +81,10 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
 
     if "genotype" in result:
         print(cell_text(Genotype.from_json(json.dumps(result["genotype"]))))
-        print(f"validation accuracy {result['valid_accuracy']:.4f}")
+        if "valid_accuracy" in result:
+            print(f"validation accuracy {result['valid_accuracy']:.4f}")
+        else:
+            print(f"validation perplexity {result['valid_perplexity']:.2f}")
         print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,}  (final network)")
     if "table" in result:
         print("table " + "  ".join(f"{name} {value}" for name, value in result["table"].items()))

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from proxnas.clock import Clock
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
-from proxnas.supernet import Supernet
+from proxnas.supernet import Supernet, correct
 from proxnas.types import Batch, Matrices, State
+
+__all__ = ["Method", "Metrics", "Setup", "Stream", "Validation", "correct", "weight_step"]
 
 
 class Stream(Protocol):
@@ -80,10 +82,5 @@ def weight_step(net: Supernet, batch: Batch, optimizer: WeightOptimizer, clock: 
     with clock("forward"):
         loss, output = net.loss(batch)
     with clock("backward"):
-        optimizer.step(loss)
-    return loss.detach(), correct(output, batch.y)
-
-
-def correct(output: Tensor, y: Tensor) -> Tensor:
-    """How many answers are right, still on the device."""
-    return (output.detach().argmax(-1) == y).sum()
+        optimizer.step(loss, net.objective.share(batch))
+    return net.objective.measure(loss, output, batch)

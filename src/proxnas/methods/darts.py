@@ -60,7 +60,7 @@ class Darts:
         """dL/dA by plain autograd through the mixture, and dL/dw for the weights asked for."""
         A = {name: a.detach().requires_grad_() for name, a in self.A.items()}
         self.net.use({name: a.softmax(-1) for name, a in A.items()}, weighted=True)
-        loss, _ = self.net.loss(batch)
+        loss, _ = self.net.loss(batch, bool(weights))
         gradients = self.net.gradient(loss, [*A.values(), *weights])
         dA = {name: torch.zeros_like(a) if g is None else g for (name, a), g in zip(A.items(), gradients, strict=False)}
         return dA, gradients[len(A) :]

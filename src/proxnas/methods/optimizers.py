@@ -22,6 +22,8 @@ class WeightOptions:
     momentum: float = 0.9
     weight_decay: float = 3e-4
     clip: float = 5.0
+    clip_unrolled: bool = False
+    """Clip the gradients of DARTS' unrolled step too, as its recurrent search does."""
     epochs: int = 50
     drift: bool = False
     """Let weights of unselected candidates drift by momentum and decay, as the public NASP code does."""
@@ -87,11 +89,12 @@ class WeightOptimizer:
         progress = min(self.t // self.steps_per_epoch, o.epochs) / o.epochs
         return o.learning_rate_min + (o.learning_rate - o.learning_rate_min) * (1 + math.cos(math.pi * progress)) / 2
 
-    def step(self, loss: Tensor) -> None:
+    def step(self, loss: Tensor, share: float = 1.0) -> None:
+        """`share`: how large a step the batch stands for."""
         self.scaler.scale(loss).backward()
         self.scaler.unscale_(self.sgd)
         nn.utils.clip_grad_norm_(self.weights, self.options.clip)
-        self.sgd.param_groups[0]["lr"] = self.learning_rate
+        self.sgd.param_groups[0]["lr"] = share * self.learning_rate
         self.scaler.step(self.sgd)
         self.scaler.update()
         self.t += 1

@@ -161,7 +161,7 @@ def decoded_loss(features: Tensor, weight: Tensor, bias: Tensor, y: Tensor) -> t
     """(mean cross-entropy of softmax(features W' + b), right answers), a chunk of rows at a time."""
     if not torch.is_grad_enabled():
         features, weight, bias = features.detach(), weight.detach(), bias.detach()
-    loss, right = _DecodedLoss.apply(features, weight, bias, y)
+    loss, right = _DecodedLoss.apply(features, weight, bias, y)  # type: ignore[no-untyped-call]
     return loss, right
 
 

@@ -1,8 +1,11 @@
 """The recurrent cell over a whole sequence, its backward pass written by hand.
 
-Every node is a highway from one earlier state: (c, h) = s_i W_j,  s_j = a_j (s_i + sigmoid(c) * (f_j(h) - s_i)). The first
-reads the cell's own output of the time step before and adds the input's share x W_x to (c, h). In a search network each
-s_j is normalised over the batch.
+Every node is a highway from one earlier state i,
+
+    (c, h) = s_i W_j,    s_j = a_j (s_i + sigmoid(c) * (f_j(h) - s_i)).
+
+The first reads the cell's own output of the time step before and adds the input's share x W_x to (c, h). In a search
+network each s_j is normalised over the batch.
 
 What does not depend on time is done for all time steps at once, in products large enough to be quick: x W_x before
 (by the caller) and the gradients of the weights after. A time step is a handful of kernels a node.
@@ -79,7 +82,7 @@ def unroll(
     """
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return _outputs(plan, xz, h, weights, mask), None
-    output, states, gates = _Recurrence.apply(plan, xz, h, mask, probe, *weights)
+    output, states, gates = _Recurrence.apply(plan, xz, h, mask, probe, *weights)  # type: ignore[no-untyped-call]
     return output, Trace(states, gates) if probe is not None else None
 
 
@@ -104,7 +107,7 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, plan: Plan, xz: Tensor, h: Tensor, mask: Tensor | None, probe: Tensor | None, *weights: Tensor
-    ):  # type: ignore[no-untyped-def]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         T, B, H = len(xz), *h.shape
         states, gates = h.new_empty(len(weights), T, B, H), h.new_empty(len(weights), T, B, 2 * H)
         output = h.new_empty(T, B, H)

@@ -27,7 +27,7 @@ def plan_of(cell: Cell, norm: bool = False) -> Plan:
 
 
 class CellWeights(nn.Module):
-    """The weights of a recurrent cell: one product a node, whatever it reads; those of the first also read the input."""
+    """The weights of a recurrent cell: one product a node, whatever it reads; the first also reads the input."""
 
     def __init__(self, units: int, nodes: int) -> None:
         super().__init__()
