@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("proxnas.commands.train:main", "train the network of a cell from scratch, and test it"),
     "test": ("proxnas.commands.test:main", "test a trained model: accuracy, by class, confusion matrix"),
     "predict": ("proxnas.commands.predict:main", "say what a trained model sees in images"),
+    "generate": ("proxnas.commands.generate:main", "let a trained language model write on from a prompt"),
     "show": ("proxnas.commands.show:main", "show a cell as text, or draw it with --svg FILE"),
     "export": ("proxnas.commands.export:main", "write a trained model as ONNX or torch.export program, and its card"),
     "zoo": ("proxnas.commands.zoo:main", "list the published cells, or show one"),

@@ -14,6 +14,7 @@ from proxnas import __version__
 from proxnas.config import RunConfig, SearchConfig
 from proxnas.settings import check_same, read_values, storable
 from proxnas.table import check
+from proxnas.text_config import TextTrainConfig
 from proxnas.train_config import TrainConfig
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from proxnas.run import Run
     from proxnas.search import Search
     from proxnas.train import Training
+    from proxnas.training.text import TextTraining
 
 Built = TypeVar("Built")
-AnyConfig = SearchConfig | TrainConfig
+AnyConfig = SearchConfig | TrainConfig | TextTrainConfig
 
 
 def slug(text: str) -> str:
@@ -70,6 +72,13 @@ def run_training(
     from proxnas.train import train
 
     return _run(config, "train", folder, "train", lambda: built or build_training(config, genotype), train)
+
+
+def run_text_training(config: TextTrainConfig, folder: Path, built: TextTraining | None = None) -> dict[str, Any]:
+    """One training of a language model in its folder; a finished one is not run again."""
+    from proxnas.train_text import build_text_training, train_text
+
+    return _run(config, "train", folder, "train", lambda: built or build_text_training(config, folder), train_text)
 
 
 def _run(

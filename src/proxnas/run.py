@@ -32,6 +32,7 @@ FILES = (
     "checkpoint.previous.pt",
     "metrics.jsonl",
     "genotype.json",
+    "vocabulary.json",
     "environment.json",
     "config.json",
 )

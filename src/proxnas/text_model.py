@@ -28,8 +28,8 @@ from proxnas.genotype import Genotype
 from proxnas.model import entry, read_file, read_weights, write_weights
 from proxnas.networks.language import NOTHING, Dropouts, LanguageModel, LanguageSize
 from proxnas.networks.rnn import lstm_network, recurrent_network
+from proxnas.zoo import LSTM
 
-LSTM = "LSTM"
 LIMITS = {"words": 10_000_000, "units": 65_536}
 MOST_WEIGHTS = 20_000_000_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from proxnas.complexity import parameters
@@ -15,7 +16,8 @@ from proxnas.model import FILE
 from proxnas.networks.language import LanguageModel
 from proxnas.run import Run, write_atomically
 from proxnas.text_config import TextTrainConfig
-from proxnas.text_model import LSTM, TextModel, multiply_adds, save_text_model
+from proxnas.text_model import TextModel, multiply_adds, save_text_model
+from proxnas.text_settings import is_lstm
 from proxnas.training.perplexity import Reading, perplexity, read_through
 from proxnas.training.text import TextTraining
 
@@ -24,7 +26,7 @@ VOCABULARY = "vocabulary.json"
 
 def find_cell(spec: str) -> Genotype | None:
     """The recurrent genotype that CELL names; None for the LSTM."""
-    return None if spec.casefold() == f"zoo:{LSTM}".casefold() else read(spec)
+    return None if is_lstm(spec) else read(spec)
 
 
 def text_options(config: TextTrainConfig) -> TextOptions:
@@ -32,8 +34,10 @@ def text_options(config: TextTrainConfig) -> TextOptions:
     return TextOptions(config.tokens, config.max_words, config.min_count, config.train_tokens)
 
 
-def build_text_training(config: TextTrainConfig, cell: Genotype | None) -> TextTraining:
-    """The training that is described, after all input was found good."""
+def build_text_training(config: TextTrainConfig, folder: Path) -> TextTraining:
+    """The training that is described, after all input was found good; a resumed one keeps its cell."""
+    kept = folder / "genotype.json"
+    cell = read(kept) if config.resume and kept.exists() else find_cell(config.cell)
     return TextTraining(config, load(config.data, text_options(config)), cell)
 
 

@@ -49,11 +49,13 @@ def main(argv: list[str]) -> None:
     config = command_line(ExportConfig, "proxnas export", argv)
     from proxnas.environment import pick_device, set_threads
     from proxnas.model import find_model, load_model
+    from proxnas.text_model import is_text_model
 
     device = pick_device(config.device)
     set_threads(config.threads)
     path = find_model(config.model)
-    written = export(config, load_model(path, device), path.parent)
+    text = is_text_model(path)
+    written = export_text(config, path) if text else export(config, load_model(path, device), path.parent)
     if config.json:
         print(json.dumps(written, indent=2))
         return
@@ -79,6 +81,27 @@ def export(config: ExportConfig, model: Model, folder: Path) -> dict[str, Any]:
         written |= {"difference": {kind: differences[path] for kind, path in files.items()}, "images": what}
     if config.card:
         write_atomically(Path(config.card), card_text(model, files, found_by(folder)))
+        written["card"] = config.card
+    return written
+
+
+def export_text(config: ExportConfig, path: Path) -> dict[str, Any]:
+    """The same of a language model, which needs no data to be checked on."""
+    from proxnas.deliver_text import text_card
+    from proxnas.export_text import export_text_model
+    from proxnas.run import write_atomically
+    from proxnas.text_model import load_text_model
+
+    if config.data:
+        raise InputError(f"{config.data}: a language model is exported without DATA: leave it out")
+    model = load_text_model(path)
+    files = {kind: Path(name) for kind, name in (("onnx", config.onnx), ("torch", config.torch)) if name}
+    differences = export_text_model(model, files.get("onnx"), files.get("torch"))
+    written: dict[str, Any] = {kind: str(file) for kind, file in files.items()}
+    if files:
+        written |= {"difference": {kind: differences[file] for kind, file in files.items()}, "images": "some text"}
+    if config.card:
+        write_atomically(Path(config.card), text_card(model, files))
         written["card"] = config.card
     return written
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from proxnas import text_commands
 from proxnas.settings import parse
 from proxnas.train_config import TestConfig
 from proxnas.train_settings import need
@@ -15,6 +16,9 @@ MOST_SHOWN = 20  # classes whose confusion matrix fits on a screen
 
 def main(argv: list[str]) -> None:
     """Tests the model, prints the figures or writes them into a file."""
+    if text_commands.about_text_model(argv):
+        text_commands.test(argv)
+        return
     config = parse(TestConfig, "proxnas test", argv)
     need(config, "model", "data")
     figures = _figures(config)

@@ -6,15 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+from proxnas import text_commands
 from proxnas.genotype import Genotype, read
 from proxnas.jobs import build_training, data_word, run_training, slug
 from proxnas.settings import parse_resumed
+from proxnas.text_settings import about_text
 from proxnas.train_config import TrainConfig
 from proxnas.train_settings import PROG, need, parse_train, stored
 
 
 def main(argv: list[str]) -> None:
     """Parses the flags and trains."""
+    if about_text(argv, TrainConfig):
+        text_commands.train(argv)
+        return
     config = parse_train(argv)
     if config.dry_run:
         _dry_run(config)

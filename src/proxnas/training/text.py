@@ -126,18 +126,19 @@ class TextTraining:
             return self.average.network
         return self.network
 
-    def _validation(self) -> Reading:
+    def validation(self) -> Reading:
+        """What is kept, on the validation text."""
         c = self.config
         with self.clock("evaluate"):
             found = read_through(self.kept, self.text.valid, c.valid_batch_size, c.bptt)
         if not math.isfinite(found.loss):
             self._roll_back()
-            return self._validation()
+            return self.validation()
         return found
 
     def row(self, start: float) -> dict[str, Any]:
         train_loss, _ = self.totals.means()
-        found = self._validation()
+        found = self.validation()
         row = {
             "epoch": self.epochs_done + 1,
             "step": self.steps,
