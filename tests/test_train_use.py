@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from proxnas import networks
@@ -19,6 +20,7 @@ from proxnas.networks.cnn import Size
 CELL = "|nor_conv_1x1~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
 
 
+@torch.no_grad()
 def brightness_model(folder: Path, channels: int, pixels: str = "uint8", side: int = 8) -> Path:
     """Tells dark from bright images, by a network whose last layer is set by hand."""
     size = Size(cells=1, channels=2, image_channels=channels, classes=3)
@@ -26,8 +28,12 @@ def brightness_model(folder: Path, channels: int, pixels: str = "uint8", side: i
     network = networks.build(genotype, size).eval()
     for w in network.parameters():
         w.data.fill_(0.1)  # all positive: brighter images make larger features
-    network.classifier.weight.data[:] = network.classifier.weight.new_tensor([[-1.0], [1.0], [0.0]])
-    network.classifier.bias.data[:] = network.classifier.bias.new_tensor([0.05, -0.05, -9.0])
+    weight, bias = network.classifier.weight.data, network.classifier.bias.data
+    weight[:] = torch.tensor([[-1.0], [1.0], [0.0]])
+    bias.zero_()
+    levels = torch.tensor([-40.0, 40.0]).view(2, 1, 1, 1).expand(2, channels, side, side)
+    middle = float(network(levels)[:, 1].mean())  # between dark and bright
+    bias[:] = torch.tensor([middle, -middle, -9.0])
     unit = 1.0 if pixels == "uint8" else 255.0
     model = Model(network, genotype, size, ("dark", "bright", "none"), (0.5 * unit,) * channels,
                   (0.01 * unit,) * channels, (channels, side, side), pixels)  # fmt: skip
@@ -56,7 +62,9 @@ def pictures(tmp_path: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_predict_takes_files_of_all_kinds(channels: int, pictures: dict[str, Path], tmp_path: Path, capsys: Any) -> None:
+def test_predict_takes_files_of_all_kinds(
+    channels: int, pictures: dict[str, Path], tmp_path: Path, capsys: Any
+) -> None:
     model = brightness_model(tmp_path, channels)
     assert main(["predict", str(model), *map(str, pictures.values())]) == 0
     lines = capsys.readouterr().out.splitlines()
