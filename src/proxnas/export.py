@@ -49,13 +49,16 @@ class Deployed(nn.Module):
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(-1, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.network((images - self.mean) / self.std)
+        x = (images - self.mean) / self.std
+        logits: Tensor = self.network(x.contiguous(memory_format=torch.channels_last))
         return logits
 
 
 def deployed(model: Model) -> Deployed:
     """The model's network as it is exported: a copy on the host, without what only training needs."""
     network = copy.deepcopy(model.network).cpu().eval()
+    for w in network.parameters():
+        w.data = w.data.clone(memory_format=torch.contiguous_format)  # what torch.export can store as it is
     if getattr(network, "auxiliary", None) is not None:
         network.auxiliary = None  # type: ignore[assignment]
     return Deployed(network, model.mean, model.std).eval()
