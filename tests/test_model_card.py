@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from proxnas import zoo
 from proxnas.report.model_card import Card, escape, model_card
 
-LATENCY = {"seconds": 0.00123, "batch": 1, "runs": 50, "device": "cpu", "threads": 2, "processor": "x86_64"}
+CPU = {"batch": 1, "runs": 50, "device": "cpu", "threads": 2, "processor": "x86_64"}
+LATENCY = {"torch": {"seconds": 0.00123, **CPU}, "onnx": {"seconds": 0.000456, **CPU}}
 INFO = {
     "data": "my_photos",
     "protocol": "quick",
@@ -51,6 +52,7 @@ def test_everything_known_is_told() -> None:
         "| parameters | 1,234,567 |",
         "| multiply-adds of an image | 89 |",
         "| latency | 1.23 ms, batch 1, median of 50 (cpu, threads: 2, x86\\_64) |",
+        "| latency of the ONNX file | 0.456 ms, batch 1,",
         "| images | 32 x 24 pixels, 3 channels |",
         "| classes | cat, dog |",
         "- The cell: zoo:DARTS\\_V2.",
