@@ -466,5 +466,5 @@ def test_images_too_small_for_the_stem(cell: Path, data: Path, tmp_path: Path, c
 
 
 def test_config_birth() -> None:
-    with pytest.raises(InputError, match="--learning-rate-min 1.0: give at most --learning-rate"):
+    with pytest.raises(InputError, match=r"--learning-rate-min 1.0: give at most --learning-rate"):
         TrainConfig(learning_rate=0.1, learning_rate_min=1.0)

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from proxnas import __version__
+from proxnas.clock import Clock
 from proxnas.complexity import multiply_adds, parameters
 from proxnas.environment import describe
-from proxnas.export import export_model, onnx_available
-from proxnas.latency import latency
+from proxnas.export import export_model, onnx_available, onnx_runner
+from proxnas.latency import Latency, latency, summary, warm_runs
 from proxnas.model import Model
 from proxnas.report.model_card import Card, model_card
 from proxnas.run import write_atomically
@@ -43,7 +44,10 @@ def deliver(
 
 def card_text(model: Model, files: Mapping[str, Path], found: Mapping[str, Any] | None = None) -> str:
     """The model card, with the latency measured now, on the device where the network is."""
-    measured = latency(model.network, model.shape)
+    processor = {"processor": describe(model.device)["processor"]}
+    measured = {"torch": latency(model.network, model.shape)}
+    if "onnx" in files:
+        measured["onnx"] = onnx_latency(files["onnx"], model.shape)
     return model_card(
         Card(
             genotype=model.genotype,
@@ -54,11 +58,17 @@ def card_text(model: Model, files: Mapping[str, Path], found: Mapping[str, Any] 
             flops=multiply_adds(model.network, model.shape),
             info=model.info,
             found=found or {},
-            latency=measured.to_json() | {"processor": describe(torch.device(measured.device))["processor"]},
+            latency={kind: figures.to_json() | processor for kind, figures in measured.items()},
             files={kind: path.name for kind, path in files.items()},
             version=__version__,
         )
     )
+
+
+def onnx_latency(path: Path, shape: tuple[int, int, int]) -> Latency:
+    """Of one image, by onnxruntime on the host."""
+    run, x = onnx_runner(path.read_bytes()), torch.rand(1, *shape)
+    return summary(warm_runs(lambda: run(x), Clock(torch.device("cpu"))), 1, "cpu")
 
 
 def found_by(folder: Path) -> dict[str, Any]:

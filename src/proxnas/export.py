@@ -49,7 +49,8 @@ class Deployed(nn.Module):
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(-1, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.network((images - self.mean) / self.std)
+        x = (images - self.mean) / self.std
+        logits: Tensor = self.network(x.contiguous(memory_format=torch.channels_last))
         return logits
 
 
@@ -109,7 +110,7 @@ def export_onnx(network: nn.Module, example: Tensor, path: Path, metadata: Mappi
     assert made is not None  # only without dynamo
     made.model.metadata_props.update(metadata or {})
     file = made.model_proto.SerializeToString()
-    difference = _check(_onnx_runner(file), example, _answers(network, example), str(path))
+    difference = _check(onnx_runner(file), example, _answers(network, example), str(path))
     write_atomically(path, file)
     return difference
 
@@ -118,12 +119,20 @@ def export_torch(network: nn.Module, example: Tensor, path: Path, metadata: Mapp
     """Write a torch.export program of a network in evaluation mode; the largest difference once it was reloaded."""
     file = io.BytesIO()
     with quiet():
-        made = torch.export.export(network, (_several(example),), dynamic_shapes=_any_number())
+        made = torch.export.export(_contiguous(network), (_several(example),), dynamic_shapes=_any_number())
         torch.export.save(made, file, extra_files=dict(metadata or {}))
         reloaded = torch.export.load(io.BytesIO(file.getvalue())).module()
     difference = _check(reloaded, example, _answers(network, example), str(path))
     write_atomically(path, file.getvalue())
     return difference
+
+
+def _contiguous(network: nn.Module) -> nn.Module:
+    """A copy with weights in the default format: torch.export warns of others, which it stores in a roundabout way."""
+    network = copy.deepcopy(network)
+    for w in network.parameters():
+        w.data = w.data.contiguous()
+    return network
 
 
 def _several(example: Tensor) -> Tensor:
@@ -151,7 +160,7 @@ def _check(run: Run, example: Tensor, expected: Tensor, what: str) -> float:
 
 
 def onnx_session(file: bytes) -> Any:
-    """An onnxruntime.InferenceSession on the host."""
+    """An onnxruntime.InferenceSession on the host, with torch's number of threads."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -160,7 +169,8 @@ def onnx_session(file: bytes) -> Any:
     return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
 
-def _onnx_runner(file: bytes) -> Run:
+def onnx_runner(file: bytes) -> Run:
+    """The network in an ONNX file."""
     session = onnx_session(file)
     return lambda x: torch.from_numpy(session.run([OUTPUT], {INPUT: x.numpy()})[0])
 

@@ -76,6 +76,7 @@ def _train_values(config: FitConfig, genotype: Genotype | None) -> dict[str, Any
 
 def fit(config: FitConfig, folder: Path, say: Say) -> dict[str, Any]:
     """Search, train, test, export; from where the folder stands. Returns what result.json holds."""
+    from proxnas.environment import describe, pick_device
     from proxnas.run import open_run, write_atomically
 
     start = time.perf_counter()
@@ -92,6 +93,7 @@ def fit(config: FitConfig, folder: Path, say: Say) -> dict[str, Any]:
         if run.finished:
             finished: dict[str, Any] = run.read_json("result.json")
             return finished
+        run.write_json("environment.json", describe(pick_device(config.device)))
         found = _search(config, asked, folder / "search", built, say)
         genotype = read(folder / "search")
         write_atomically(run / "genotype.json", genotype.to_json())

@@ -92,7 +92,9 @@ class Model:
         import numpy as np
 
         if self.pixels != "uint8":
-            raise InputError("this model was trained on float32 arrays: image files do not tell their scale, give arrays")
+            raise InputError(
+                "this model was trained on float32 arrays: image files do not tell their scale, give arrays"
+            )
         return np.stack([_picture(os.fspath(file), self.shape) for file in files])
 
     def predict(self, images: Any, top: int = 1) -> list[list[Answer]]:

@@ -52,8 +52,6 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
     print(cell_text(Genotype.from_json(json.dumps(result["genotype"]))))
     print(f"test accuracy {result['test_accuracy']:.4f}  ({result['test_images']} images)")
     print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,}")
-    print(
-        f"exported to {folder / result['exported']}, checked: logits differ by at most {result['export_difference']:.1e}"
-    )
+    print(f"{folder / result['exported']} answers as the network does; see {folder / 'model_card.md'}")
     print(f"seconds: search {result['search']['seconds']:.1f}, training {result['train']['seconds']:.1f}"
           f"  run folder {folder}")  # fmt: skip

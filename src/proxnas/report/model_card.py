@@ -32,8 +32,8 @@ class Card:
     """Of the training: data, protocol, epochs, seed, cell, valid_accuracy, test_accuracy, test_top5, test_images."""
     found: Mapping[str, Any] = field(default_factory=dict)
     """Of the search: method, space, data, epochs, seed, seconds; or cell, where the cell came from."""
-    latency: Mapping[str, Any] = field(default_factory=dict)
-    """As latency.py measures it, and processor."""
+    latency: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """torch or onnx -> as latency.py measures it, and processor."""
     files: Mapping[str, str] = field(default_factory=dict)
     """onnx or torch -> name of the exported file."""
     version: str = ""
@@ -72,7 +72,8 @@ def _figures(card: Card) -> dict[str, str]:
         "validation accuracy": _percent(card.info.get("valid_accuracy")),
         "parameters": f"{card.params:,}",
         "multiply-adds of an image": f"{card.flops:,}",
-        "latency": _latency(card.latency),
+        "latency": _latency(card.latency.get("torch", {})),
+        "latency of the ONNX file": _latency(card.latency.get("onnx", {})),
         "images": f"{W} x {H} pixels, {C} channel{'s' * (C != 1)}",
         "classes": _classes(card.classes),
     }
