@@ -16,6 +16,7 @@ from proxnas.config import RunConfig, SearchConfig
 from proxnas.genotype import Genotype, read
 from proxnas.jobs import build_search, build_training, run_search, run_training, store
 from proxnas.settings import parse_search, read_values
+from proxnas.text_config import TextTrainConfig
 from proxnas.train_config import FitConfig, TrainConfig
 from proxnas.train_settings import defaults, stored
 
@@ -33,7 +34,7 @@ SEARCH_SIDE = 32
 """Pixels that files of large images are brought to in a search, as is usual: cells found there are good at 224 too."""
 
 Say = Callable[[str], None]
-Part = TypeVar("Part", SearchConfig, TrainConfig)
+Part = TypeVar("Part", SearchConfig, TrainConfig, TextTrainConfig)
 
 
 def search_config(config: FitConfig) -> SearchConfig:
@@ -109,21 +110,21 @@ def _search(config: FitConfig, asked: SearchConfig, folder: Path, built: Search 
     from proxnas.plan import measure
 
     if (folder / "config.json").exists():
-        return run_search(_again(config, stored(folder, "search", SearchConfig)), folder)
+        return run_search(again(config, stored(folder, "search", SearchConfig)), folder)
     if config.budget_minutes and not config.search_epochs:
         probe = built or build_search(asked)
         seconds, _ = measure(probe, probe.method.validation)
         epochs = _fitting(SEARCH_SHARE * _budget(config), seconds, asked.epochs)
         asked, built = dataclasses.replace(asked, epochs=epochs), None  # the probe has made steps: begin anew
         say(f"search: {epochs} epochs of about {seconds:.1f} s")
-    return run_search(_again(config, asked), folder, built)
+    return run_search(again(config, asked), folder, built)
 
 
 def _train(config: FitConfig, genotype: Genotype, folder: Path, spent: float, say: Say) -> dict[str, Any]:
     from proxnas.plan_train import measure_training
 
     if (folder / "config.json").exists():
-        return run_training(_again(config, stored(folder, "train", TrainConfig)), genotype, folder)
+        return run_training(again(config, stored(folder, "train", TrainConfig)), genotype, folder)
     asked = train_config(config, genotype)
     built = build_training(asked, genotype)
     if config.budget_minutes and not config.epochs:
@@ -132,10 +133,10 @@ def _train(config: FitConfig, genotype: Genotype, folder: Path, spent: float, sa
         asked = dataclasses.replace(asked, epochs=epochs)
         built = build_training(asked, genotype)
         say(f"training: {epochs} epochs of about {seconds:.1f} s")
-    return run_training(_again(config, asked), genotype, folder, built)
+    return run_training(again(config, asked), genotype, folder, built)
 
 
-def _again(config: RunConfig, inner: Part) -> Part:
+def again(config: RunConfig, inner: Part) -> Part:
     """The configuration of a part as this call runs it."""
     call = {name: getattr(config, name) for name in ("quiet", "device", "threads")}
     return dataclasses.replace(inner, resume=True, force=False, **call)

@@ -1,4 +1,4 @@
-"""What `train` and `test` do when they are asked for a language model."""
+"""What `train`, `test` and `fit` do when they are asked for a language model."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from proxnas.data.corpus import is_text
 from proxnas.errors import InputError
 from proxnas.jobs import data_word, run_text_training, slug
 from proxnas.settings import parse, parse_resumed
-from proxnas.text_config import TextTestConfig, TextTrainConfig
-from proxnas.text_settings import PROG, parse_text_train, words_of
-from proxnas.train_config import TestConfig
+from proxnas.text_config import TextFitConfig, TextTestConfig, TextTrainConfig
+from proxnas.text_settings import PROG, parse_text_train, values_of, words_of
+from proxnas.train_config import FitConfig, TestConfig
 from proxnas.train_settings import need, stored
 
 
@@ -116,3 +117,31 @@ def test(argv: list[str]) -> None:
           f"({f['tokens']:,} tokens, {f['unknown']:.1%} <unk>)")  # fmt: skip
     if config.json:
         write_atomically(Path(config.json), json.dumps(figures, indent=2) + "\n")
+
+
+def about_fitting_text(argv: list[str]) -> bool:
+    """Whether `fit` is asked for a language model: by its data, its space, or the run that it is to go on with."""
+    words = words_of(argv, FitConfig, TextFitConfig)
+    asked = [*argv, ""]
+    named = "rnn" in (asked[i + 1] for i, word in enumerate(argv) if word == "--space") or "--space=rnn" in argv
+    return named or bool(words and is_text(words[0])) or "tokens" in values_of(argv, "--run")
+
+
+def fit(argv: list[str]) -> None:
+    """Parses the flags and does it all."""
+    from proxnas.fit_text import fit_text
+    from proxnas.genotype import Genotype
+    from proxnas.report.cell import cell_text
+
+    prog = "proxnas fit"
+    config = parse(TextFitConfig, prog, argv)
+    folder = Path(config.run or f"runs/fit-{data_word(config.data)}-{config.space}-{config.method}-{config.seed}")
+    if config.resume and (folder / "config.json").exists():
+        config = parse_resumed(argv, stored(folder, "fit", TextFitConfig), folder, prog)
+    need(config, "data")
+    result = fit_text(config, folder, (lambda text: None) if config.quiet else print)
+    print(cell_text(Genotype.from_json(json.dumps(result["genotype"]))))
+    print_result(result | {"seconds": result["train"]["seconds"]}, folder / "train")
+    print(f"search seconds {result['search']['seconds']:.1f}  exported to {folder / result['exported']}, checked: "
+          f"logits differ by at most {result['export_difference']:.1e}")  # fmt: skip
+    print(f"it writes:\n{result['sample']}")

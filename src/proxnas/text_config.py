@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from proxnas.config import RunConfig, require
+from proxnas.errors import unknown
+from proxnas.methods import METHODS
 from proxnas.train_config import Range, check_ranges
 
 CellArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CELL")]
@@ -192,3 +194,51 @@ class GenerateConfig(RunConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_ranges(self, {"words": (1, 1_000_000), "temperature": (0, 1000)})
+
+
+@dataclass(frozen=True)
+class TextFitConfig(RunConfig):
+    """Search a recurrent cell on a text, train its language model, test it, export it and let it write."""
+
+    data: TextArgument = ""
+    """pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME (with --space rnn)."""
+    space: str = "rnn"
+    method: str = "nasp"
+    """As in `proxnas search`."""
+    protocol: Literal["quick", "ptb", "wt2"] = "quick"
+    """Sizes and training."""
+    tokens: Literal["word", "char"] = "word"
+    """Words or characters; this and the next three are as in `proxnas train zoo:LSTM --help`."""
+    max_words: int = 0
+    min_count: int = 0
+    train_tokens: int = 0
+    search_epochs: int = 0
+    """Epochs of the search; 0: as the protocol says."""
+    epochs: int = 0
+    """Epochs of the training; 0: as the protocol says."""
+    batch_size: int = 0
+    """Of both; 0: as the protocol says. Likewise --bptt."""
+    bptt: int = 0
+    units: int = 0
+    """Of the trained network; 0: as the protocol says."""
+    search_config: str = ""
+    """JSON file with more flags of the search."""
+    train_config: str = ""
+    """JSON file with more flags of the training."""
+    prompt: str = ""
+    """How the text begins that the model writes at the end; --words and --temperature are as in generate."""
+    words: int = 60
+    temperature: float = 0.7
+    resume: bool = False
+    """Go on where the run folder stands."""
+    force: bool = False
+    """Overwrite an earlier run in the run folder."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.space == "rnn", "--space", self.space, "is for images: give rnn for text")
+        if self.method not in METHODS:
+            raise unknown("--method", self.method, METHODS)
+        check_ranges(self, {name: (0, TEXT_RANGES[name][1]) for name in ("epochs", "batch_size", "bptt", "units")})
+        check_ranges(self, {"search_epochs": (0, 1_000_000), "words": (1, 1_000_000), "temperature": (0, 1000)})
+        require(not (self.resume and self.force), "--force", True, "give either --resume or --force")

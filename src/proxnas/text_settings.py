@@ -33,7 +33,7 @@ def about_text(argv: list[str], *classes: type[RunConfig]) -> bool:
     """Whether `train` is asked for a language model: by its cell, or by the run that it is to go on with."""
     given = dict(zip(("cell", "data"), words_of(argv, *classes, TextTrainConfig), strict=False))
     if "cell" not in given:
-        given = _stored(argv, "--config") or _stored(argv, "--run")
+        given = values_of(argv, "--config") or values_of(argv, "--run")
     cell = given.get("cell")
     if not isinstance(cell, str) or not cell:
         return False
@@ -42,7 +42,7 @@ def about_text(argv: list[str], *classes: type[RunConfig]) -> bool:
     try:
         return read(cell).kind == "rnn"
     except InputError:  # a cell that is gone since the run was started, or never was: that will be said
-        return "bptt" in (_stored(argv, "--run") or {})
+        return "bptt" in (values_of(argv, "--run") or {})
 
 
 def is_lstm(cell: str) -> bool:
@@ -50,7 +50,7 @@ def is_lstm(cell: str) -> bool:
     return cell.casefold() == f"{PREFIX}{LSTM}".casefold()
 
 
-def _stored(argv: list[str], flag: str) -> dict[str, Any]:
+def values_of(argv: list[str], flag: str) -> dict[str, Any]:
     """The values in the file of --config, or in the folder of --run."""
     places = [word for before, word in pairwise(argv) if before == flag]
     places += [word.removeprefix(f"{flag}=") for word in argv if word.startswith(f"{flag}=")]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from proxnas import text_commands
 from proxnas.fit import fit, plan_fit
 from proxnas.jobs import data_word
 from proxnas.settings import parse, parse_resumed
@@ -17,6 +18,9 @@ PROG = "proxnas fit"
 
 def main(argv: list[str]) -> None:
     """Parses the flags and does it all."""
+    if text_commands.about_fitting_text(argv):
+        text_commands.fit(argv)
+        return
     config = parse(FitConfig, PROG, argv)
     folder = Path(config.run or default_folder(config))
     if config.resume and (folder / "config.json").exists():
