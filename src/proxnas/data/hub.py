@@ -27,26 +27,34 @@ from proxnas.data.split import Array
 from proxnas.errors import InputError, unknown
 
 SPLITS = {"train": ("train",), "valid": ("validation", "valid", "val", "dev"), "test": ("test",)}
-CHOICES = ("config", "image", "label", *SPLITS)
 LABELS = ("label", "labels", "class", "target", "y", "fine_label")
 
 
 def read(spec: str, options: LoadOptions) -> Images:
     """The images of a set on the hub, a parquet file, or a folder of parquet files."""
-    name, chosen = _parsed(spec)
-    local = name.startswith(("/", ".", "~")) or name.endswith(".parquet")
-    name = os.path.expanduser(name) if local else name
-    if local and not os.path.exists(name):
-        raise InputError(f"hf:{name}: no such file or folder: give a .parquet file or a folder of such files")
-    stored = _loaded(name, chosen.get("config"), local)
-    splits = _splits(stored, chosen, f"hf:{name}")
+    name, chosen, splits = loaded(spec, ("image", "label"))
     image, label = _columns(splits["train"], chosen, f"hf:{name}")
     labels = {part: _labels(split, label, f"hf:{name}: {part}") for part, split in splits.items()}
     known, y = reindexed(labels, f"hf:{name}")
     names = getattr(splits["train"].features[label], "names", None)
     classes = [str(names[number] if names else number) for number in known.tolist()]
-    parts = {part: (Column.of(split, image, part, not local), y[part]) for part, split in splits.items()}
+    parts = {part: (Column.of(split, image, part, not is_local(name)), y[part]) for part, split in splits.items()}
     return gather(parts, classes, short_name(Path(name)), f"hf:{name}", options)
+
+
+def loaded(spec: str, columns: tuple[str, ...]) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """(name, what was chosen after the ?, part -> dataset) of NAME?config=C&COLUMN=NAME&train=SPLIT..."""
+    name, chosen = _parsed(spec, ("config", *columns, *SPLITS))
+    local = is_local(name)
+    name = os.path.expanduser(name) if local else name
+    if local and not os.path.exists(name):
+        raise InputError(f"hf:{name}: no such file or folder: give a .parquet file or a folder of such files")
+    return name, chosen, _splits(_loaded(name, chosen.get("config"), local), chosen, f"hf:{name}")
+
+
+def is_local(name: str) -> bool:
+    """Whether a path is meant, not a set on the hub."""
+    return name.startswith(("/", ".", "~")) or name.endswith(".parquet")
 
 
 @dataclass(frozen=True)
@@ -84,12 +92,12 @@ class Column:
         raise BrokenImage("no content of an image file")
 
 
-def _parsed(spec: str) -> tuple[str, dict[str, str]]:
+def _parsed(spec: str, choices: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     name, _, query = (spec, "", "") if os.path.exists(spec) else spec.partition("?")
     chosen = dict(parse_qsl(query, keep_blank_values=True))
     for key in chosen:
-        if key not in CHOICES:
-            raise InputError(f"hf:{spec}: {unknown('choice', key, CHOICES)}")
+        if key not in choices:
+            raise InputError(f"hf:{spec}: {unknown('choice', key, choices)}")
     if not name.strip():
         raise InputError(f"hf:{spec}: no name: give hf:NAME of a set on the hub, or hf:/path/to/parquet")
     return name, chosen
