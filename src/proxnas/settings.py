@@ -69,7 +69,8 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {"darts-1st": {"arch_decay": 1e-3},
 def parse_search(argv: list[str]) -> SearchConfig:
     """The configuration of a command line."""
     file = config_file(argv)
-    named = _cli(argv, file)  # the names that choose the layers: flags over file
+    space = given_values(argv, "--space")  # which other flags may be set depends on it
+    named = _cli(argv, file | ({"space": space[-1]} if space else {}))  # what chooses the layers: flags over file
     if named.preset != file.get("preset", named.preset):  # the flag stands over the file, so what it sets does too
         file = {k: v for k, v in file.items() if k not in paper() | official()}
     protocol: str = named.protocol
@@ -144,9 +145,14 @@ def parse(cls: type[AnyRunConfig], prog: str, argv: list[str]) -> AnyRunConfig:
 
 def config_file(argv: list[str], cls: type[RunConfig] = SearchConfig) -> dict[str, Any]:
     """The values of the --config file, found without judging the flags, which may be right only together with it."""
-    given = [value for name, value in pairwise(argv) if name == "--config"]
-    given += [word.removeprefix("--config=") for word in argv if word.startswith("--config=")]
+    given = given_values(argv, "--config")
     return read_values(Path(given[-1]), cls) if given else {}
+
+
+def given_values(argv: list[str], name: str) -> list[str]:
+    """The values of a flag on a command line that nobody has judged yet."""
+    given = [value for word, value in pairwise(argv) if word == name]
+    return given + [word.removeprefix(f"{name}=") for word in argv if word.startswith(f"{name}=")]
 
 
 def _cli(argv: list[str], values: dict[str, Any] | None = None) -> SearchConfig:

@@ -9,7 +9,7 @@ from typing import Any
 from proxnas.data.corpus import is_text
 from proxnas.errors import InputError
 from proxnas.jobs import data_word, run_text_training, slug
-from proxnas.settings import parse, parse_resumed
+from proxnas.settings import given_values, parse, parse_resumed
 from proxnas.text_config import TextFitConfig, TextTestConfig, TextTrainConfig
 from proxnas.text_settings import PROG, parse_text_train, values_of, words_of
 from proxnas.train_config import FitConfig, TestConfig
@@ -122,9 +122,11 @@ def test(argv: list[str]) -> None:
 def about_fitting_text(argv: list[str]) -> bool:
     """Whether `fit` is asked for a language model: by its data, its space, or the run that it is to go on with."""
     words = words_of(argv, FitConfig, TextFitConfig)
-    asked = [*argv, ""]
-    named = "rnn" in (asked[i + 1] for i, word in enumerate(argv) if word == "--space") or "--space=rnn" in argv
-    return named or bool(words and is_text(words[0])) or "tokens" in values_of(argv, "--run")
+    return (
+        "rnn" in given_values(argv, "--space")
+        or bool(words and is_text(words[0]))
+        or "tokens" in values_of(argv, "--run")
+    )
 
 
 def fit(argv: list[str]) -> None:

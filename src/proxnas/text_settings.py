@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from proxnas.config import RunConfig
 from proxnas.errors import InputError
 from proxnas.genotype import read
-from proxnas.settings import command_line, config_file
+from proxnas.settings import command_line, config_file, given_values
 from proxnas.text_config import TEXT_PROTOCOLS, TextTrainConfig
 from proxnas.zoo import LSTM, PREFIX
 
@@ -52,9 +51,7 @@ def is_lstm(cell: str) -> bool:
 
 def values_of(argv: list[str], flag: str) -> dict[str, Any]:
     """The values in the file of --config, or in the folder of --run."""
-    places = [word for before, word in pairwise(argv) if before == flag]
-    places += [word.removeprefix(f"{flag}=") for word in argv if word.startswith(f"{flag}=")]
-    for place in places:
+    for place in given_values(argv, flag):
         path = Path(place) / "config.json" if flag == "--run" else Path(place)
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
