@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -137,39 +136,43 @@ def test_folders_of_other_things_are_not_text(tmp_path: Path) -> None:
     assert not is_text(str(tmp_path)) and is_text(str(folder(tmp_path)))
 
 
-def hub_folder(path: Path, parts: dict[str, list[str]]) -> str:
+def hub_folder(path: Path, parts: dict[str, list[str]], column: str = "text") -> str:
+    datasets = pytest.importorskip("datasets")
+    path.mkdir()
     for part, rows in parts.items():
-        (path / f"{part}.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+        datasets.Dataset.from_dict({column: rows}).to_parquet(path / f"{part}.parquet")
     return f"hf:{path}"
 
 
 @pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    datasets.disable_progress_bars()
 
 
-@pytest.mark.usefixtures("offline")
-@pytest.mark.filterwarnings("ignore")  # what the library warns of is not ours
+@pytest.mark.usefixtures("own_cache")
 def test_a_hub_data_set_in_a_local_folder(tmp_path: Path) -> None:
-    source = tmp_path / "corpus"
-    source.mkdir()
-    spec = hub_folder(source, {"train": ["a b a", "b <unk>"], "validation": ["a c"], "test": ["b", "a"]})
-    text = load(spec)
+    parts = {"train": ["a b a", "b <unk>"], "validation": ["a c"], "test": ["b", "a"]}
+    text = load(hub_folder(tmp_path / "corpus", parts))
     assert text.name == "corpus" and set(text.vocabulary) == {"a", "b", "<eos>", "<unk>"}
     assert spelled(text, "valid") == ["a", "<unk>", "<eos>"] and spelled(text, "test") == ["b", "<eos>", "a", "<eos>"]
 
 
-@pytest.mark.usefixtures("offline")
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("own_cache")
 def test_a_hub_data_set_without_parts_is_cut(tmp_path: Path) -> None:
-    source = tmp_path / "corpus"
-    source.mkdir()
-    text = load(hub_folder(source, {"train": ["a b"] * 50}))
+    spec = hub_folder(tmp_path / "corpus", {"train": ["a b"] * 50}, column="line")
+    text = load(f"{spec}?text=line")
     assert [len(text.train), len(text.valid), len(text.test)] == [123, 15, 12]
+    with pytest.raises(InputError, match=r"no column text \(found: line\): give .*\?text=COLUMN"):
+        load(spec)
+    with pytest.raises(InputError, match="unknown choice 'label'"):
+        load(f"{spec}?label=x")
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_empty_hub_data_sets(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is empty"):
+        load(hub_folder(tmp_path / "corpus", {"train": [" ", ""]}))
 
 
 # bad input: one line that names the file and says what to do

@@ -122,7 +122,7 @@ class Genotype:
 
 
 def read(path_or_text: str | os.PathLike[str]) -> Genotype:
-    """The genotype in a run folder, a JSON file, a file with a NAS-Bench-201 string, that string itself, or zoo:NAME."""
+    """The genotype of a run folder, a JSON file, zoo:NAME, a NAS-Bench-201 string or a file that holds one."""
     if isinstance(path_or_text, str) and path_or_text.lstrip().startswith("|"):
         return Genotype.from_string(path_or_text)
     if isinstance(path_or_text, str) and path_or_text.startswith("zoo:"):

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -32,6 +32,8 @@ PIXELS = ("uint8", "float32")
 LIMITS = {"cells": 200, "channels": 4096, "image_channels": 1024, "classes": 1_000_000}
 MOST_EDGES = 50_000  # of the whole network; the largest published one has 400
 PREDICT_BATCH = 64
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
+Read = TypeVar("Read")
 
 
 class Answer(NamedTuple):
@@ -85,6 +87,16 @@ class Model:
         parts = self.normalised(images).split(PREDICT_BATCH)
         return torch.cat([self.network(x).softmax(-1) for x in parts]).cpu()
 
+    def _read(self, files: Sequence[str | os.PathLike[str]]) -> Any:
+        """Image files as arrays of the size and channels that the network reads, made as in the training."""
+        import numpy as np
+
+        if self.pixels != "uint8":
+            raise InputError(
+                "this model was trained on float32 arrays: image files do not tell their scale, give arrays"
+            )
+        return np.stack([_picture(os.fspath(file), self.shape) for file in files])
+
     def predict(self, images: Any, top: int = 1) -> list[list[Answer]]:
         """For each image the `top` most probable classes, best first.
 
@@ -92,12 +104,24 @@ class Model:
         files, which are brought to that size.
         """
         if isinstance(images, Sequence) and images and isinstance(images[0], str | os.PathLike):
-            from proxnas.data.files import read_images
-
-            images = read_images(images, self.shape)
+            images = self._read(images)
         best = self.probabilities(images).topk(min(top, len(self.classes)))
         rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
         return [[Answer(self.classes[k], p) for p, k in zip(*row, strict=True)] for row in rows]
+
+
+def _picture(file: str, shape: tuple[int, int, int]) -> Any:
+    """(H, W, C): as it is if it has that size, else its middle square, scaled."""
+    from proxnas.data.picture import BrokenImage, head, opened, pixels, quiet
+
+    C, H, W = shape
+    try:
+        with quiet(), opened(file) as image:
+            found = head(image)
+            resize = H == W and (found.height, found.width) != (H, W)
+            return pixels(image, (H, W, C), resize)
+    except BrokenImage as error:
+        raise InputError(f"{file}: {error}: give an image file") from error
 
 
 def save_model(path: Path, model: Model) -> None:
@@ -113,8 +137,13 @@ def save_model(path: Path, model: Model) -> None:
         "pixels": json.dumps(model.pixels),
         "info": json.dumps(dict(model.info)),
     }
+    write_weights(path, model.network, metadata)
+
+
+def write_weights(path: Path, network: nn.Module, metadata: dict[str, str]) -> None:
+    """A safetensors file, whole or not at all."""
     part = path.with_name(path.name + ".part")
-    weights = {name: w.detach().cpu().contiguous() for name, w in model.network.state_dict().items()}
+    weights = {name: w.detach().cpu().contiguous() for name, w in network.state_dict().items()}
     save_file(weights, part, metadata)
     with part.open("rb+") as file:
         os.fsync(file.fileno())
@@ -136,10 +165,15 @@ def find_model(place: str | os.PathLike[str]) -> Path:
 
 def load_model(place: str | os.PathLike[str], device: torch.device | str = "cpu") -> Model:
     """The model in a file or run folder, ready to use; an InputError says what is wrong with it."""
+    return read_file(place, lambda file, metadata: _read(file, metadata, torch.device(device)))
+
+
+def read_file(place: str | os.PathLike[str], read: Callable[[Any, Mapping[str, str]], Read]) -> Read:
+    """What `read` makes of the model file and its metadata; errors name the file."""
     path = find_model(place)
     try:
         with safe_open(path, framework="pt") as file:
-            return _read(file, file.metadata() or {}, torch.device(device))
+            return read(file, file.metadata() or {})
     except SafetensorError as error:
         raise InputError(f"{path}: not a readable safetensors file ({error}): give a {FILE}") from error
     except InputError as error:
@@ -153,7 +187,7 @@ def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model
         genotype = Genotype.from_json(metadata["genotype"])
     except InputError as error:
         raise InputError(f"genotype: {error}") from error
-    size = _size(_entry(metadata, "size"), genotype)
+    size = _size(entry(metadata, "size"), genotype)
     classes = _list(metadata, "classes", size.classes, lambda name: isinstance(name, str))
     shape = _list(metadata, "shape", 3, lambda side: type(side) is int and 0 < side <= 65536)
     if shape[0] != size.image_channels:
@@ -166,15 +200,16 @@ def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model
         mean=_list(metadata, "mean", shape[0], _finite),
         std=_list(metadata, "std", shape[0], lambda value: _finite(value) and value > 0),
         shape=(shape[0], shape[1], shape[2]),
-        pixels=_entry(metadata, "pixels"),
-        info=_entry(metadata, "info"),
+        pixels=entry(metadata, "pixels"),
+        info=entry(metadata, "info"),
     )
     if model.pixels not in PIXELS or not isinstance(model.info, dict):
         raise InputError("pixels or info in its metadata are not as proxnas writes them: damaged")
     return model
 
 
-def _entry(metadata: Mapping[str, str], name: str) -> Any:
+def entry(metadata: Mapping[str, str], name: str) -> Any:
+    """A JSON value of the metadata."""
     try:
         return json.loads(metadata[name])
     except (KeyError, ValueError, RecursionError) as error:
@@ -187,7 +222,7 @@ def _finite(value: Any) -> bool:
 
 
 def _list(metadata: Mapping[str, str], name: str, length: int, good: Callable[[Any], bool]) -> tuple[Any, ...]:
-    values = _entry(metadata, name)
+    values = entry(metadata, name)
     if not isinstance(values, list) or len(values) != length or not all(map(good, values)):
         raise InputError(f"{name} in its metadata is not a list of {length} sound values: the file is damaged")
     return tuple(values)
@@ -215,6 +250,11 @@ def _network(file: Any, genotype: Genotype, size: Size) -> nn.Module:
     """The network of the metadata with the weights of the file."""
     with torch.device("meta"):
         network = networks.build(genotype, size)
+    return channels_last(read_weights(file, network))
+
+
+def read_weights(file: Any, network: AnyModule) -> AnyModule:
+    """The network, made on the meta device, with the weights of a file: those it needs, no others, all finite."""
     wanted, names = network.state_dict(), set(file.keys())
     if missing := sorted(wanted.keys() - names):
         raise InputError(f"weight {missing[0]} is missing ({len(missing)} in all): not the weights of this genotype")
@@ -228,4 +268,4 @@ def _network(file: Any, genotype: Genotype, size: Size) -> nn.Module:
         if w.dtype != wanted[name].dtype or not torch.isfinite(w).all():
             raise InputError(f"weight {name} is {w.dtype} or not finite: give finite {wanted[name].dtype} weights")
     network.load_state_dict(weights, assign=True)
-    return channels_last(network)
+    return network

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ from torch import Tensor
 
 from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
+from proxnas.loop import Job
 from proxnas.memory import peak_memory
 from proxnas.search import Search
 from proxnas.selection import one_hot
@@ -22,9 +25,14 @@ STEPS = 3
 
 def plan(config: SearchConfig) -> dict[str, Any]:
     """The figures of `--dry-run`."""
-    search = Search(config, load_data(config))
+    return plan_search(Search(config, load_data(config)))
+
+
+def plan_search(search: Search) -> dict[str, Any]:
+    """The same for a search that is built; it makes some steps."""
+    config = search.config
     smallest, largest = (search.final_network(search.space.genotype(A)) for A in extremes(search.net))
-    seconds, peak = _measure(search)
+    seconds, peak = measure(search, search.method.validation)
     return {
         "space": config.space,
         "method": config.method,
@@ -58,19 +66,28 @@ def _row_costs(net: Supernet, name: str) -> Tensor:
     return costs
 
 
-def _measure(search: Search) -> tuple[float, int]:
+def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
     """Seconds of an epoch, its evaluation included, and the peak memory of a step."""
     seconds = []
-    with peak_memory(search.device) as peak:
+    with peak_memory(job.device) as peak:
         for _ in range(STEPS):
-            start = search.clock.now()
-            search.totals.add(search.method.step())
-            seconds.append(search.clock.now() - start)
-    start = search.clock.now()
-    search.method.validation()
-    evaluation = search.clock.now() - start
+            start = time.perf_counter()
+            job.totals.add(job.step())
+            job.totals.means()  # waits for an accelerator
+            seconds.append(time.perf_counter() - start)
+    start = time.perf_counter()
+    evaluate()
+    evaluation = time.perf_counter() - start
     # the first step also sets things up, so the median, not the mean
-    return statistics.median(seconds) * len(search.train) + evaluation, peak.bytes
+    return statistics.median(seconds) * len(job) + evaluation, peak.bytes
+
+
+def epochs_text(f: dict[str, Any]) -> str:
+    """Time and memory for people."""
+    return (
+        f"an epoch: {f['steps_per_epoch']} steps, about {f['seconds_per_epoch']:.1f} s; {f['epochs']} epochs: "
+        f"about {f['epochs'] * f['seconds_per_epoch'] / 60:.1f} min; peak memory {f['peak_bytes'] / 2**20:.0f} MiB"
+    )
 
 
 def plan_text(figures: dict[str, Any]) -> str:
@@ -88,7 +105,6 @@ def plan_text(figures: dict[str, Any]) -> str:
             f"search network: {searched}, {f['search_network_params']:,} parameters",
             f"final network:  {final}, {f['params_smallest']:,} to {f['params_largest']:,} parameters, "
             f"{f['flops_smallest']:,} to {f['flops_largest']:,} multiply-adds",
-            f"an epoch: {f['steps_per_epoch']} steps, about {f['seconds_per_epoch']:.1f} s; {f['epochs']} epochs: "
-            f"about {f['epochs'] * f['seconds_per_epoch'] / 60:.1f} min; peak memory {f['peak_bytes'] / 2**20:.0f} MiB",
+            epochs_text(f),
         ]
     )

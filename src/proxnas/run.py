@@ -24,14 +24,19 @@ from proxnas.types import State
 
 FILES = (
     "result.json",
+    "model_card.md",
+    "model.onnx",
+    "model.pt2",
+    "model.safetensors",
     "checkpoint.pt",
     "checkpoint.previous.pt",
     "metrics.jsonl",
     "genotype.json",
+    "vocabulary.json",
     "environment.json",
     "config.json",
 )
-"""What a search writes into its folder, and what --force removes: config.json last, it says whose the others are."""
+"""What a run writes into its folder, and what --force removes: config.json last, it says whose the others are."""
 
 DAMAGE = (Exception,)  # a damaged file makes torch.load raise nearly every kind
 
@@ -164,11 +169,11 @@ def _ours(config: Path) -> bool:
     return isinstance(stored, dict) and "proxnas" in stored
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file whole: readers and crashes see the old text or the new one."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace a file whole: readers and crashes see the old content or the new one."""
     part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with part.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path)

@@ -22,6 +22,9 @@ from proxnas.text_flags import recurrent
 Config = TypeVar("Config")
 AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
 
+POSITIONAL = ("data", "cell")
+"""Fields that are words without a flag."""
+
 STAMP = ("proxnas", "command")
 """Keys of a stored config.json that are no flags: the version and the command that wrote it."""
 
@@ -65,15 +68,15 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {"darts-1st": {"arch_decay": 1e-3},
 
 def parse_search(argv: list[str]) -> SearchConfig:
     """The configuration of a command line."""
-    file = _file(argv)
+    file = config_file(argv)
     named = _cli(argv, file)  # the names that choose the layers: flags over file
     if named.preset != file.get("preset", named.preset):  # the flag stands over the file, so what it sets does too
         file = {k: v for k, v in file.items() if k not in paper() | official()}
     protocol: str = named.protocol
     text = named.space == "rnn"
     if protocol == "auto":
-        folder = "ptb" if text else "cifar"
-        protocol = folder if Path(named.data).is_dir() else "quick"
+        protocol = ("ptb" if Path(named.data).is_dir() else "quick") if text else auto_protocol(named.data)
+        protocol = "quick" if protocol == "tinyimagenet" else protocol
     layers = recurrent(protocol) if text else PROTOCOLS[protocol]()
     layers |= {"protocol": protocol}
     if named.space == "nasbench201":
@@ -83,28 +86,42 @@ def parse_search(argv: list[str]) -> SearchConfig:
     return _cli(argv, layers | {k: v for k, v in file.items() if k != "protocol"} | {"space": named.space})
 
 
-def parse_resumed(argv: list[str], stored: SearchConfig, where: Path) -> SearchConfig:
+def auto_protocol(data: str) -> str:
+    """The protocol that suits DATA: cifar, tinyimagenet or quick."""
+    folder = Path(data).expanduser()
+    if not folder.is_dir():
+        return "quick"
+    from proxnas.data.cifar import find  # numpy takes a while, and --help needs it not
+
+    if find(folder) is not None:
+        return "cifar"
+    return "tinyimagenet" if (folder / "val" / "val_annotations.txt").is_file() else "quick"
+
+
+def parse_resumed(argv: list[str], stored: AnyRunConfig, where: Path, prog: str = "proxnas search") -> AnyRunConfig:
     """The stored configuration, after a check that no flag contradicts it."""
-    given = _cli(argv, storable(stored) | _file(argv))
-    if given.protocol == "auto":
-        given = dataclasses.replace(given, protocol=stored.protocol)
+    cls = type(stored)
+    given = command_line(cls, prog, argv, storable(stored) | config_file(argv, cls))
+    if getattr(given, "protocol", "") == "auto":
+        known: dict[str, Any] = {"protocol": getattr(stored, "protocol", "")}
+        given = dataclasses.replace(given, **known)
     check_same(given, stored, where)
     return given
 
 
-def check_same(given: SearchConfig, stored: SearchConfig, where: Path) -> None:
+def check_same(given: RunConfig, stored: RunConfig, where: Path) -> None:
     """An InputError unless both would be the same run."""
     for field in dataclasses.fields(stored):
         old, new = getattr(stored, field.name), getattr(given, field.name)
         if field.name not in NOT_STORED | MAY_CHANGE and old != new:
-            name = "DATA" if field.name == "data" else flag(field.name)
+            name = field.name.upper() if field.name in POSITIONAL else flag(field.name)
             raise InputError(
                 f"{name} {new}: the run in {where} was started with {old}; leave the flag out to resume, "
                 "or choose another --run"
             )
 
 
-def storable(config: SearchConfig) -> dict[str, Any]:
+def storable(config: RunConfig) -> dict[str, Any]:
     """What config.json keeps: everything needed to repeat the run."""
     return {name: value for name, value in dataclasses.asdict(config).items() if name not in NOT_STORED}
 
@@ -125,11 +142,11 @@ def parse(cls: type[AnyRunConfig], prog: str, argv: list[str]) -> AnyRunConfig:
     return command_line(cls, prog, argv, read_values(Path(asked.config), cls)) if asked.config else asked
 
 
-def _file(argv: list[str]) -> dict[str, Any]:
+def config_file(argv: list[str], cls: type[RunConfig] = SearchConfig) -> dict[str, Any]:
     """The values of the --config file, found without judging the flags, which may be right only together with it."""
     given = [value for name, value in pairwise(argv) if name == "--config"]
     given += [word.removeprefix("--config=") for word in argv if word.startswith("--config=")]
-    return read_values(Path(given[-1])) if given else {}
+    return read_values(Path(given[-1]), cls) if given else {}
 
 
 def _cli(argv: list[str], values: dict[str, Any] | None = None) -> SearchConfig:

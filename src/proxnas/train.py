@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from proxnas import networks
 from proxnas.clock import Clock
 from proxnas.complexity import multiply_adds, parameters
-from proxnas.data.augment import Augment
+from proxnas.data.augment import AS_SUITS, Augment
 from proxnas.data.images import Images, Part, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
 from proxnas.environment import pick_device, set_threads
@@ -25,7 +25,7 @@ from proxnas.model import FILE, Model, save_model
 from proxnas.networks.cnn import Size, channels_last
 from proxnas.run import Run, write_atomically
 from proxnas.train_config import TrainConfig
-from proxnas.training.average import Average
+from proxnas.training.average import Average, rising
 from proxnas.training.evaluate import TOP, Evaluation, evaluate
 from proxnas.training.optimizer import Optimizer
 from proxnas.training.parts import train_parts
@@ -51,7 +51,7 @@ class Training:
         self.valid = self.batches(valid) if valid else None
         self.train = Stream(self.batches(train, augmentation(config)), config.batch_size, config.seed, "train")
         self.optimizer = Optimizer(self.network, config, len(self.train))
-        self.average = Average(self.network, config.ema) if config.ema else None
+        self.average = Average(self.network, rising(config.ema)) if config.ema else None
         self.clock = Clock(self.device)
         self.totals = Totals(self.device)
         self.epochs_done = 0
@@ -61,11 +61,11 @@ class Training:
         try:
             self.flops = multiply_adds(self.network, self.images.shape)
         except RuntimeError as error:
-            C, H, W = self.images.shape
+            _, H, W = self.images.shape
             raise InputError(f"images of {H} x {W} pixels are too small for this network ({error}): use --stem cifar "
                              "or a larger --image-size") from error  # fmt: skip
 
-    def batches(self, part: Part, augment: Augment = Augment()) -> ImageBatches:  # noqa: B008  (frozen)
+    def batches(self, part: Part, augment: Augment = AS_SUITS) -> ImageBatches:
         """A part of the images on the device."""
         return ImageBatches(self.images, part, augment=augment, device=self.device)
 
@@ -134,13 +134,11 @@ class Training:
         return row | {"seconds": seconds | {"other": other}}
 
     def _keep(self, row: dict[str, Any]) -> None:
-        """Remember the weights if they are the best yet; without a validation part, the last ones are."""
-        accuracy, loss = row.get("valid_accuracy"), row.get("valid_loss")
-        if accuracy is None or not self.best or (accuracy, -loss) > (self.best["accuracy"], -self.best["loss"]):
-            weights = {
-                name: w.clone() for name, w in self.kept.state_dict().items() if "auxiliary" not in name.split(".")
-            }
-            self.best = {"accuracy": accuracy, "loss": loss, "epoch": row["epoch"], "weights": weights}
+        """Remember the weights if they are the best yet; without a validation part the last ones are."""
+        rank = [row["valid_accuracy"], -row["valid_loss"]] if self.valid else [row["epoch"]]
+        if not self.best or rank > self.best["rank"]:
+            kept = {n: w.clone() for n, w in self.kept.state_dict().items() if "auxiliary" not in n.split(".")}
+            self.best = {"rank": rank, "epoch": row["epoch"], "accuracy": row.get("valid_accuracy"), "weights": kept}
 
     def best_network(self) -> nn.Module:
         """The network to keep: best weights, no auxiliary tower."""

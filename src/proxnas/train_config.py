@@ -1,4 +1,4 @@
-"""What train, test, predict and fit are told; and the training protocols, functions that return values for the flags.
+"""What train, test, predict and fit are told: frozen dataclasses, checked at birth, each error naming its flag.
 
 No torch here: `--help` must be quick.
 """
@@ -7,81 +7,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
 from proxnas.config import RunConfig, flag, require
-from proxnas.errors import InputError, unknown
+from proxnas.data.options import LoadOptions
+from proxnas.errors import unknown
 from proxnas.methods import METHODS
 from proxnas.spaces import SPACES
 
 DataArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
-DATA_HELP = "digits, an .npz file, a CIFAR folder, a folder of class folders or hf:NAME"
-
-
-def quick() -> dict[str, Any]:
-    """Small data on a laptop: AdamW with an average of weights, few epochs, a tenth held out to choose them by."""
-    return {
-        "epochs": 40,
-        "batch_size": 32,
-        "cells": 8,
-        "channels": 16,
-        "learning_rate": 0.025,
-        "auxiliary": 0.0,
-        "drop_path": 0.0,
-        "valid_share": 0.1,
-    }
-
-
-def cifar() -> dict[str, Any]:
-    """CIFAR-10 and CIFAR-100 as the public NASP and DARTS codes train: all training images, the last weights."""
-    return {
-        "epochs": 600,
-        "batch_size": 96,
-        "cells": 20,
-        "channels": 36,
-        "learning_rate": 0.025,
-        "weight_decay": 3e-4,
-        "auxiliary": 0.4,
-        "drop_path": 0.2,
-        "cutout": 16,
-        "valid_share": 0.0,
-    }
-
-
-def imagenet() -> dict[str, Any]:
-    """ImageNet as the public DARTS code trains."""
-    return {
-        "epochs": 250,
-        "batch_size": 128,
-        "cells": 14,
-        "channels": 48,
-        "stem": "imagenet",
-        "learning_rate": 0.1,
-        "weight_decay": 3e-5,
-        "schedule": "exponential",
-        "label_smoothing": 0.1,
-        "auxiliary": 0.4,
-        "resized_crop": True,
-        "colour": 0.4,
-        "image_size": 224,
-        "valid_share": 0.0,
-    }
-
-
-def tinyimagenet() -> dict[str, Any]:
-    """Tiny ImageNet as the public NASP code trains."""
-    changed = {"batch_size": 96, "stem": "tinyimagenet", "resized_crop": False, "colour": 0.0, "rotation": 20.0}
-    return imagenet() | changed | {"image_size": 0}
-
-
-PROTOCOLS = {"quick": quick, "cifar": cifar, "imagenet": imagenet, "tinyimagenet": tinyimagenet}
-
-
-def nasbench201() -> dict[str, Any]:
-    """The benchmark's own network: five cells a stage, sixteen channels, no auxiliary tower, no path dropout."""
-    return {"cells": 5, "channels": 16, "stem": "cifar", "auxiliary": 0.0, "drop_path": 0.0}
 
 
 @dataclass(frozen=True)
@@ -168,6 +104,11 @@ class TrainConfig(RunConfig):
         require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
         require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
                 "give at most --learning-rate")  # fmt: skip
+        self.load_options()
+
+    def load_options(self) -> LoadOptions:
+        """How DATA is read."""
+        return LoadOptions(skip_broken=self.skip_broken, image_size=self.image_size)
 
 
 @dataclass(frozen=True)
@@ -188,6 +129,10 @@ class TestConfig(RunConfig):
     """Leave unreadable images out, instead of stopping."""
     json: str = ""
     """Write everything into this file."""
+
+    def load_options(self) -> LoadOptions:
+        """How DATA is read."""
+        return LoadOptions(skip_broken=self.skip_broken, image_size=self.image_size)
 
 
 @dataclass(frozen=True)
@@ -295,10 +240,3 @@ def check_ranges(config: RunConfig, ranges: dict[str, Range]) -> None:
     for name, (low, high) in ranges.items():
         value = getattr(config, name)
         require(low <= value <= high and math.isfinite(value), flag(name), value, f"give a number from {low} to {high}")
-
-
-def given(config: Any, *names: str) -> None:
-    """An InputError unless the words before the flags are all there."""
-    for name in names:
-        if not getattr(config, name):
-            raise InputError(f"{name.upper()} is missing: give it, as --help shows")

@@ -1,8 +1,8 @@
 """The zoo: published cells, and cells found with proxnas, as data.
 
-zoo.json holds an object a cell: `params` of the network that `train --protocol cifar` would build (36 channels, 20 cells,
-no auxiliary tower; recurrent: 850 units, 10,000 words), `published` (where the cell and its figures come from; errors and
-accuracies in percent, params as numbers), `notes`, and `genotype` as a run's genotype.json has it.
+zoo.json holds an object a cell: `params` of the network that `train --protocol cifar` would build (36 channels, 20
+cells, no auxiliary tower; recurrent: 850 units, 10,000 words), `published` (where the cell and its figures come from;
+errors and accuracies in percent, params as numbers), `notes`, and `genotype` as a run's genotype.json has it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from proxnas.errors import unknown
+from proxnas.errors import InputError, unknown
 from proxnas.genotype import Genotype
 
 PREFIX = "zoo:"
 """Before a name it says that a cell of the zoo is meant, where a file could be given too."""
+LSTM = "LSTM"
+"""zoo:LSTM is no cell of a genotype: an LSTM of the same size, which `train` takes as the design by hand to beat."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ def _entry(
 def entry(name: str) -> Entry:
     """The entry of that name, with or without `zoo:`; upper and lower case are alike."""
     short = name.removeprefix(PREFIX)
+    if short.casefold() == LSTM.casefold():
+        raise InputError(f"{PREFIX}{LSTM} is a network but has no cell to show or search: train it on a text "
+                         f"(proxnas train {PREFIX}{LSTM} DATA)")  # fmt: skip
     names = {known.casefold(): known for known in entries()}
     if short.casefold() not in names:
         raise unknown("cell of the zoo", short, entries())

@@ -56,6 +56,7 @@ def print_table(entries: list[zoo.Entry]) -> None:
         table.add_row(*cells, quality(e.published), "" if days is None else f"{days:g}", e.published.get("source", ""))
     console = Console(highlight=False, markup=False)
     console.print(table) if console.is_terminal else Console(width=160, highlight=False, markup=False).print(table)
+    print(f"{zoo.PREFIX}{zoo.LSTM} (for `proxnas train` on text): an LSTM of the size of a recurrent cell with 8 nodes")
 
 
 def facts(entry: zoo.Entry) -> list[str]:

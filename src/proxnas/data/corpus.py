@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from proxnas.errors import InputError
 
@@ -20,7 +20,6 @@ NAMES = ("{}.txt", "ptb.{}.txt", "wiki.{}.tokens")
 SHARES = (0.8, 0.9)
 """Where one text is cut into train, valid and test."""
 LARGEST_FILE = 2**30  # bytes; as tokens it takes ten times as much memory
-HUB_PARTS = {"train": "train", "valid": "validation", "test": "test"}
 
 
 @dataclass(frozen=True)
@@ -129,38 +128,27 @@ def _lines(text: str) -> str:
     return text if text.endswith("\n") else text + "\n"
 
 
-def _hub(name: str) -> Corpus:
-    """A data set of the Hugging Face hub with a column `text`: its own parts, or its train part cut in three."""
-    parts = _hub_parts(name)
-    if "train" not in parts:
-        raise InputError(f"hf:{name}: no part train (found: {', '.join(parts) or 'none'}): choose another data set")
-    texts = {part: _joined(parts[key], name) for part, key in HUB_PARTS.items() if key in parts}
+def _hub(spec: str) -> Corpus:
+    """A data set of the hub with a column of text: its own parts, or its train part cut in three."""
+    from proxnas.data.hub import loaded
+
+    name, chosen, splits = loaded(spec, ("text",))
+    where = f"hf:{name}"
+    texts = {part: _joined(splits[part], chosen.get("text", "text"), where) for part in PARTS if part in splits}
+    if not texts["train"].strip():
+        raise InputError(f"{where}: is empty: choose another data set")
     if len(texts) < len(PARTS):
         texts = dict(zip(PARTS, cut(texts["train"]), strict=True))
-    return Corpus(_short(name.rsplit("/", 1)[-1]), f"hf:{name}", **texts)
+    return Corpus(_short(Path(name).stem), where, **texts)
 
 
-def _hub_parts(name: str) -> Mapping[str, Mapping[str, list[str]]]:
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise InputError(f"hf:{name}: needs the package datasets: pip install 'proxnas[hub]'") from error
-    folder, _, variant = name.partition(":")  # hf:owner/name:variant
-    try:
-        parts: Mapping[str, Mapping[str, list[str]]] = load_dataset(os.path.expanduser(folder), variant or None)
-    except Exception as error:  # no network, no such name, a damaged file: the library raises nearly every kind
-        reason = " ".join(str(error).split())[:160] or type(error).__name__
-        raise InputError(f"hf:{name}: cannot be loaded ({reason}): check the name and the network") from error
-    return parts
-
-
-def _joined(part: Mapping[str, list[str]], name: str) -> str:
-    columns = list(getattr(part, "column_names", part))
-    if "text" not in columns:
-        raise InputError(f"hf:{name}: no column text (found: {', '.join(columns)[:120]}): choose another data set")
-    rows = part["text"]
+def _joined(split: Any, column: str, where: str) -> str:
+    if column not in split.column_names:
+        found = ", ".join(split.column_names)[:120]
+        raise InputError(f"{where}: no column {column} (found: {found}): give {where}?text=COLUMN")
+    rows = split[column]
     if not all(isinstance(row, str) for row in rows):
-        raise InputError(f"hf:{name}: column text holds other things than strings: choose another data set")
+        raise InputError(f"{where}: column {column} holds other things than strings: give {where}?text=COLUMN")
     return "".join(_lines(row) for row in rows)
 
 

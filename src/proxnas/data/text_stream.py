@@ -52,7 +52,7 @@ class TextStream:
         self._bounds = self._draw()
 
     def __len__(self) -> int:
-        """Windows of the pass that the last window belonged to (at first: of the first pass)."""
+        """Windows of this pass: that of the last window, until the next one is asked for or `begin_pass` is called."""
         return len(self._bounds) - 1
 
     @property
@@ -65,10 +65,14 @@ class TextStream:
         """Whether the last window was the last of its pass."""
         return self.delivered == len(self)
 
-    def next(self) -> Batch:
+    def begin_pass(self) -> None:
+        """Go on to the next pass, if this one has ended."""
         if self.ended:
             self.passes, self.delivered = self.passes + 1, 0
             self._bounds = self._draw()
+
+    def next(self) -> Batch:
+        self.begin_pass()
         start, stop = self._bounds[self.delivered : self.delivered + 2]
         self.delivered += 1
         return Batch(self.columns[start:stop], self.columns[start + 1 : stop + 1])

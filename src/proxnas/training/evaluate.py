@@ -55,5 +55,5 @@ def evaluate(network: nn.Module, part: ImageBatches, classes: int, precision: to
         among = (logits.topk(min(TOP, classes)).indices == y[:, None]).sum()
         sums += torch.stack([loss, among.to(loss.dtype)]).to("cpu", torch.float64)
     network.train(before)
-    loss_mean, top5 = (sums / len(part)).tolist()
+    loss_mean, top5 = (sums / confusion.sum().cpu()).tolist()
     return Evaluation(loss_mean, top5, confusion.view(classes, classes).cpu())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from proxnas.data.images import Array, Images, Part, stable_seed
+from proxnas.data.images import Images, Part, stable_seed
+from proxnas.data.split import Array
 
 
 def train_parts(images: Images, share: float) -> tuple[Part, Part | None]:
