@@ -32,13 +32,16 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "identity": lambda x: x,
 }
 _aten = torch.ops.aten
-BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "tanh": _aten.tanh_backward,
-    "relu": lambda g, y: _aten.threshold_backward(g, y, 0),
-    "sigmoid": _aten.sigmoid_backward,
-    "identity": lambda g, y: g,
+BACKWARD: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "tanh": lambda g, y, out: _aten.tanh_backward.grad_input(g, y, grad_input=out),
+    "relu": lambda g, y, out: _aten.threshold_backward.grad_input(g, y, 0, grad_input=out),
+    "sigmoid": lambda g, y, out: _aten.sigmoid_backward.grad_input(g, y, grad_input=out),
+    "identity": lambda g, y, out: out.copy_(g),
 }
-"""(gradient at the output, output) -> gradient at the input."""
+"""(gradient at the output, output, where to put it) -> gradient at the input."""
+
+Table = Sequence[Sequence[Tensor]]
+"""Views node by node and time step by time step, made at once: one by one they would take as long as the maths."""
 
 
 class Highway(NamedTuple):
@@ -108,13 +111,11 @@ class _Recurrence(torch.autograd.Function):
     def forward(
         ctx: Any, plan: Plan, xz: Tensor, h: Tensor, mask: Tensor | None, probe: Tensor | None, *weights: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        T, B, H = len(xz), *h.shape
-        states, gates = h.new_empty(len(weights), T, B, H), h.new_empty(len(weights), T, B, 2 * H)
-        output = h.new_empty(T, B, H)
-        statistics = h.new_empty(2, len(weights), T, H) if plan.norm else None  # mean and 1 / std
-        _forward(plan, xz, h, mask, weights, states, gates, output, statistics)
+        J, T, (B, H) = len(weights), len(xz), h.shape
+        states, gates, output = h.new_empty(J, T, B, H), h.new_empty(J, T, B, 2 * H), h.new_empty(T, B, H)
         ctx.plan = plan
-        ctx.save_for_backward(h, mask, states, gates, output, statistics, *weights)
+        ctx.statistics = _forward(plan, xz, h, mask, weights, states, gates, output)
+        ctx.save_for_backward(h, mask, states, gates, output, *weights)
         ctx.mark_non_differentiable(states, gates)
         ctx.set_materialize_grads(False)
         return output, states, gates
@@ -122,15 +123,19 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-        h, mask, states, gates, output, statistics, *weights = ctx.saved_tensors
+        h, mask, states, gates, output, *weights = ctx.saved_tensors
         need_x, need_h, _, need_probe, *need_w = ctx.needs_input_grad[1:]
-        dz, probed, dh = _backward(ctx.plan, g, h, mask, weights, states, gates, statistics, output)
+        probed = torch.zeros_like(states[1:]) if need_probe else None
+        # without gradients of weights those at (c, h) are used up at once, and the place of one time step is enough
+        steps = len(g) if need_x or any(need_w) else 1
+        dz = gates.new_empty(len(weights), steps, *gates.shape[2:])
+        before = torch.cat([h[None], output[:-1]])
+        dh = _backward(ctx.plan, g, before, mask, weights, states, gates, ctx.statistics, dz, probed)
         dw: list[Tensor | None] = [None] * len(weights)
         if any(need_w):
-            before = torch.cat([h[None], output[:-1]])
             sources = [before if node.source == 0 else states[node.source - 1] for node in ctx.plan.nodes]
             dw = [_product(s, mask, d) for s, d in zip(sources, dz, strict=True)]
-        return None, dz[0] if need_x else None, dh if need_h else None, None, probed if need_probe else None, *dw
+        return None, dz[0] if need_x else None, dh if need_h else None, None, probed, *dw
 
 
 def _forward(
@@ -142,95 +147,99 @@ def _forward(
     states: Tensor,
     gates: Tensor,
     output: Tensor,
-    statistics: Tensor | None,
-) -> None:
-    """Fills states, gates (sigmoid(c) in the first half, h in the second), output and statistics."""
-    read = {node.source for node in plan.nodes}
-    for t in range(len(xz)):
+) -> list[list[tuple[Tensor, Tensor]]]:
+    """Fills states, gates (sigmoid(c) in the first half, h in the second) and output.
+
+    Returns for each node and time step the mean and 1 / std of its norm.
+    """
+    s_, z_, (c_, y_) = table(states), table(gates), map(table, gates.chunk(2, -1))
+    statistics: list[list[tuple[Tensor, Tensor]]] = [[] for _ in weights]
+    read, first, last = {node.source for node in plan.nodes}, plan.outputs[0], plan.outputs[-1]
+    in_a_row = plan.outputs == tuple(range(first, last + 1))
+    for t, (x, after, out) in enumerate(zip(xz, states[first : last + 1].unbind(1), output, strict=True)):
         now: list[Tensor] = [h]
         masked = {0: h if mask is None else h * mask}
         for j, (node, w) in enumerate(zip(plan.nodes, weights, strict=True)):
-            z = gates[j, t]
             if j == 0:
-                torch.addmm(xz[t], masked[0], w, out=z)
+                torch.addmm(x, masked[0], w, out=z_[j][t])
             else:
-                torch.mm(masked[node.source], w, out=z)
-            c, y = z.chunk(2, -1)
-            s = torch.lerp(now[node.source], ACTIVATIONS[node.activation](y), c.sigmoid_(), out=states[j, t])
+                torch.mm(masked[node.source], w, out=z_[j][t])
+            c, y, s = c_[j][t], y_[j][t], s_[j][t]
+            torch.lerp(now[node.source], ACTIVATIONS[node.activation](y), c.sigmoid_(), out=s)
             if node.value != 1:
                 s *= node.value
-            if statistics is not None:
+            if plan.norm:
                 new, mean, scale = torch.native_batch_norm(s, None, None, None, None, True, 0.0, EPSILON)
                 s.copy_(new)
-                statistics[0, j, t], statistics[1, j, t] = mean, scale
+                statistics[j].append((mean, scale))
             now.append(s)
             if j + 1 in read:
                 masked[j + 1] = s if mask is None else s * mask
-        h = torch.mean(_chosen(states[:, t], plan.outputs), 0, out=output[t])
+        h = torch.mean(after if in_a_row else torch.stack([now[j + 1] for j in plan.outputs]), 0, out=out)
+    return statistics
 
 
 def _backward(
     plan: Plan,
     g: Tensor,
-    h: Tensor,
+    before: Tensor,
     mask: Tensor | None,
     weights: Sequence[Tensor],
     states: Tensor,
     gates: Tensor,
-    statistics: Tensor | None,
-    output: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients at all (c, h), (J, T, B, 2H); at the choice nodes before their norm, (J - 1, T, B, H); and at h."""
-    J, T, share = len(weights), len(g), 1 / len(plan.outputs)
-    dz, probed = torch.empty_like(gates), torch.zeros_like(states[1:])
+    statistics: list[list[tuple[Tensor, Tensor]]],
+    dz: Tensor,
+    probed: Tensor | None,
+) -> Tensor:
+    """Fills dz with the gradients at all (c, h) and probed with those before the norms; returns that at the state h."""
+    J, share, transposed = len(weights), 1 / len(plan.outputs), [w.t() for w in weights]
+    s_, (c_, x_) = [before.unbind(0), *table(states)], map(table, gates.chunk(2, -1))
+    z_, (d_c, d_x) = table(dz), map(table, dz.chunk(2, -1))
+    probes = None if probed is None else table(probed)
     carried: Tensor | None = None
-    for t in reversed(range(T)):
-        at_output = (g[t] if carried is None else g[t] + carried) * share
+    for t, g_t in reversed(list(enumerate(g))):
+        at_output = (g_t if carried is None else g_t + carried) * share
         at: list[Tensor | None] = [None, *(at_output if j in plan.outputs else None for j in range(J))]
-        before = output[t - 1] if t else h
+        place = t if len(z_[0]) > 1 else 0
         for j in reversed(range(J)):
-            node, g_j, s = plan.nodes[j], at[j + 1], before
-            if node.source:
-                s = states[node.source - 1, t]
+            node, g_j = plan.nodes[j], at[j + 1]
             if g_j is None:
-                dz[j, t].zero_()
+                z_[j][place].zero_()
                 continue
-            gate, x = gates[j, t].chunk(2, -1)
-            y = ACTIVATIONS[node.activation](x)
-            if statistics is not None:
-                g_j = _through_norm(g_j, torch.lerp(s, y, gate), node.value, *statistics[:, j, t])
-            if j:
-                probed[j - 1, t] = g_j
+            s, gate = s_[node.source][t], c_[j][t]
+            y = ACTIVATIONS[node.activation](x_[j][t])
+            if plan.norm:
+                g_j = _through_norm(g_j, torch.lerp(s, y, gate), node.value, *statistics[j][t])
+            if probes is not None and j:
+                probes[j - 1][t].copy_(g_j)
             g_j = g_j if node.value == 1 else g_j * node.value
-            d_gate, d_x = dz[j, t].chunk(2, -1)
-            d_gate.copy_(_aten.sigmoid_backward((y - s).mul_(g_j), gate))
+            _aten.sigmoid_backward.grad_input((y - s).mul_(g_j), gate, grad_input=d_c[j][place])
             g_y = g_j * gate
-            d_x.copy_(BACKWARD[node.activation](g_y, y))
+            BACKWARD[node.activation](g_y, y, d_x[j][place])
             g_s = torch.sub(g_j, g_y)
             if mask is None:
-                g_s.addmm_(dz[j, t], weights[j].t())
+                g_s.addmm_(z_[j][place], transposed[j])
             else:
-                g_s.addcmul_(dz[j, t] @ weights[j].t(), mask)
+                g_s.addcmul_(torch.mm(z_[j][place], transposed[j]), mask)
             earlier = at[node.source]
             at[node.source] = g_s if earlier is None else g_s.add_(earlier)
         carried = at[0]
     assert carried is not None
-    return dz, probed, carried
+    return carried
+
+
+def table(x: Tensor) -> Table:
+    """x[j][t] as views."""
+    return [row.unbind(0) for row in x.unbind(0)]
 
 
 def _through_norm(g: Tensor, u: Tensor, value: float, mean: Tensor, scale: Tensor) -> Tensor:
     """The gradient before the norm of v = value * u."""
     v = u if value == 1 else u * value
-    gradient: Tensor = _aten.native_batch_norm_backward(
+    gradient: Tensor = _aten.native_batch_norm_backward.default(
         g, v, None, None, None, mean, scale, True, EPSILON, [True, False, False]
     )[0]
     return gradient
-
-
-def _chosen(states: Tensor, nodes: tuple[int, ...]) -> Tensor:
-    """states[nodes], without a copy where they stand in a row."""
-    first, last = nodes[0], nodes[-1]
-    return states[first : last + 1] if nodes == tuple(range(first, last + 1)) else states[list(nodes)]
 
 
 def _product(s: Tensor, mask: Tensor | None, dz: Tensor) -> Tensor:
