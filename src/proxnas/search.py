@@ -144,6 +144,7 @@ class Search:
 
 def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
+    this.task.keep(run)
     return _finish(this, run, run_epochs(this, run, progress))
 
 

@@ -114,8 +114,8 @@ def quick() -> dict[str, Any]:
     """A small text on a laptop."""
     return {
         "epochs": 10,
-        "batch_size": 32,
-        "units": 96,
+        "batch_size": 64,
+        "units": 64,
         "final_units": 128,
         "drop_output": 0.3,
         "drop_hidden": 0.1,
