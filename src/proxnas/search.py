@@ -113,6 +113,11 @@ class Search:
             score_batch=c.score_batch,
             score_nodes=c.score_nodes,
             random_cells=c.random_cells,
+            tau=(c.tau_start, c.tau_end),
+            resource=c.resource,
+            fixed_reduction=c.fixed_reduction,
+            unsampled=c.unsampled_gradient,
+            controller_steps=c.controller_steps,
         )
         weights = WeightOptions(
             learning_rate=c.learning_rate,

@@ -17,6 +17,7 @@ import tyro
 
 from proxnas.config import MAY_CHANGE, NOT_STORED, RunConfig, SearchConfig, flag
 from proxnas.errors import InputError, unknown
+from proxnas.methods import METHODS
 
 Config = TypeVar("Config")
 AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
@@ -59,7 +60,24 @@ def official() -> dict[str, Any]:
 
 PROTOCOLS = {"quick": quick, "cifar": cifar}
 PRESETS = {"default": dict, "paper": paper, "official": official}
-METHOD_DEFAULTS: dict[str, dict[str, Any]] = {"darts-1st": {"arch_decay": 1e-3}, "darts-2nd": {"arch_decay": 1e-3}}
+METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
+    "darts-1st": {"arch_decay": 1e-3},
+    "darts-2nd": {"arch_decay": 1e-3},
+    "random-ws": {"random_cells": 100, "patience": 0},
+    "snas": {"arch_decay": 1e-3, "arch_noise": 0.01, "tau_start": 1.0, "tau_end": 0.03, "patience": 0},
+    "gdas": {"arch_decay": 1e-3, "weight_decay": 5e-4, "tau_start": 10.0, "tau_end": 0.1, "patience": 0},
+    "enas": {
+        "learning_rate": 0.05,
+        "learning_rate_min": 0.0005,
+        "weight_decay": 1e-4,
+        "arch_learning_rate": 0.0035,
+        "patience": 0,
+    },
+    "asap": {"arch_decay": 1e-3, "tau_start": 1.6, "tau_end": 1.6 * 0.95**50, "patience": 0},
+    "asng": {"learning_rate_min": 0.0, "patience": 0},
+    "bayesnas": {"learning_rate": 0.1, "weight_decay": 1e-4, "warmup": 1, "patience": 0},
+}
+"""As the public codes; what follows a schedule over all epochs, or chooses at the end, is not stopped before."""
 
 
 def parse_search(argv: list[str]) -> SearchConfig:
@@ -122,12 +140,21 @@ def parse(cls: type[AnyRunConfig], prog: str, argv: list[str]) -> AnyRunConfig:
 
 def _file(argv: list[str]) -> dict[str, Any]:
     """The values of the --config file, found without judging the flags, which may be right only together with it."""
-    given = [value for name, value in pairwise(argv) if name == "--config"]
-    given += [word.removeprefix("--config=") for word in argv if word.startswith("--config=")]
-    return read_values(Path(given[-1])) if given else {}
+    given = _last_given("--config", argv)
+    return read_values(Path(given)) if given else {}
+
+
+def _last_given(name: str, argv: list[str]) -> str | None:
+    """The value of a flag as it stands on the command line."""
+    given = [value for word, value in pairwise(argv) if word == name]
+    given += [word.removeprefix(f"{name}=") for word in argv if word.startswith(f"{name}=")]
+    return given[-1] if given else None
 
 
 def _cli(argv: list[str], values: dict[str, Any] | None = None) -> SearchConfig:
+    method = _last_given("--method", argv)
+    if values and method in METHODS:  # the values may be right only together with it
+        values = values | {"method": method}
     return command_line(SearchConfig, "proxnas search", argv, values)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from proxnas.clock import Clock
@@ -82,6 +83,26 @@ def weight_step(net: Supernet, batch: Batch, optimizer: WeightOptimizer, clock: 
     with clock("backward"):
         optimizer.step(loss)
     return loss.detach(), correct(output, batch.y)
+
+
+def relaxed_gradient(
+    net: Supernet,
+    A: Matrices,
+    weigh: Callable[[Matrices], Matrices],
+    batch: Batch,
+    weights: Sequence[Tensor] = (),
+) -> tuple[Matrices, Sequence[Tensor | None]]:
+    """dL/dA by plain autograd through the factors weigh(A) of the candidates, and dL/dw for the weights asked for."""
+    leaves = {name: a.detach().requires_grad_() for name, a in A.items()}
+    net.use(weigh(leaves), weighted=True)
+    loss, _ = net.loss(batch)
+    gradients = net.gradient(loss, [*leaves.values(), *weights])
+    return by_name(A, gradients), gradients[len(A) :]
+
+
+def by_name(A: Matrices, gradients: Sequence[Tensor | None]) -> Matrices:
+    """The first gradients under the names of A; zero where the loss does not depend on it."""
+    return {name: torch.zeros_like(a) if g is None else g for (name, a), g in zip(A.items(), gradients, strict=False)}
 
 
 def correct(output: Tensor, y: Tensor) -> Tensor:
