@@ -52,7 +52,7 @@ class SearchConfig(RunConfig):
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
     """digits, a path to an .npz file, or a cifar-10-batches-bin folder."""
     space: str = "darts7"
-    """darts7, darts8, nasp12, nasp12-full or nasbench201."""
+    """darts7, darts8, nasp12, nasp12-full, nasbench201 or enas5."""
     method: str = "nasp"
     """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng or bayesnas."""
     preset: Literal["default", "paper", "official"] = "default"

@@ -25,9 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxnas.errors import InputError
 from proxnas.methods.base import Metrics, Setup, Validation, correct
-from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.methods.optimizers import WeightOptimizer, diverged
 from proxnas.methods.variables import Variables
 from proxnas.selection import changed
 from proxnas.types import Batch, Matrices, State
@@ -173,7 +172,7 @@ class Asng:
             losses.append(self.net.loss(batch)[0])
         read = torch.stack(losses).tolist()
         if not all(map(math.isfinite, read)):
-            raise InputError("the validation loss is not finite: lower --learning-rate or use --precision fp32")
+            raise diverged()
         self.theta.update(samples, read)
 
     def derive(self) -> Matrices:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -59,6 +59,14 @@ class Method(Protocol):
     def state_dict(self) -> State: ...
 
     def load_state_dict(self, state: State) -> None: ...
+
+
+@runtime_checkable
+class Occasional(Protocol):
+    """A method that now and then does work besides its steps, which a measurement must not miss."""
+
+    def occasional(self, steps: int, epochs: int) -> tuple[Callable[[], object], float]:
+        """One piece of it, and how many pieces fall to a step in a search of `epochs` epochs of `steps` steps."""
 
 
 @dataclass(frozen=True)

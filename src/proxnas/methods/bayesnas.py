@@ -19,16 +19,16 @@ becomes `none`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from proxnas.choice import NONE, Group
-from proxnas.errors import InputError
 from proxnas.methods.base import Metrics, Setup, Validation
 from proxnas.methods.learner import joint_step
-from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.methods.optimizers import WeightOptimizer, diverged
 from proxnas.selection import changed, one_hot
 from proxnas.types import Batch, Matrices, State
 
@@ -40,7 +40,7 @@ class BayesOptions:
     lambda_edge: float = 0.01
     lambda_candidate: float = 0.01
     curvature_batches: int = 20
-    """Batches at the end of an epoch that the curvature is measured on."""
+    """Validation batches that the curvature is measured on after an epoch."""
     momentum: float = 0.9
     """Of the SGD on the switches, whose rate is that of w and which has no decay."""
 
@@ -57,25 +57,22 @@ class Prior:
         self.switch = torch.ones(shape, dtype=torch.float64)
         self.gamma = (1 + noise).clamp(min=0.5)
         self.omega = torch.ones(shape, dtype=torch.float64)
-        self.H = torch.zeros(shape, dtype=torch.float64)
 
     def penalty_gradient(self) -> Tensor:
         return self.strength * self.omega * self.switch.sign()
 
-    def update(self, batches: int) -> None:
-        """gamma and omega from the mean curvature; what has no curvature is irrelevant."""
-        H = self.H / batches / self.strength
-        C = 1 / (1 / self.gamma + H)
+    def update(self, H: Tensor) -> None:
+        """gamma and omega from the curvature; what has none is irrelevant."""
+        C = 1 / (1 / self.gamma + H / self.strength)
         self.omega = (1 / self.gamma - C / self.gamma.square()).abs().sqrt()
         self.gamma = torch.where(H > 0, self.switch.abs() / self.omega.clamp(min=1e-12), 1e-12).clamp(min=1e-12)
-        self.H.zero_()
 
     def state_dict(self) -> State:
-        return {"switch": self.switch, "gamma": self.gamma, "omega": self.omega, "H": self.H}
+        return {"switch": self.switch, "gamma": self.gamma, "omega": self.omega}
 
     def load_state_dict(self, state: State) -> None:
         self.switch.copy_(state["switch"])  # the optimizer holds it
-        self.gamma, self.omega, self.H = state["gamma"].clone(), state["omega"].clone(), state["H"].clone()
+        self.gamma, self.omega = state["gamma"].clone(), state["omega"].clone()
 
 
 class BayesNas:
@@ -83,13 +80,13 @@ class BayesNas:
 
     def __init__(self, setup: Setup, options: BayesOptions | None = None) -> None:
         self.options = o = options or BayesOptions()
-        self.net, self.train, self.clock, self.evaluate = setup.net, setup.train, setup.clock, setup.evaluate
+        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.evaluate = setup.evaluate
         self.warmup = setup.architecture.warmup * len(self.train)
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.edges = {n: self._prior((g.shape[0], 1), o.lambda_edge, 0.0) for n, g in self.net.groups.items()}
         noise = setup.architecture.noise
         self.candidates = {n: self._prior(g.shape, o.lambda_candidate, noise) for n, g in self.net.groups.items()}
-        self.measured = 0
         self.sgd = torch.optim.SGD([prior.switch for prior in self.priors()], lr=0.0, momentum=o.momentum)
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
         self.A_bar = self.derive()
@@ -108,18 +105,14 @@ class BayesNas:
         warm = self.w_optimizer.t >= self.warmup
         leaves = [prior.switch.detach().requires_grad_(warm) for prior in self.priors()]
         self._use(leaves)
-        position = self.w_optimizer.t % len(self.train)
-        if warm and position >= len(self.train) - self.options.curvature_batches:
-            with self.clock("arch"):
-                self._measure(batch, leaves)
-                self._use(leaves)  # the graph between switches and factors is spent
         rate = self.w_optimizer.learning_rate
         loss, right, gradients = joint_step(self.net, batch, self.w_optimizer, self.clock, leaves)
         if warm and gradients is not None:
             with self.clock("arch"):
                 self._move(gradients, rate)
-        if self.measured and self.w_optimizer.t % len(self.train) == 0:
-            self.believe()
+        if warm and self.w_optimizer.t % len(self.train) == 0:
+            with self.clock("arch"):
+                self.believe()
         return Metrics(loss, right, len(batch.y), changed(before, self.A_bar))
 
     def _use(self, switches: list[Tensor]) -> None:
@@ -127,34 +120,43 @@ class BayesNas:
         factors = {name: e * k for name, e, k in zip(self.net.groups, edges, candidates, strict=True)}
         self.net.use(factors, weighted=True)
 
-    def _measure(self, batch: Batch, leaves: list[Tensor]) -> None:
-        """Adds B (dNLL/ds)^2 with answers drawn from the network: given x they are independent, so the square of the
-        mean gradient is the mean information over B."""
+    def measure(self, batch: Batch) -> list[Tensor]:
+        """B (dNLL/ds)^2 of every switch with answers drawn from the network: given x these are independent, so the
+        square of the mean gradient is expected to be the mean information over B."""
+        leaves = [prior.switch.detach().requires_grad_() for prior in self.priors()]
+        self._use(leaves)
         output = self.net(batch.x)
         output = output if self.net.precision == torch.float32 else output.float()
         p = output.detach().softmax(-1).flatten(0, -2).cpu()
+        if not p.isfinite().all():
+            raise diverged()
         y = torch.multinomial(p, 1, generator=self.generator).view(batch.y.shape).to(batch.y.device)
         gradients = self.net.gradient(self.net.criterion(output, y), leaves)
-        for prior, g in zip(self.priors(), gradients, strict=True):
-            prior.H += 0.0 if g is None else len(p) * g.square()
-        self.measured += 1
+        return [
+            torch.zeros_like(x) if g is None else len(p) * g.square() for x, g in zip(leaves, gradients, strict=True)
+        ]
 
     def _move(self, gradients: list[Tensor], rate: float) -> None:
-        if not all(g.isfinite().all() for g in gradients):
-            raise InputError("the architecture gradient is not finite: lower --learning-rate or use --precision fp32")
         for prior, g in zip(self.priors(), gradients, strict=True):
             prior.switch.grad = g + prior.penalty_gradient()
+        norm = nn.utils.clip_grad_norm_([prior.switch for prior in self.priors()], self.w_optimizer.options.clip)
+        if not norm.isfinite():
+            raise diverged()
         self.sgd.param_groups[0]["lr"] = rate
         self.sgd.step()
 
     def believe(self) -> None:
-        """The prior of every switch, and the cell that it makes."""
-        for prior in self.priors():
-            prior.update(self.measured)
+        """The prior of every switch from the curvature on validation batches, and the cell that it makes."""
+        measured = [self.measure(self.valid.next()) for _ in range(self.options.curvature_batches)]
+        for prior, *H in zip(self.priors(), *measured, strict=True):
+            prior.update(torch.stack(H).mean(0))
         for name, candidates in self.candidates.items():
             candidates.gamma = 1 / (1 / candidates.gamma + 1 / self.edges[name].gamma)
-        self.measured = 0
         self.A_bar = self.derive()
+
+    def occasional(self, steps: int, epochs: int) -> tuple[Callable[[], object], float]:
+        """The curvature on one batch, and how often that falls to a step."""
+        return lambda: self.measure(self.valid.next()), self.options.curvature_batches / steps
 
     def derive(self) -> Matrices:
         return {name: relevant(prior.gamma, self.net.groups[name]) for name, prior in self.candidates.items()}
@@ -173,7 +175,6 @@ class BayesNas:
     def state_dict(self) -> State:
         return {
             "priors": [prior.state_dict() for prior in self.priors()],
-            "measured": self.measured,
             "sgd": self.sgd.state_dict(),
             "generator": self.generator.get_state(),
             "w": self.w_optimizer.state_dict(),
@@ -182,7 +183,6 @@ class BayesNas:
     def load_state_dict(self, state: State) -> None:
         for prior, kept in zip(self.priors(), state["priors"], strict=True):
             prior.load_state_dict(kept)
-        self.measured = state["measured"]
         self.sgd.load_state_dict(state["sgd"])
         self.generator.set_state(state["generator"])
         self.w_optimizer.load_state_dict(state["w"])

@@ -148,6 +148,11 @@ def cycled(progress: float, cycles: int) -> float:
     return (parts + 1) / (1 << cycle) - 1
 
 
+def diverged() -> InputError:
+    """What to say when the architecture can no longer be moved."""
+    return InputError("the architecture gradient is not finite: lower --learning-rate or use --precision fp32")
+
+
 class ArchitectureOptimizer:
     """Adam on A, which it owns; the gradient is given, not computed by autograd."""
 
@@ -159,7 +164,7 @@ class ArchitectureOptimizer:
 
     def step(self, dA: Matrices) -> None:
         if not all(g.isfinite().all() for g in dA.values()):
-            raise InputError("the architecture gradient is not finite: lower --learning-rate or use --precision fp32")
+            raise diverged()
         for name, A in self.A.items():
             A.grad = dA[name]
         self.adam.step()
