@@ -69,7 +69,7 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
     "enas": {
         "learning_rate": 0.05,
         "learning_rate_min": 0.0005,
-        "weight_decay": 1e-4,
+        "weight_decay": 2e-4,
         "arch_learning_rate": 0.0035,
         "patience": 0,
     },

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxnas.methods.base import Metrics, Setup, Validation, correct
+from proxnas.methods.base import Metrics, Setup, Validation, weight_step
 from proxnas.methods.optimizers import WeightOptimizer, diverged
 from proxnas.methods.variables import Variables
 from proxnas.selection import changed
@@ -142,26 +142,22 @@ class Asng:
     def step(self) -> Metrics:
         """w by the mean loss of sampled architectures, then theta by the ranks of others."""
         train, before = self.train.next(), self.A_bar
-        loss, right = self.weight_step(train)
+        loss, right = self.train_weights(train)
         if self.theta.N:
             with self.clock("arch"):
                 self.architecture_step(self.valid.next())
                 self.A_bar = self.derive()
         return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
 
-    def weight_step(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """As base.weight_step, over several architectures; one graph at a time is kept."""
-        samples, losses, right = self.options.samples, [], []
-        for i in range(samples):
+    def train_weights(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """One weight step by the mean loss of several architectures; one graph at a time is kept."""
+        n = self.options.samples
+        results = []
+        for i in range(n):
             self.net.use(self.variables.A_bar(self.theta.sample(self.generator)))
-            with self.clock("forward"):
-                loss, output = self.net.loss(batch)
-            with self.clock("backward"):
-                last = i == samples - 1
-                (self.w_optimizer.step if last else self.w_optimizer.accumulate)(loss / samples)
-            losses.append(loss.detach())
-            right.append(correct(output, batch.y))
-        return torch.stack(losses).mean(), torch.stack(right).sum() / samples
+            results.append(weight_step(self.net, batch, self.w_optimizer, self.clock, 1 / n, last=i == n - 1))
+        losses, right = zip(*results, strict=True)
+        return torch.stack(losses).mean(), torch.stack(right).sum() / n
 
     @torch.no_grad()
     def architecture_step(self, batch: Batch) -> None:

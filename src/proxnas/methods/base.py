@@ -84,12 +84,20 @@ class Setup:
     seed: int = 0
 
 
-def weight_step(net: Supernet, batch: Batch, optimizer: WeightOptimizer, clock: Clock) -> tuple[Tensor, Tensor]:
-    """(loss, correct answers) on a batch, and w moved by one step through the operations in use."""
+def weight_step(
+    net: Supernet, batch: Batch, optimizer: WeightOptimizer, clock: Clock, part: float = 1.0, last: bool = True
+) -> tuple[Tensor, Tensor]:
+    """(loss, correct answers) on a batch, and w moved by one step through the operations in use.
+
+    A step can have parts on several architectures: w then moves with the last, by all their gradients.
+    """
     with clock("forward"):
         loss, output = net.loss(batch)
     with clock("backward"):
-        optimizer.step(loss)
+        if last:
+            optimizer.step(part * loss)
+        else:
+            optimizer.accumulate(part * loss)
     return loss.detach(), correct(output, batch.y)
 
 
