@@ -105,17 +105,17 @@ def step_timer(search: Search) -> Timer:
         total = search.clock.now() - start
         parts = dict.fromkeys(PARTS, 0.0) | search.clock.take()
         parts["other"] = total - sum(parts.values())
-        extra = occasional_seconds(search)
+        extra = occasional_seconds(search, EPOCH_IMAGES // search.config.batch_size, EPOCHS)
         return parts | {"arch": parts["arch"] + extra, "total": total + extra}
 
     return measure
 
 
-def occasional_seconds(search: Search) -> float:
-    """What falls to one step of the work that is done now and then only."""
+def occasional_seconds(search: Search, steps: int, epochs: int) -> float:
+    """What falls to one step, in a search of so many, of the work that is done now and then only."""
     if not isinstance(search.method, Occasional):
         return 0.0
-    work, times = search.method.occasional(EPOCH_IMAGES // search.config.batch_size, EPOCHS)
+    work, times = search.method.occasional(steps, epochs)
     start = search.clock.now()
     work()
     return (search.clock.now() - start) * times
@@ -201,7 +201,7 @@ def peak_of_steps(config: BenchConfig, method: str) -> int:
     with peak_memory(search.device) as peak:
         for _ in range(MEMORY_STEPS):
             search.totals.add(search.method.step())
-        occasional_seconds(search)
+        occasional_seconds(search, 1, 1)
     return peak.bytes
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from proxnas.bench import WARM, occasional_seconds
 from proxnas.complexity import multiply_adds, parameters
 from proxnas.config import SearchConfig
 from proxnas.data.images import load
@@ -22,7 +24,7 @@ STEPS = 3
 
 def plan(config: SearchConfig) -> dict[str, Any]:
     """The figures of `--dry-run`."""
-    search = Search(config, load(config.data))
+    search = Search(dataclasses.replace(config, **WARM.get(config.method, {})), load(config.data))
     smallest, largest = (search.final_network(search.space.genotype(A)) for A in extremes(search.net))
     seconds, peak = _measure(search)
     return {
@@ -64,7 +66,7 @@ def _row_costs(net: Supernet, name: str) -> Tensor:
 
 
 def _measure(search: Search) -> tuple[float, int]:
-    """Seconds of an epoch, its evaluation included, and the peak memory of a step."""
+    """Seconds of an epoch behind any warm-up, its evaluation included, and the peak memory of a step."""
     seconds = []
     with peak_memory(search.device) as peak:
         for _ in range(STEPS):
@@ -75,7 +77,8 @@ def _measure(search: Search) -> tuple[float, int]:
     search.method.validation()
     evaluation = search.clock.now() - start
     # the first step also sets things up, so the median, not the mean
-    return statistics.median(seconds) * len(search.train) + evaluation, peak.bytes
+    step = statistics.median(seconds) + occasional_seconds(search, len(search.train), search.config.epochs)
+    return step * len(search.train) + evaluation, peak.bytes
 
 
 def plan_text(figures: dict[str, Any]) -> str:

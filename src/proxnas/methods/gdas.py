@@ -131,11 +131,13 @@ def fixed_reduction(group: Group | None) -> Matrices:
 
 
 def _with_sums(dz: Matrices, z: Matrices, tape: Sequence[Call], gradients: Sequence[Tensor | None]) -> Matrices:
-    """dz with sum(g_j) added to the unsampled entries of every row that enters node j."""
+    """dz with sum(g_j) added to the unsampled entries of every row that enters node j; the host reads them once."""
     total = {name: g.clone() for name, g in dz.items()}
-    for call, g in zip(tape, gradients, strict=True):
+    reached = [(call, g.sum()) for call, g in zip(tape, gradients, strict=True) if g is not None]
+    sums = torch.stack([g for _, g in reached]).tolist() if reached else []
+    for (call, _), value in zip(reached, sums, strict=True):
         for choice in call.choices:
-            if g is not None and choice.row is not None:
-                name, e = choice.row
-                total[name][e] += float(g.sum()) * (z[name][e].detach() == 0)
+            assert choice.row is not None
+            name, e = choice.row
+            total[name][e] += value * (z[name][e].detach() == 0)
     return total
