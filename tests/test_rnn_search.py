@@ -339,6 +339,7 @@ def test_dry_run(corpus: Path, capsys: Any) -> None:
         ("pydocs", "pydocs: is text, and --space darts7 is for images: give --space rnn"),
         ("nothing --space rnn", "unknown text 'nothing'"),
         ("pydocs --space rnn --cells 3", "--cells 3: is not for --space rnn"),
+        ("pydocs --space rnn --method bayesnas", "--method bayesnas: cannot search recurrent cells"),
         ("pydocs --space rnn --cutout 3", "--cutout 3: is not for --space rnn"),
         ("pydocs --space rnn --eta 1", "--eta 1.0: is not for --space rnn"),
         ("pydocs --space rnn --precision bf16", "--precision bf16: is not for --space rnn"),
