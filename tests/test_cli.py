@@ -145,7 +145,7 @@ def test_the_data_is_misspelt(capsys: Any) -> None:
         ("--channels 99999999999", "--channels 99999999999: give a number of at most 4096"),
         ("--space nasbench", "unknown --space 'nasbench': did you mean nasbench201"),
         ("--space dart7", "did you mean darts7"),
-        ("--method nas", "unknown --method 'nas': did you mean nasp"),
+        ("--method nasq", "unknown --method 'nasq': did you mean nasp"),
         ("--method darts", "did you mean darts-"),
         ("--method xyz", "choose one of darts-1st"),
         ("--seed -1", "--seed -1: give"),
