@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from proxnas import bench
+from proxnas.bench_config import BenchConfig
 from proxnas.cli import main
 from proxnas.complexity import parameters
-from proxnas.config import BenchConfig
 from proxnas.methods import METHODS
 from proxnas.plan import extremes
 
