@@ -11,6 +11,7 @@ from proxnas.config import RunConfig, flag, require
 from proxnas.errors import unknown
 from proxnas.methods import METHODS
 from proxnas.spaces import SPACES
+from proxnas.text_flags import NOT_FOR_TEXT
 
 BENCH_AT_LEAST = {
     "cells": 1,
@@ -69,4 +70,5 @@ class BenchConfig(RunConfig):
 
     def all_methods(self) -> list[str]:
         """The methods to time."""
-        return list(METHODS) if self.methods == "all" else self.methods.split(",")
+        usable = [name for name in METHODS if self.space != "rnn" or name not in NOT_FOR_TEXT]
+        return usable if self.methods == "all" else self.methods.split(",")
