@@ -63,9 +63,11 @@ def test_one_that_was_stopped_after_the_search_goes_on(
         patch.setattr("proxnas.fit_text.run_text_training", lambda *_: 1 / 0)
         assert main(argv) == 1
     assert (tmp_path / "run" / "search" / "result.json").exists() and not (tmp_path / "run" / "train").exists()
+    monkeypatch.setattr("proxnas.deliver_text.onnx_available", lambda: False)  # as without the extra
     searched = (tmp_path / "run" / "search" / "result.json").stat().st_mtime_ns
     assert main([*argv, "--resume"]) == 0
     assert (tmp_path / "run" / "search" / "result.json").stat().st_mtime_ns == searched
+    assert (tmp_path / "run" / "model.pt2").exists()
     one, other = (json.loads((folder / "result.json").read_text()) for folder in (fitted, tmp_path / "run"))
     for name in ("test_perplexity", "sample", "genotype", "valid_perplexity"):
         assert one[name] == other[name]
