@@ -73,6 +73,22 @@ def test_one_that_was_stopped_after_the_search_goes_on(
         assert one[name] == other[name]
 
 
+def test_dry_run_and_budget(
+    book: Path, more: list[str], tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxnas.deliver_text.onnx_available", lambda: False)
+    argv = ["fit", str(book), *SMALL[:3], *SMALL[5:], *more]
+    assert main([*argv, "--dry-run", "--json", "--budget-minutes=0.5"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["params_smallest"] == figures["params_largest"] and figures["peak_bytes"] >= 0
+    assert 1 <= figures["epochs"] <= 10 and figures["minutes"] < 0.5 + 2 * figures["train_seconds_per_epoch"] / 60
+    assert main([*argv, "--dry-run"]) == 0
+    assert "all together about" in capsys.readouterr().out
+    assert main([*argv, "--budget-minutes=0.0001", "--run", str(tmp_path / "run")]) == 0  # an epoch at the least
+    out = capsys.readouterr().out
+    assert "search: 1 epochs of about" in out and "training: 1 epochs of about" in out
+
+
 def test_what_search_and_training_are_told() -> None:
     config = TextFitConfig(data="pydocs", protocol="ptb", tokens="char", train_tokens=999, search_epochs=3, seed=7)
     searched, trained = search_config(config), train_config(config)
