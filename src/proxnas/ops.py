@@ -67,7 +67,11 @@ class AfterReLU(nn.Sequential):
     """ReLU, then the parts."""
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = super().forward(relu(x))  # type: ignore[no-untyped-call]
+        return self.rest(relu(x))
+
+    def rest(self, x: Tensor) -> Tensor:
+        """What follows the ReLU, which others that read the same x may have computed."""
+        y: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
         return y
 
 
@@ -89,14 +93,17 @@ class FactorizedReduce(nn.Module):
         self.norm = norm(C_out)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = relu(x)
+        return self.rest(relu(x))
+
+    def rest(self, x: Tensor) -> Tensor:
+        """What follows the ReLU."""
         if x.shape[2] % 2 or x.shape[3] % 2:  # odd sides: a padded border keeps both halves equally large
             x = nn.functional.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2))
         y: Tensor = self.norm(torch.cat([self.even(x), self.odd(x[:, :, 1:, 1:])], dim=1))
         return y
 
 
-def relu_conv_norm(C_in: int, C_out: int, kernel: int, stride: int, norm: Norm) -> nn.Module:
+def relu_conv_norm(C_in: int, C_out: int, kernel: int, stride: int, norm: Norm) -> AfterReLU:
     """ReLU, a full convolution, normalisation."""
     conv = nn.Conv2d(C_in, C_out, kernel, stride=stride, padding=kernel // 2, bias=False)
     return AfterReLU(conv, norm(C_out))
@@ -141,7 +148,7 @@ def dil_conv(kernel: int) -> Factory:
 def sep_conv(kernel: int, dilation: int = 1) -> Factory:
     """Two depthwise-separable convolutions in a row, the first with the stride."""
     return lambda C, stride, norm: AfterReLU(
-        *depthwise(C, kernel, stride, dilation, norm), nn.ReLU(), *depthwise(C, kernel, 1, dilation, norm)
+        *depthwise(C, kernel, stride, dilation, norm), nn.ReLU(inplace=True), *depthwise(C, kernel, 1, dilation, norm)
     )
 
 
