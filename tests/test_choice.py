@@ -289,10 +289,11 @@ def test_pooling_runs_once_a_source_and_other_candidates_once_an_edge() -> None:
     net.use(A_bar)
     net.architecture_gradient(Batch(torch.randn(2, 3, 8, 8), torch.tensor([0, 1])))
     runs = Counter({op: sum(n for (_, _, o), n in ran.items() if o == op) for op in space.normal})
-    cells, edges, sources = 3, 14, 5
+    cells, edges, sources, nodes = 3, 14, 5, 4
     assert runs["max_pool_3x3"] == runs["avg_pool_3x3"] == cells * sources
     assert runs["sep_conv_5x5"] == runs["dil_conv_3x3"] == runs["skip_connect"] == cells * edges
-    assert runs["sep_conv_3x3"] == cells * edges  # the active ones are not run again
+    # of the two active ones of a node one is run again: nothing is kept of it, and the other is what it leaves
+    assert runs["sep_conv_3x3"] == cells * (edges + nodes)
 
 
 # ------------------------------------------------------- anybody's module

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from proxnas import bench
 from proxnas.choice import Choice
 from proxnas.config import BenchConfig
+from proxnas.ops import relu, shared_relu
 from proxnas.scoring import Share, inner
 from proxnas.supernet import Supernet
 from proxnas.types import Batch, Matrices
@@ -51,11 +52,7 @@ def test_a_part_of_the_batch_stands_for_all_of_it() -> None:
     for call, g in zip(tape, torch.autograd.grad(loss, [call.output for call in tape]), strict=True):
         choice, x = call.choices[0], call.sources[0].args[0]
         assert choice.row is not None
-        # what ran is known for the whole batch; the other candidates are run on half of it
-        expected = [
-            (g * candidate(x)).sum() if k in choice.active() else 2 * (g[:3] * candidate(x[:3])).sum()
-            for k, candidate in enumerate(choice.candidates)
-        ]
+        expected = [2 * (g[:3] * candidate(x[:3])).sum() for candidate in choice.candidates]
         torch.testing.assert_close(part[choice.row.group][0], torch.stack(expected).detach())
 
 
@@ -156,3 +153,22 @@ def test_the_relu_of_a_source_is_computed_once_while_scoring(make_search, monkey
     monkeypatch.setattr(nn.ReLU, "forward", lambda self, x: real(x))  # those inside an operation are its own
     search.net.architecture_gradient(search.valid.next())
     assert len(read) == len(set(read)) > 0
+
+
+def test_the_relu_of_a_tensor_is_shared_while_it_lives() -> None:
+    x = torch.randn(3)
+    assert relu(x) is not relu(x)
+    with shared_relu():
+        assert relu(x) is relu(x)
+        for _ in range(20):  # tensors that die at once: the next one often gets the same id
+            y = torch.randn(3)
+            torch.testing.assert_close(relu(y), y.clamp(min=0))
+            del y
+
+
+def test_a_relu_shared_in_the_forward_pass_gets_the_gradients_of_all_its_readers() -> None:
+    x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    with shared_relu():
+        shared = (2 * relu(x) + relu(x) ** 2).sum()
+    plain = (2 * x.relu() + x.relu() ** 2).sum()
+    torch.testing.assert_close(torch.autograd.grad(shared, x), torch.autograd.grad(plain, x))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -109,3 +111,35 @@ def test_random_selection_reaches_every_operation_and_every_edge() -> None:
     total = sum(random_selection(WITH_NONE, generator) for _ in range(300))
     assert isinstance(total, Tensor)
     assert (total[:, 0] == 0).all() and (total[:, 1:] > 60).all()  # 300 draws, 2 of 3 edges, 2 operations: 100 each
+
+
+LIMITED = Group(("none", "skip_connect", "conv", "pool"), nodes=((0, 1), (2, 3, 4)), max_inputs=2, max_skip=1)
+
+
+def test_surplus_skip_connections_turn_to_the_next_best_candidate() -> None:
+    A = [[0, 0.9, 0.3, 0.2], [0, 0.8, 0.1, 0.4], [0, 0.1, 0.2, 0.3], [0.9, 0.7, 0.2, 0.1], [0, 0.6, 0.5, 0.2]]
+    assert kept(A, LIMITED) == [[0, 0.9, 0, 0], [0, 0, 0, 0.4], [0, 0, 0, 0.3], [0, 0, 0, 0], [0, 0, 0.5, 0]]
+
+
+def test_an_edge_that_turned_may_lose_its_place_to_a_stronger_one() -> None:
+    A = [[0, 0.9, 0.3, 0.2], [0, 0.1, 0.8, 0.4], [0, 0.5, 0.1, 0.0], [0, 0.1, 0.4, 0.1], [0, 0.2, 0.1, 0.3]]
+    assert kept(A, LIMITED) == [[0, 0.9, 0, 0], [0, 0, 0.8, 0], [0, 0, 0, 0], [0, 0, 0.4, 0], [0, 0, 0, 0.3]]
+
+
+@pytest.mark.parametrize("name", ["nasbench201", "darts8"])
+@pytest.mark.parametrize("limit", [0, 2])
+def test_no_cell_has_more_skip_connections_than_allowed(name: str, limit: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for group in spaces.find(name).groups.values():
+        limited = replace(group, max_skip=limit)
+        for _ in range(50):
+            A = torch.rand(group.shape, generator=generator, dtype=torch.float64)
+            A[:, group.candidates.index("skip_connect")] += 0.5
+            A_bar = keep_inputs(A, prox_c1(A), limited)
+            assert int((A_bar[:, group.candidates.index("skip_connect")] != 0).sum()) <= limit
+            assert int((random_selection(limited, generator)[:, group.candidates.index("skip_connect")]).sum()) <= limit
+
+
+def test_where_there_is_nothing_else_skip_connections_stay() -> None:
+    group = Group(("none", "skip_connect"), nodes=((0, 1),), max_inputs=2, max_skip=0)
+    assert kept([[0.1, 0.9], [0.2, 0.8]], group) == [[0, 0.9], [0, 0.8]]

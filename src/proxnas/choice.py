@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 NONE = "none"
 """The candidate that is no connection: never run, its score is 0."""
+SKIP = "skip_connect"
+"""The candidate that is its source."""
 
 
 class Row(NamedTuple):
@@ -34,6 +36,8 @@ class Group:
     nodes: tuple[tuple[int, ...], ...] = ((0,),)
     max_inputs: int | None = None
     """How many edges a node keeps; None: all of them, and a node may stay empty."""
+    max_skip: int | None = None
+    """How many skip connections a cell may have; None: any number."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -47,13 +51,6 @@ class Term(NamedTuple):
     edge: int
     k: int
     output: Tensor
-
-
-class Rest(NamedTuple):
-    """A candidate that ran and whose output is not kept: it is what the other terms leave of the sum."""
-
-    edge: int
-    k: int
 
 
 class Source(NamedTuple):
@@ -90,8 +87,10 @@ class Call(NamedTuple):
 
     choices: Sequence[Choice]
     sources: Sequence[Source]
-    terms: Sequence[Term]
-    rest: Rest | None
+    active: frozenset[tuple[int, int]]
+    """(edge, k) of each candidate that ran."""
+    rest: tuple[int, int] | None
+    """The one of them whose score is what the others leave of < g_j , x_j >: it need not run again."""
     output: Tensor
     version: int
 
@@ -173,22 +172,18 @@ def combine(choices: Sequence[Choice], sources: Sequence[Source]) -> Tensor:
     output = _weighted_sum(choices, terms, route.values) if terms else choices[0].zero(sources[0])
     if route.tape is not None:
         output = _differentiable(output)
-        route.tape.append(Call(choices, sources, *_to_keep(choices, sources, terms), output, output._version))
+        active = frozenset((term.edge, term.k) for term in terms)
+        rest = None if route.values else _costly(choices, sources, terms)
+        route.tape.append(Call(choices, sources, active, rest, output, output._version))
     return output
 
 
-def _to_keep(choices: Sequence[Choice], sources: Sequence[Source], terms: list[Term]) -> tuple[list[Term], Rest | None]:
-    """The outputs that scoring needs and could not have for free.
-
-    A pure candidate is run for other edges of its source anyway; an identity is its source; and of the others one is
-    what the rest leave of the sum.
-    """
-    kept = [term for term in terms if choices[term.edge].pure_key(term.k) is None]
-    costly = [term for term in kept if not any(term.output is x for source in sources for x in source.args)]
-    if len(kept) < len(terms) or not costly or choices[0].route.values is not None:
-        return kept, None
-    rest = costly[0]
-    return [term for term in kept if term is not rest], Rest(rest.edge, rest.k)
+def _costly(choices: Sequence[Choice], sources: Sequence[Source], terms: list[Term]) -> tuple[int, int] | None:
+    """The first candidate that takes time to run: not an identity, not one that runs for other edges anyway."""
+    for edge, k, output in terms:
+        if choices[edge].pure_key(k) is None and not any(output is x for x in sources[edge].args):
+            return edge, k
+    return None
 
 
 def _weighted_sum(

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -40,13 +41,13 @@ class Zero(nn.Module):
         return torch.zeros_like(x[:, :, :: self.stride, :: self.stride])
 
 
-_memo: ContextVar[list[Tensor] | None] = ContextVar("memo", default=None)
+_memo: ContextVar[dict[int, tuple[ref[Tensor], Tensor]] | None] = ContextVar("memo", default=None)
 
 
 @contextmanager
 def shared_relu() -> Iterator[None]:
-    """Within, operations that read the same tensor one after the other compute its ReLU once (without a graph only)."""
-    token = _memo.set([])
+    """Within, the ReLU of a tensor is computed and kept once, whatever the number of operations that read it."""
+    token = _memo.set({})
     try:
         yield
     finally:
@@ -58,9 +59,11 @@ def relu(x: Tensor) -> Tensor:
     memo = None if torch.compiler.is_compiling() else _memo.get()  # the compiler cannot read a ContextVar
     if memo is None:
         return nn.functional.relu(x)
-    if not memo or memo[0] is not x:
-        memo[:] = [x, nn.functional.relu(x)]
-    return memo[1]
+    source, y = memo.get(id(x), (None, x))
+    if source is None or source() is not x:  # a weak reference: x may die and another tensor take its id
+        y = nn.functional.relu(x)
+        memo[id(x)] = ref(x), y
+    return y
 
 
 class AfterReLU(nn.Sequential):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from proxnas.choice import NONE, Call, Choice, Group, Row, Source
+from proxnas.choice import NONE, Call, Choice, Group, Source
 from proxnas.ops import shared_relu
 from proxnas.types import Matrices
 
@@ -38,12 +38,27 @@ class Share:
 
 
 class Edge(NamedTuple):
-    """One Choice in one call: what it read, the scores of what already ran, and the gradient at its node."""
+    """One Choice in one call: what it read, and the gradient at its node."""
 
+    call: int
+    """Its place on the tape."""
+    e: int
+    """Its place among the edges of its node."""
     choice: Choice
     source: Source
-    active: dict[int, Tensor]
     g: Tensor
+
+
+class Scored(NamedTuple):
+    """< g_j , O_k(x_e) >, still on the device; with e = WHOLE: < g_j , x_j >."""
+
+    call: int
+    e: int
+    k: int
+    value: Tensor
+
+
+WHOLE = -1
 
 
 @torch.no_grad()
@@ -51,64 +66,78 @@ def scores(
     tape: Sequence[Call], gradients: Sequence[Tensor | None], groups: Mapping[str, Group], share: Share
 ) -> Matrices:
     """Sum over calls of < g_j , O_k(x_i) > for each row and candidate; the host reads them once."""
-    with shared_relu():
-        scored = list(_score_all(_by_source(_drawn(tape, gradients, share)), share))
-    values = torch.stack([value for _, _, value in scored]).tolist() if scored else []
+    drawn = _drawn(tape, gradients, share)
+    scored = [*_score_nodes(tape, drawn, share), *_score_all(tape, _by_source(tape, drawn), share)]
+    values = torch.stack([item.value for item in scored]).tolist() if scored else []
+    known = {(call, e, k): value for (call, e, k, _), value in zip(scored, values, strict=True)}
     sums = {name: [[0.0] * group.shape[1] for _ in range(group.shape[0])] for name, group in groups.items()}
-    for (row, k, _), value in zip(scored, values, strict=True):
+    for (call, e, k), value in _with_rest(tape, known).items():
+        row = tape[call].choices[e].row
+        assert row is not None
         sums[row.group][row.edge][k] += value / share.nodes
     return {name: torch.tensor(matrix, dtype=torch.float64) for name, matrix in sums.items()}
 
 
-def _drawn(tape: Sequence[Call], gradients: Sequence[Tensor | None], share: Share) -> Iterator[tuple[Call, Tensor]]:
-    """The calls to score; a node that the loss does not depend on scores 0."""
+def _drawn(tape: Sequence[Call], gradients: Sequence[Tensor | None], share: Share) -> dict[int, Tensor]:
+    """Call -> g_j for the calls to score; a node that the loss does not depend on scores 0."""
     luck = torch.rand(len(tape), generator=share.generator).tolist() if share.nodes < 1 else [0.0] * len(tape)
-    for call, g, chance in zip(tape, gradients, luck, strict=True):
-        if g is not None and chance < share.nodes:
-            yield call, g
+    return {
+        call: g
+        for call, (g, chance) in enumerate(zip(gradients, luck, strict=True))
+        if g is not None and chance < share.nodes
+    }
 
 
-def _by_source(calls: Iterable[tuple[Call, Tensor]]) -> Iterable[list[Edge]]:
+def _score_nodes(tape: Sequence[Call], drawn: Mapping[int, Tensor], share: Share) -> Iterator[Scored]:
+    """< g_j , x_j > of each node with a candidate that is not run again."""
+    for call, g in drawn.items():
+        if tape[call].rest:
+            n = math.ceil(share.batch * len(g))
+            yield Scored(call, WHOLE, 0, inner(g[:n] * (len(g) / n) if n < len(g) else g, tape[call].output[:n]))
+
+
+def _with_rest(tape: Sequence[Call], known: Mapping[tuple[int, int, int], float]) -> dict[tuple[int, int, int], float]:
+    """Of a node's candidates that ran, the one that did not run again scores < g_j , x_j > minus the others."""
+    found = {place: value for place, value in known.items() if place[1] != WHOLE}
+    for (call, e, _), whole in known.items():
+        rest = tape[call].rest
+        if e == WHOLE and rest:
+            found[call, *rest] = whole - sum(found[call, *place] for place in tape[call].active - {rest})
+    return found
+
+
+def _by_source(tape: Sequence[Call], drawn: Mapping[int, Tensor]) -> Iterable[list[Edge]]:
     """The edges of all calls, those that read the same tensors together: they share what has no parameters."""
     edges: dict[tuple[Any, ...], list[Edge]] = {}
-    for call, g in calls:
-        active = _active_scores(call, g)
-        for e, (choice, source) in enumerate(zip(call.choices, call.sources, strict=True)):
-            edges.setdefault(source.key, []).append(Edge(choice, source, active.get(e, {}), g))
+    for call, g in drawn.items():
+        for e, (choice, source) in enumerate(zip(tape[call].choices, tape[call].sources, strict=True)):
+            edges.setdefault(source.key, []).append(Edge(call, e, choice, source, g))
     return edges.values()
 
 
-def _active_scores(call: Call, g: Tensor) -> dict[int, dict[int, Tensor]]:
-    """Edge -> k -> score of what ran; < g , rest > = < g , x_j > - the others, as x_j is their sum."""
-    known = {(term.edge, term.k): inner(g, term.output) for term in call.terms}
-    if call.rest:
-        known[call.rest] = inner(g, call.output) - sum(known.values())
-    scores: dict[int, dict[int, Tensor]] = {}
-    for (e, k), value in known.items():
-        scores.setdefault(e, {})[k] = value
-    return scores
-
-
-def _score_all(sources: Iterable[list[Edge]], share: Share) -> Iterator[tuple[Row, int, Tensor]]:
+def _score_all(tape: Sequence[Call], sources: Iterable[list[Edge]], share: Share) -> Iterator[Scored]:
     for edges in sources:
         shared: dict[Any, Tensor] = {}
-        for edge in edges:
-            yield from _score(_part(edge, share.batch) if share.batch < 1 else edge, shared)
+        with shared_relu():
+            for edge in _part(edges, share.batch):
+                yield from _score(edge, tape[edge.call].rest, shared)
 
 
-def _score(edge: Edge, shared: dict[Any, Tensor]) -> Iterator[tuple[Row, int, Tensor]]:
-    choice, source, active, g = edge
-    assert choice.row is not None
-    for k, name in enumerate(choice.names):
-        if name != NONE:
-            yield choice.row, k, active[k] if k in active else inner(g, _output(choice, k, source, shared, g.shape))
+def _score(edge: Edge, rest: tuple[int, int] | None, shared: dict[Any, Tensor]) -> Iterator[Scored]:
+    for k, name in enumerate(edge.choice.names):
+        if name != NONE and (edge.e, k) != rest:
+            output = _output(edge.choice, k, edge.source, shared, edge.g.shape)
+            yield Scored(edge.call, edge.e, k, inner(edge.g, output))
 
 
-def _part(edge: Edge, batch: float) -> Edge:
-    """The edge on the first examples; g is scaled up to stand for all of them."""
-    N = len(edge.g)
+def _part(edges: list[Edge], batch: float) -> list[Edge]:
+    """The edges of one source on the first examples; g is scaled up to stand for all of them."""
+    if batch == 1:
+        return edges
+    N = len(edges[0].g)
     n = math.ceil(batch * N)
-    return Edge(edge.choice, edge.source.first(n), edge.active, edge.g[:n] * (N / n))
+    source = edges[0].source.first(n)
+    return [edge._replace(source=source, g=edge.g[:n] * (N / n)) for edge in edges]
 
 
 def _output(choice: Choice, k: int, source: Source, shared: dict[Any, Tensor], shape: torch.Size) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from proxnas.choice import NONE, Group
+from proxnas.choice import NONE, SKIP, Group
 from proxnas.types import Matrices
 
 
@@ -16,8 +16,30 @@ def keep_inputs(A: Tensor, A_bar: Tensor, group: Group, priority: Tensor | None 
     """A_bar with, for each node, only the `max_inputs` edges whose selected entry of A is largest; the others zero.
 
     An edge that selected `none` is absent and not counted. A node left without any input keeps its best edge that is
-    not `none`. Where the space sets no limit, every edge stays as it is.
+    not `none`. Where the space sets no limit, every edge stays as it is. If more than `max_skip` edges are then skip
+    connections, the one with the smallest entry turns to its next best candidate, and so on.
     """
+    kept = _strongest(A, A_bar, group, priority)
+    if group.max_skip is None or set(group.candidates) <= {SKIP, NONE} or SKIP not in group.candidates:
+        return kept
+    skip = group.candidates.index(SKIP)
+    while len(skips := kept[:, skip].nonzero().flatten().tolist()) > group.max_skip:
+        A_bar = _turned(A, A_bar, min(skips, key=lambda e: float(A[e, skip])), group)
+        kept = _strongest(A, A_bar, group, priority)
+    return kept
+
+
+def _turned(A: Tensor, A_bar: Tensor, e: int, group: Group) -> Tensor:
+    """A_bar with the best candidate of row e that is neither a skip connection nor `none`."""
+    others = [k for k, name in enumerate(group.candidates) if name not in (SKIP, NONE)]
+    k = max(others, key=lambda k: float(A[e, k]))
+    turned = A_bar.clone()
+    turned[e] = 0.0
+    turned[e, k] = _value(A[e, k])
+    return turned
+
+
+def _strongest(A: Tensor, A_bar: Tensor, group: Group, priority: Tensor | None) -> Tensor:
     if group.max_inputs is None:
         return A_bar
     selected = A_bar != 0
@@ -65,4 +87,9 @@ def _keep_best(A: Tensor, kept: Tensor, rows: tuple[int, ...], group: Group) -> 
     usable = [k for k, name in enumerate(group.candidates) if name != NONE]
     if usable:
         e, k = max(((e, k) for e in rows for k in usable), key=lambda entry: float(A[entry]))
-        kept[e, k] = A[e, k].clamp(max=1.0) if A[e, k] > 0 else 1.0  # lazy PA: A may exceed 1
+        kept[e, k] = _value(A[e, k])
+
+
+def _value(a: Tensor) -> float:
+    """What a selected entry is worth in A_bar: lazy PA's A may leave (0, 1]."""
+    return min(float(a), 1.0) if a > 0 else 1.0
