@@ -162,7 +162,7 @@ def test_a_damaged_file_is_read_or_refused_but_never_a_crash(
 
 
 def test_unknown_data(tmp_path: Path) -> None:
-    refused("digist", "did you mean digits", ".npz", "cifar-10-batches-bin")
+    refused("digist", "did you mean digits", ".npz", "CIFAR folder", "hf:NAME")
     refused("hf:cifar10", "unknown data", "digits")
     refused("", "digits")
     refused("bad\0name", "unknown data")

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
 from proxnas.methods import METHODS
 from proxnas.spaces import SPACES
@@ -47,10 +48,11 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class SearchConfig(RunConfig):
-    """Search a cell on DATA: digits, an .npz file, or a cifar-10-batches-bin folder."""
+    """Search a cell on DATA: digits, a file or folder of images, or hf:NAME."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
-    """digits, a path to an .npz file, or a cifar-10-batches-bin folder."""
+    """digits, an .npz file, a CIFAR-10 or CIFAR-100 folder, a folder of class folders of images, a .parquet file, or
+    hf:NAME (Hugging Face)."""
     space: str = "darts7"
     """darts7, darts8, nasp12, nasp12-full or nasbench201."""
     method: str = "nasp"
@@ -69,6 +71,10 @@ class SearchConfig(RunConfig):
     """Channels of its first cell."""
     cutout: int = 0
     """Side of the square cut out of training images; 0: none."""
+    image_size: int = 0
+    """Side in pixels that image files are brought to; 0: as stored."""
+    skip_broken: bool = False
+    """Leave out images that cannot be read, and name them."""
     final_cells: int = 8
     """Cells of the final network that params and flops refer to."""
     final_channels: int = 16
@@ -154,12 +160,17 @@ class SearchConfig(RunConfig):
                 idle = self.method not in methods and getattr(self, name) != neutral
                 require(not idle, flag(name), getattr(self, name), f"is for {', '.join(methods)}: leave it out")
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
+        self.load_options()
         seeds = self.all_seeds()
         require(len(set(seeds)) == len(seeds), "--seeds", self.seeds, "name each seed once")
         require(not self.pick or len(seeds) > 1, "--pick", self.pick, "give --seeds with at least two seeds")
         require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
         require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
                 "give at most --learning-rate")  # fmt: skip
+
+    def load_options(self) -> LoadOptions:
+        """How DATA is read."""
+        return LoadOptions(skip_broken=self.skip_broken, image_size=self.image_size)
 
     def all_seeds(self) -> list[int]:
         """The seeds to run: those of --seeds, else the one of --seed."""

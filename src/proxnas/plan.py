@@ -22,7 +22,7 @@ STEPS = 3
 
 def plan(config: SearchConfig) -> dict[str, Any]:
     """The figures of `--dry-run`."""
-    search = Search(config, load(config.data))
+    search = Search(config, load(config.data, config.load_options()))
     smallest, largest = (search.final_network(search.space.genotype(A)) for A in extremes(search.net))
     seconds, peak = _measure(search)
     return {

@@ -14,6 +14,7 @@ from proxnas import methods, spaces
 from proxnas.clock import Clock
 from proxnas.complexity import multiply_adds, parameters
 from proxnas.config import SearchConfig
+from proxnas.data.augment import Augment
 from proxnas.data.images import Images, search_parts, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
 from proxnas.environment import describe, pick_device, set_threads
@@ -81,7 +82,7 @@ class Search:
         self.net = self._supernet()
         for_w, for_A = search_parts(images, config.seed)
         self.valid_part = ImageBatches(images, for_A, device=self.device)
-        part = ImageBatches(images, for_w, cutout=config.cutout, device=self.device)
+        part = ImageBatches(images, for_w, Augment(cutout=config.cutout), device=self.device)
         self.train = Stream(part, config.batch_size, config.seed, "w")
         self.valid = Stream(self.valid_part, config.batch_size, config.seed, "A")
         self.clock = Clock(self.device, exact_clock)

@@ -51,7 +51,7 @@ def _build(config: SearchConfig) -> Search:
 
     if config.table:
         check(Path(config.table))
-    return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load(config.data))
+    return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load(config.data, config.load_options()))
 
 
 def _one(config: SearchConfig, folder: Path, built: Search | None = None) -> dict[str, Any]:
