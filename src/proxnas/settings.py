@@ -70,12 +70,18 @@ def parse_search(argv: list[str]) -> SearchConfig:
         file = {k: v for k, v in file.items() if k not in paper() | official()}
     protocol = named.protocol
     if protocol == "auto":
-        protocol = "cifar" if Path(named.data).is_dir() else "quick"
+        protocol = "cifar" if Path(named.data).is_dir() and _is_cifar(Path(named.data)) else "quick"
     layers = PROTOCOLS[protocol]() | {"protocol": protocol}
     if named.space == "nasbench201":
         layers |= nasbench201(protocol)
     layers |= METHOD_DEFAULTS.get(named.method, {}) | PRESETS[named.preset]()
     return _cli(argv, layers | {k: v for k, v in file.items() if k != "protocol"})
+
+
+def _is_cifar(folder: Path) -> bool:
+    from proxnas.data.cifar import find  # numpy takes a while, and --help needs it not
+
+    return find(folder) is not None
 
 
 def parse_resumed(argv: list[str], stored: SearchConfig, where: Path) -> SearchConfig:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from proxnas.data.options import SMALLEST_SIDE
+from proxnas.data.options import SMALLEST_SIDE, LoadOptions
 from proxnas.data.split import Array, split, stable_seed
 from proxnas.errors import InputError
 
@@ -66,18 +66,24 @@ class Images:
 def from_arrays(arrays: Mapping[str, Array], name: str, where: str, shift: bool = True, flip: bool = False) -> Images:
     """Images of x_train, y_train and, if given, x_valid, y_valid, x_test, y_test; errors begin with `where`."""
     check_forms({key: (array.shape, array.dtype) for key, array in arrays.items()}, where)
-    labels = np.unique(arrays["y_train"])
-    if len(labels) < 2:
-        raise InputError(f"{where}: y_train has one class only ({labels[0]}): give images of at least two classes")
-    parts: dict[str, Part] = {}
-    for part in (part for part in PARTS if f"x_{part}" in arrays):
-        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
-        if len(unseen := np.setdiff1d(y, labels)):
+    labels, y = reindexed({part: arrays[f"y_{part}"] for part in PARTS if f"y_{part}" in arrays}, where)
+    parts: dict[str, Part] = {
+        part: (_pixels(arrays[f"x_{part}"], f"{where}: x_{part}"), numbers) for part, numbers in y.items()
+    }
+    return build(parts, tuple(map(str, labels)), name, where, shift=shift, flip=flip)
+
+
+def reindexed(labels: Mapping[str, Array], where: str) -> tuple[Array, dict[str, Array]]:
+    """The labels that occur in train, in order, and every part's labels as numbers 0 .. K-1 into them."""
+    known = np.unique(labels["train"])
+    if len(known) < 2:
+        raise InputError(f"{where}: y_train has one class only ({known[0]}): give images of at least two classes")
+    for part, y in labels.items():
+        if len(unseen := np.setdiff1d(y, known)):
             raise InputError(
                 f"{where}: y_{part} has label {unseen[0]}, which y_train has not: remove it or train on some"
             )
-        parts[part] = (_pixels(x, f"{where}: x_{part}"), np.searchsorted(labels, y).astype(np.int64))
-    return build(parts, tuple(map(str, labels)), name, where, shift=shift, flip=flip)
+    return known, {part: np.searchsorted(known, y).astype(np.int64) for part, y in labels.items()}
 
 
 def build(
@@ -99,6 +105,17 @@ def build(
     mean, std = statistics(parts["train"][0])
     fields: dict[str, Any] = {"classes": tuple(classes), "mean": mean, "std": std, "shift": shift, "flip": flip}
     return Images(name, **stored, **fields, skipped=skipped)
+
+
+def as_stored(images: Images, options: LoadOptions) -> Images:
+    """Arrays are not resized: a flag that would do nothing is refused."""
+    _, height, width = images.shape
+    if options.image_size and (height, width) != (options.image_size, options.image_size):
+        raise InputError(
+            f"--image-size {options.image_size}: {images.name} is stored as {height} x {width} pixels: "
+            "leave it out (it is for image files)"
+        )
+    return images
 
 
 def search_parts(images: Images, seed: int) -> tuple[Part, Part]:

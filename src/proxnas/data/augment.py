@@ -114,7 +114,8 @@ def _chroma(saturation: Tensor, hue: Tensor) -> Tensor:
     to_yiq = saturation.new_tensor((GREY, (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112)))
     cos, sin, zero = saturation * hue.cos(), saturation * hue.sin(), torch.zeros_like(hue)
     turn = torch.stack((zero + 1, zero, zero, zero, cos, -sin, zero, sin, cos), dim=1).view(-1, 3, 3)
-    return torch.linalg.inv(to_yiq) @ turn @ to_yiq
+    mixed: Tensor = torch.linalg.inv(to_yiq) @ turn @ to_yiq
+    return mixed
 
 
 AS_SUITS = Augment()

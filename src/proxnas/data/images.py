@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proxnas.data.arrays import Images, Part, from_arrays, search_parts
+from proxnas.data.arrays import Images, Part, as_stored, from_arrays, search_parts
 from proxnas.data.options import DEFAULTS, LoadOptions
 from proxnas.data.split import split, stable_seed
 from proxnas.errors import InputError
@@ -20,17 +20,32 @@ ACCEPTED = "give digits, an .npz file, a CIFAR folder, a folder of class folders
 
 def load(spec: str, options: LoadOptions = DEFAULTS) -> Images:
     """The data set that DATA names."""
+    try:
+        return _load(spec, options)
+    except OSError as error:
+        raise InputError(
+            f"{spec!r}: cannot be read ({error.strerror or error}): check the path and its permissions"
+        ) from error
+
+
+def _load(spec: str, options: LoadOptions) -> Images:
     if spec == "digits":
-        return _as_stored(_digits(), options)
+        return as_stored(_digits(), options)
+    if spec.startswith("hf:"):
+        from proxnas.data import hub
+
+        return hub.read(spec.removeprefix("hf:"), options)
     path = Path(place := os.path.expanduser(spec))  # os.path: unlike Path's, its questions never raise
     if os.path.isdir(place):
-        from proxnas.data import cifar
-
-        return _as_stored(cifar.read(path), options)
+        return _folder(path, options)
     if os.path.isfile(place) and path.suffix.lower() == ".npz":
         from proxnas.data import npz
 
-        return _as_stored(npz.read(path), options)
+        return as_stored(npz.read(path), options)
+    if os.path.isfile(place) and path.suffix.lower() == ".parquet":
+        from proxnas.data import hub
+
+        return hub.read(place, options)
     if os.path.exists(place) or len(path.parts) > 1 or path.suffix:
         fault = "not a kind of data that can be read" if os.path.exists(place) else "no such file or folder"
         raise InputError(f"{spec!r}: {fault}: {ACCEPTED}")
@@ -38,15 +53,12 @@ def load(spec: str, options: LoadOptions = DEFAULTS) -> Images:
     raise InputError(f"unknown data {spec[:200]!r}: {hint}{ACCEPTED}")
 
 
-def _as_stored(images: Images, options: LoadOptions) -> Images:
-    """Arrays are not resized: a flag that would do nothing is refused."""
-    _, height, width = images.shape
-    if options.image_size and (height, width) != (options.image_size, options.image_size):
-        raise InputError(
-            f"--image-size {options.image_size}: {images.name} is stored as {height} x {width} pixels: "
-            "leave it out (it is for image files)"
-        )
-    return images
+def _folder(path: Path, options: LoadOptions) -> Images:
+    from proxnas.data import cifar, folder
+
+    if (found := cifar.find(path)) is not None:
+        return as_stored(cifar.read(*found), options)
+    return folder.read(path, options)
 
 
 def _digits() -> Images:
