@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -15,7 +16,7 @@ from proxnas.data.arrays import reason
 from proxnas.data.split import Array
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
-FORMATS = ("JPEG", "MPO", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")  # others run programs or are rarely tested
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")  # others run programs or are rarely tested
 LARGEST_PIXELS = 64 * 2**20  # below the number at which Pillow itself warns
 SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 GREY = ("1", "L", "LA", "La", *SIXTEEN_BITS)
@@ -48,7 +49,7 @@ def quiet() -> Iterator[None]:
 def opened(file: str | bytes) -> Image.Image:
     """The image in a file (or in its content), not decoded yet; to be closed by the caller."""
     try:
-        image = Image.open(io.BytesIO(file) if isinstance(file, bytes) else file, formats=FORMATS)
+        image = Image.open(io.BytesIO(file) if isinstance(file, bytes) else file, formats=_formats())
     except UnidentifiedImageError as error:
         raise BrokenImage("no image in a format that is read") from error
     except Exception as error:  # damaged headers raise nearly every kind
@@ -57,6 +58,13 @@ def opened(file: str | bytes) -> Image.Image:
         image.close()
         raise BrokenImage(f"{image.width} x {image.height} pixels are more than {LARGEST_PIXELS}")
     return image
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Those that this Pillow was built with."""
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def head(image: Image.Image) -> Head:
