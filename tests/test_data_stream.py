@@ -179,14 +179,14 @@ class NoHostReads(TorchDispatchMode):
 
 
 def test_a_batch_reads_nothing_back_from_the_device() -> None:
-    resident = part(make(), flip=True, cutout=4)
+    resident = part(make(), flip=True, cutout=4, rotation=20, colour=0.4, resized_crop=True)
     stream = Stream(resident, 8, 0)
     with NoHostReads():
         for _ in range(2 * len(stream)):
             stream.next()
         list(resident.evaluation_batches(8))
         with pytest.raises(AssertionError, match="waits for the device"):
-            resident.y[0].item()
+            resident.source.x[0, 0, 0, 0].item()
 
 
 def test_bad_sizes_name_the_flag() -> None:

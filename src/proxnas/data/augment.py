@@ -17,7 +17,7 @@ from proxnas.errors import InputError
 
 SMALLEST_AREA = 0.08  # share of the image that a resized crop keeps at least, as in Inception
 LARGEST_RATIO = 4 / 3  # of its sides
-GREY = (0.299, 0.587, 0.114)  # luma of ITU-R 601
+YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))  # of RGB; the first row is luma
 
 
 @dataclass(frozen=True)
@@ -54,68 +54,78 @@ class Augment:
         return replace(self, shift=shift, flip=images.flip if self.flip is None else self.flip)
 
     def draws(self) -> int:
-        """Uniform numbers an image that `warped` and `recoloured` take."""
+        """Uniform numbers an image that `geometry` and `colours` take."""
         return bool(self.rotation) + 4 * self.resized_crop + 4 * bool(self.colour)
 
 
-def warped(x: Tensor, augment: Augment, random: list[Tensor]) -> Tensor:
-    """Rotated and cropped in one resampling; takes its numbers (each (B,), in [0, 1)) from the front of `random`."""
+def geometry(augment: Augment, random: list[Tensor], height: int, width: int) -> Tensor | None:
+    """(B, 2, 3): where in an image the pixels of its changed form are found, both being [-1, 1]^2; None: in place.
+
+    The form is squeezed to the crop, then turned about the middle in pixels of equal sides. The numbers, each (B,) in
+    [0, 1), are taken from the front of `random`.
+    """
     if not augment.rotation and not augment.resized_crop:
-        return x
-    _, height, width, _ = x.shape
-    angle, across, down, centre_x, centre_y = _transformation(x, augment, random)
-    # (u, v) in [-1, 1]^2 of the result -> where it is found in x: squeezed to the crop, then turned about the middle,
-    # in pixels of equal sides
-    cos, sin, aspect = angle.cos(), angle.sin(), height / width
-    rows = (
-        torch.stack((cos * across, -sin * down * aspect, cos * centre_x - sin * centre_y * aspect), dim=1),
-        torch.stack((sin * across / aspect, cos * down, sin * centre_x / aspect + cos * centre_y), dim=1),
-    )
-    planes = x.permute(0, 3, 1, 2)
-    grid = affine_grid(torch.stack(rows, dim=1), list(planes.shape), align_corners=False)
-    return grid_sample(planes, grid, mode="bilinear", padding_mode="zeros", align_corners=False).permute(0, 2, 3, 1)
-
-
-def _transformation(x: Tensor, augment: Augment, random: list[Tensor]) -> tuple[Tensor, ...]:
-    """Angle, and half sides and centre of the crop, where the image is [-1, 1]^2; each (B,)."""
-    zero, one = torch.zeros_like(x[:, 0, 0, 0]), torch.ones_like(x[:, 0, 0, 0])
+        return None
+    zero, one = torch.zeros_like(random[0]), torch.ones_like(random[0])
     angle = (2 * random.pop(0) - 1) * math.radians(augment.rotation) if augment.rotation else zero
-    if not augment.resized_crop:
-        return angle, one, one, zero, zero
+    across, down, x, y = _crop(random) if augment.resized_crop else (one, one, zero, zero)
+    cos, sin, aspect = angle.cos(), angle.sin(), height / width
+    return torch.stack(
+        (
+            torch.stack((cos * across, -sin * down * aspect, cos * x - sin * y * aspect), dim=1),
+            torch.stack((sin * across / aspect, cos * down, sin * x / aspect + cos * y), dim=1),
+        ),
+        dim=1,
+    )
+
+
+def _crop(random: list[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Half sides and centre of a random rectangle in [-1, 1]^2, each (B,)."""
     area = SMALLEST_AREA + (1 - SMALLEST_AREA) * random.pop(0)
-    stretch = (math.log(LARGEST_RATIO) * (random.pop(0) - 0.5)).exp()  # sqrt of a ratio of 3/4 to 4/3, uniform in log
+    stretch = (math.log(LARGEST_RATIO) * (random.pop(0) - 0.5)).exp()  # root of a ratio of 3/4 to 4/3, uniform in log
     across, down = (area.sqrt() * stretch).clamp(max=1.0), (area.sqrt() / stretch).clamp(max=1.0)
-    return angle, across, down, (1 - across) * (2 * random.pop(0) - 1), (1 - down) * (2 * random.pop(0) - 1)
+    return across, down, (1 - across) * (2 * random.pop(0) - 1), (1 - down) * (2 * random.pop(0) - 1)
 
 
-def recoloured(x: Tensor, augment: Augment, random: list[Tensor], white: float) -> Tensor:
-    """Brightness, contrast, then saturation and hue, kept within 0 .. white; images not of three channels have no hue.
+def warped(x: Tensor, theta: Tensor) -> Tensor:
+    """x resampled once, as `geometry` says; black beyond the edge."""
+    planes = x.permute(0, 3, 1, 2)
+    grid = affine_grid(theta, list(planes.shape), align_corners=False)
+    found = grid_sample(planes, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+    return found.permute(0, 2, 3, 1).contiguous()
 
-    Hue is turned in the plane of chrominance (YIQ), which is one 3 x 3 matrix an image.
+
+def colours(augment: Augment, random: list[Tensor]) -> tuple[Tensor, Tensor] | None:
+    """Brightness and contrast (2, B), and what saturation and hue make of RGB (B, 3, 3).
+
+    Hue is turned in the plane of chrominance (YIQ), which is linear.
     """
     if not augment.colour:
-        return x
+        return None
     brightness, contrast, saturation = (1 + augment.colour * (2 * random.pop(0) - 1) for _ in range(3))
     hue = math.pi * augment.colour * (2 * random.pop(0) - 1)  # half of the strength, of a whole turn
-    x = (x * brightness[:, None, None, None]).clamp_(max=white)
-    grey = (_luma(x) if x.shape[3] == 3 else x.mean(3)).mean((1, 2))[:, None, None, None]
-    x = (grey + (x - grey) * contrast[:, None, None, None]).clamp_(0.0, white)
+    cos, sin, zero = saturation * hue.cos(), saturation * hue.sin(), torch.zeros_like(hue)
+    turn = torch.stack((zero + 1, zero, zero, zero, cos, -sin, zero, sin, cos), dim=1).view(-1, 3, 3)
+    to_yiq = torch.tensor(YIQ)
+    return torch.stack((brightness, contrast)), torch.linalg.inv(to_yiq) @ turn @ to_yiq
+
+
+def recoloured(x: Tensor, scales: Tensor, chroma: Tensor, white: float) -> Tensor:
+    """Brightness, contrast, then saturation and hue, each kept within 0 .. white; without three channels, no hue."""
+    brightness, contrast = scales[:, :, None, None, None]
+    x = (x * brightness).clamp_(max=white)
+    mean = _luma(x).mean((1, 2))[:, None, None, None]
+    x = (mean + (x - mean) * contrast).clamp_(0.0, white)
     if x.shape[3] != 3:
         return x
-    return (x.flatten(1, 2) @ _chroma(saturation, hue).mT).view_as(x).clamp_(0.0, white)
+    return torch.bmm(x.flatten(1, 2), chroma.mT).view_as(x).clamp_(0.0, white)
 
 
 def _luma(x: Tensor) -> Tensor:
-    return torch.matmul(x, x.new_tensor(GREY))
-
-
-def _chroma(saturation: Tensor, hue: Tensor) -> Tensor:
-    """(B, 3, 3): RGB -> RGB with chrominance scaled and turned."""
-    to_yiq = saturation.new_tensor((GREY, (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112)))
-    cos, sin, zero = saturation * hue.cos(), saturation * hue.sin(), torch.zeros_like(hue)
-    turn = torch.stack((zero + 1, zero, zero, zero, cos, -sin, zero, sin, cos), dim=1).view(-1, 3, 3)
-    mixed: Tensor = torch.linalg.inv(to_yiq) @ turn @ to_yiq
-    return mixed
+    if x.shape[3] != 3:
+        return x.mean(3)
+    red, green, blue = x.unbind(3)
+    return YIQ[0][0] * red + YIQ[0][1] * green + YIQ[0][2] * blue
 
 
 AS_SUITS = Augment()

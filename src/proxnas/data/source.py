@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -77,9 +78,12 @@ class Streamed:
         self.x, self.device = x, device
         self.workers = default_workers() if workers is None else workers
         self._expected: Iterator[Tensor] | None = None
-        self._ahead: Iterator[Read | str] | None = None
         self._next: Read | None = None
         self._told: set[int] = set()
+        # The one iterator, in a list that outlives self: were it freed in a cycle together with its queues, or left to
+        # the end of the process, the workers would be waited for.
+        self._ahead: list[Iterator[Read | str]] = []
+        weakref.finalize(self, self._ahead.clear)
 
     def fetch(self, index: Tensor) -> Fetched:
         asked = index.tolist()
@@ -104,13 +108,14 @@ class Streamed:
         self._expected = indices
 
     def close(self) -> None:
-        self._ahead = self._next = self._expected = None  # without its iterator the loader ends the workers
+        self._next = self._expected = None
+        self._ahead.clear()  # without its iterator the loader ends the workers
 
     def _from_workers(self) -> Read | None:
-        if self._ahead is None and self._expected is not None and self.workers:
-            self._ahead = self._loader(self._expected)
+        if not self._ahead and self._expected is not None and self.workers:
+            self._ahead.append(self._loader(self._expected))
         try:
-            read = next(self._ahead, None) if self._ahead is not None else None
+            read = next(self._ahead[0], None) if self._ahead else None
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise

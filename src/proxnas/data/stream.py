@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from proxnas.data.arrays import Images, Part
-from proxnas.data.augment import AS_SUITS, Augment, recoloured, warped
+from proxnas.data.augment import AS_SUITS, Augment, colours, geometry, recoloured, warped
 from proxnas.data.source import source_of
 from proxnas.data.split import stable_seed
 from proxnas.errors import InputError
@@ -59,16 +59,19 @@ class ImageBatches:
             self._draw(self.height, index, generator),
             self._draw(self.width, index, generator),
         )
-        random = torch.rand(self.augment.draws(), len(index), generator=generator)
+        random = list(torch.rand(self.augment.draws(), len(index), generator=generator))
+        theta, colour = geometry(self.augment, random, self.height, self.width), colours(self.augment, random)
         index, table, base = self.source.fetch(index)
         index, base, top, left, mirrored, *centre = self._moved(torch.stack((index, base, *draws)))
         x = self._crop(table, base, top, left, mirrored)
-        uniform = list(self._moved(random))
-        x = recoloured(warped(x, self.augment, uniform), self.augment, uniform, self._white)
+        if theta is not None:
+            x = warped(x, self._moved(theta))
+        if colour is not None:
+            x = recoloured(x, self._moved(colour[0]), self._moved(colour[1]), self._white)
         x = self._normalised(x)
         if self.augment.cutout:
             rows, columns = self._hidden(self._rows, centre[0]), self._hidden(self._columns, centre[1])
-            x = x.masked_fill((rows[:, :, None] & columns[:, None, :])[..., None], 0.0)
+            x = x.masked_fill_((rows[:, :, None] & columns[:, None, :])[..., None], 0.0)
         return self._batch(x, index)
 
     def evaluation_batches(self, batch_size: int) -> Iterator[Batch]:
@@ -142,20 +145,20 @@ class Stream:
         _check_batch_size(batch_size)
         if batch_size > len(part):
             raise InputError(f"--batch-size {batch_size}: this part has {len(part)} images: give at most {len(part)}")
-        self.part, self.batch_size, self.seed, self.name = part, batch_size, seed, name
+        self.part, self.seed, self.name = part, seed, name
+        self.order = Order(len(part), batch_size, seed, name)
         self.delivered = 0
         self._announced = False
-        self._orders: dict[int, Tensor] = {}  # epoch -> its shuffle
 
     def __len__(self) -> int:
         """Batches an epoch."""
-        return len(self.part) // self.batch_size
+        return len(self.order)
 
     def next(self) -> Batch:
         if not self._announced:
-            self.part.expect(map(self._index, count(self.delivered)))
+            self.part.expect(map(self.order.index, count(self.delivered)))
             self._announced = True
-        index = self._index(self.delivered)
+        index = self.order.index(self.delivered)
         # random numbers are drawn on the host, where they are the same whatever the device
         generator = torch.Generator().manual_seed(stable_seed(self.seed, f"{self.name}/augment", self.delivered))
         self.delivered += 1
@@ -168,17 +171,29 @@ class Stream:
         self.delivered = int(state["delivered"])
         self._announced = False
 
-    def _index(self, t: int) -> Tensor:
+
+class Order:
+    """Which images are in which batch."""
+
+    def __init__(self, images: int, batch_size: int, seed: int, name: str) -> None:
+        self.images, self.batch_size, self.seed, self.name = images, batch_size, seed, name
+        self._epochs: dict[int, Tensor] = {}  # epoch -> its shuffle
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        return self.images // self.batch_size
+
+    def index(self, t: int) -> Tensor:
         """The images of batch t."""
         epoch, position = divmod(t, len(self))
-        return self._epoch_order(epoch)[position * self.batch_size : (position + 1) * self.batch_size]
+        return self._epoch(epoch)[position * self.batch_size : (position + 1) * self.batch_size]
 
-    def _epoch_order(self, epoch: int) -> Tensor:
-        if epoch not in self._orders:
+    def _epoch(self, epoch: int) -> Tensor:
+        if epoch not in self._epochs:
             # two are kept: batches are read ahead beyond the end of an epoch
-            self._orders = {e: order for e, order in self._orders.items() if e == epoch - 1}
-            self._orders[epoch] = _shuffled(len(self.part), stable_seed(self.seed, f"{self.name}/order", epoch))
-        return self._orders[epoch]
+            self._epochs = {e: order for e, order in self._epochs.items() if e == epoch - 1}
+            self._epochs[epoch] = _shuffled(self.images, stable_seed(self.seed, f"{self.name}/order", epoch))
+        return self._epochs[epoch]
 
 
 def _shuffled(n: int, seed: int) -> Tensor:
