@@ -166,7 +166,7 @@ def short_name(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "-", path.stem)[:40].strip("-") or "data"
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """An error of another library in a few words of one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:120]
 

@@ -6,7 +6,11 @@ hf:NAME?config=C&label=COLUMN&image=COLUMN&train=SPLIT&valid=SPLIT&test=SPLIT, e
 from __future__ import annotations
 
 import inspect
+import logging
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,15 +102,38 @@ def _loaded(name: str, config: str | None, local: bool) -> Any:
     except ImportError as error:
         raise InputError(f"hf:{name}: needs the package datasets: pip install 'proxnas[hub]'") from error
     try:
-        if local:
-            return datasets.load_dataset("parquet", data_files=_files(Path(name)))
-        safe = {"trust_remote_code": False} if _asks_for_trust(datasets.load_dataset) else {}
-        return datasets.load_dataset(name, config, **safe)
+        with _quiet(datasets, bars=not local):
+            if local:
+                return datasets.load_dataset("parquet", data_files=_files(Path(name)))
+            safe = {"trust_remote_code": False} if _asks_for_trust(datasets.load_dataset) else {}
+            return datasets.load_dataset(name, config, **safe)
     except InputError:
         raise
     except Exception as error:  # no network, no such set, a script in place of data, damaged files
         remedy = "write the parquet file again" if local else "check the name and the network, or give a local folder"
-        raise InputError(f"hf:{name}: cannot be loaded ({reason(error)}): {remedy}") from error
+        first: BaseException = error
+        while first.__cause__ is not None:
+            first = first.__cause__  # says what is wrong
+        raise InputError(f"hf:{name}: cannot be loaded ({reason(first)}): {remedy}") from error
+
+
+@contextmanager
+def _quiet(datasets: Any, bars: bool) -> Iterator[None]:
+    """Without log lines, which our error says again, and without bars where nothing is fetched."""
+    loggers = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]
+    levels = [logger.level for logger in loggers]
+    hide = not bars and not datasets.utils.are_progress_bars_disabled()
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    if hide:
+        datasets.utils.disable_progress_bars()
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        if hide:
+            datasets.utils.enable_progress_bars()
 
 
 def _asks_for_trust(load: Any) -> bool:
@@ -123,11 +150,9 @@ def _files(path: Path) -> dict[str, list[str]]:
         raise InputError(f"hf:{path}: no .parquet files in this folder: give one that has some")
     found: dict[str, list[str]] = {}
     for file in files:
-        words = (
-            file.relative_to(path).as_posix().lower().replace("-", "/").replace("_", "/").replace(".", "/").split("/")
-        )
-        part = next((part for part, names in SPLITS.items() if set(names) & set(words)), "train")
-        found.setdefault(part, []).append(str(file))
+        words = re.split(r"[^a-z]+", file.relative_to(path).as_posix().lower())
+        split = next((name for names in SPLITS.values() for name in names if name in words), "train")
+        found.setdefault(split, []).append(str(file))
     return found
 
 
