@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import builtins
 import io
 from pathlib import Path
 from typing import Any
@@ -167,18 +166,6 @@ def test_remote_code_is_never_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(datasets, "load_dataset", old)
     assert len(load("hf:some/pets").y_train) == 12
     assert asked == [{"path": "some/pets", "trust": False}]
-
-
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name == "datasets":
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    refused("hf:cifar10", "hf:cifar10: needs the package datasets: pip install 'proxnas[hub]'")
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

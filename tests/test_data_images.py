@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import builtins
 import io
 import os
 import subprocess
@@ -173,6 +174,18 @@ def test_unknown_data(tmp_path: Path) -> None:
     text = tmp_path / "images.txt"
     text.write_text("hello")
     refused(text, "images.txt", "not a kind of data")
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "datasets":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    refused("hf:cifar10", "hf:cifar10: needs the package datasets: pip install 'proxnas[hub]'")
 
 
 def test_digits() -> None:
