@@ -14,6 +14,7 @@ from proxnas.data import hub
 from proxnas.data.images import LoadOptions, load
 from proxnas.data.lazy import Lazy
 from proxnas.errors import InputError
+from refusal import refused
 
 datasets = pytest.importorskip("datasets", reason="the extra `hub` is not installed")
 
@@ -43,14 +44,6 @@ def made(n: int = 12, names: tuple[str, ...] = ("cat", "dog"), **columns: Any) -
         if kind is None:
             del rows[name], features[name]
     return datasets.Dataset.from_dict(rows, features=datasets.Features(features))
-
-
-def refused(spec: object, *words: str, **options: Any) -> None:
-    with pytest.raises(InputError) as caught:
-        load(str(spec), LoadOptions(**options))
-    message = str(caught.value)
-    assert "\n" not in message
-    assert not [word for word in words if word not in message], message
 
 
 def test_a_parquet_file(tmp_path: Path) -> None:

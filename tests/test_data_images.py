@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from proxnas.data import images
 from proxnas.data.images import Images, LoadOptions, from_arrays, load, search_parts, split, stable_seed
 from proxnas.errors import InputError
+from refusal import refused
 
 Arrays = dict[str, Any]
 
@@ -86,14 +87,6 @@ BAD_ARRAYS: dict[str, tuple[Arrays, list[str]]] = {
     "channels first": (good() | {"x_train": np.zeros((20, 3, 8, 8), np.uint8)}, ["x_train", "(N, H, W, C)"]),
     "nothing left to test": (good(2), ["x_test"]),
 }
-
-
-def refused(spec: object, *words: str) -> None:
-    with pytest.raises(InputError) as caught:
-        load(str(spec))
-    message = str(caught.value)
-    assert "\n" not in message
-    assert not [word for word in words if word not in message], message
 
 
 @pytest.mark.parametrize("case", BAD_ARRAYS)
