@@ -12,9 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from proxnas import networks
+from proxnas.data.images import Images
 from proxnas.genotype import Genotype
-from proxnas.networks.cnn import DiscreteCell, Size
+from proxnas.networks.cnn import Size
 from proxnas.networks.parts import DropPath
+from proxnas.ops import shared_relu
+from proxnas.train import Training
+from proxnas.train_config import TrainConfig
 
 NODES = [
     [["sep_conv_3x3", 0], ["dil_conv_3x3", 0]],
@@ -25,38 +29,28 @@ CELL = {"nodes": NODES, "concat": [2, 3, 4]}
 GENOTYPE = Genotype.from_json(json.dumps({"schema": 1, "kind": "cnn", "cells": {"normal": CELL, "reduce": CELL}}))
 
 
-def plain(cell: DiscreteCell, before_last: Tensor, last: Tensor) -> Tensor:
-    """Each operation with a ReLU of its own, each sum and factor written out."""
-    states = [cell.preprocess.before_last(before_last), cell.preprocess.last(last)]
-    for edges, operations in zip(cell.edges, cell.operations, strict=True):
-        states.append(sum(op(states[i]) for (i, _), op in zip(edges, operations.children(), strict=True)))
-    return torch.cat([states[i] for i in cell.concat], dim=1)
-
-
 @pytest.mark.usefixtures("double")
 def test_shared_relus_change_nothing() -> None:
     network = networks.build(GENOTYPE, Size(cells=4, channels=2, image_channels=3, classes=3)).train()
-    x = torch.randn(3, 3, 12, 12)
-    first, last = network.stem(x)
-    for cell in network.cells:
-        first, last = last, plain(cell, first, last)
-    expected = network.classifier(last.mean((2, 3)))
-    found = network(x)
+    x, weights = torch.randn(3, 3, 12, 12), list(network.parameters())
+    expected = network(x)
+    with shared_relu():
+        found = network(x)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    weights = list(network.parameters())
     for a, b in zip(*(torch.autograd.grad(y.square().sum(), weights) for y in (found, expected)), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
 
 
-def test_a_relu_is_computed_once_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, seen, relu = networks.build(GENOTYPE, Size(1, 2, 3, 3)), [], nn.functional.relu
+def test_a_training_step_computes_a_relu_once_a_state(monkeypatch: pytest.MonkeyPatch, tiny_images: Images) -> None:
+    config = TrainConfig(cells=1, channels=2, batch_size=4, threads=1, device="cpu")
+    training, seen, relu = Training(config, tiny_images, GENOTYPE), [], nn.functional.relu
 
     def noted(x: Tensor, inplace: bool = False) -> Tensor:
         seen.append(x)
         return relu(x, inplace)
 
     monkeypatch.setattr(nn.functional, "relu", noted)
-    network(torch.randn(2, 3, 8, 8))
+    training.step()
     shared = 1 + 3  # the stem's output for both inputs; states 0, 1 (the skip of a reduction cell) and 2
     assert len(seen) == shared + 2  # and the ones within the two separable convolutions
 

@@ -70,11 +70,7 @@ class AfterReLU(nn.Sequential):
     """ReLU, then the parts."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.rest(relu(x))
-
-    def rest(self, x: Tensor) -> Tensor:
-        """What follows the ReLU, which others that read the same x may have computed."""
-        y: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
+        y: Tensor = super().forward(relu(x))  # type: ignore[no-untyped-call]
         return y
 
 
@@ -96,17 +92,14 @@ class FactorizedReduce(nn.Module):
         self.norm = norm(C_out)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.rest(relu(x))
-
-    def rest(self, x: Tensor) -> Tensor:
-        """What follows the ReLU."""
+        x = relu(x)
         if x.shape[2] % 2 or x.shape[3] % 2:  # odd sides: a padded border keeps both halves equally large
             x = nn.functional.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2))
         y: Tensor = self.norm(torch.cat([self.even(x), self.odd(x[:, :, 1:, 1:])], dim=1))
         return y
 
 
-def relu_conv_norm(C_in: int, C_out: int, kernel: int, stride: int, norm: Norm) -> AfterReLU:
+def relu_conv_norm(C_in: int, C_out: int, kernel: int, stride: int, norm: Norm) -> nn.Module:
     """ReLU, a full convolution, normalisation."""
     conv = nn.Conv2d(C_in, C_out, kernel, stride=stride, padding=kernel // 2, bias=False)
     return AfterReLU(conv, norm(C_out))

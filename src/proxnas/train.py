@@ -23,6 +23,7 @@ from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, correct
 from proxnas.model import FILE, Model, save_model
 from proxnas.networks.cnn import Size, channels_last
+from proxnas.ops import shared_relu
 from proxnas.run import Run, write_atomically
 from proxnas.train_config import TrainConfig
 from proxnas.training.average import Average
@@ -95,7 +96,8 @@ class Training:
         """(share of the loss, right answers); the gradient is added up."""
         smooth = self.config.label_smoothing
         with self.clock("forward"):
-            with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            half = torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
+            with half, shared_relu():
                 logits, auxiliary = self.network.forward_auxiliary(batch.x)
             loss = nn.functional.cross_entropy(logits.float(), batch.y, label_smoothing=smooth) * share
             total = loss

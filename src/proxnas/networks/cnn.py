@@ -17,13 +17,11 @@ from proxnas.errors import unknown
 from proxnas.genotype import Cell, Edge, Genotype
 from proxnas.networks.parts import STEMS, AuxiliaryHead, DropPath, set_drop_path
 from proxnas.ops import (
-    AfterReLU,
     FactorizedReduce,
     Norm,
     Zero,
     final_norm,
     final_operation,
-    relu,
     relu_conv_norm,
     search_norm,
     search_operation,
@@ -57,11 +55,8 @@ class CellPlace:
     reduction_last: bool
 
 
-Memo = dict[int, Tensor]
-"""State of a cell -> its ReLU, which several operations read."""
-
 CellBuilder = Callable[[CellPlace], tuple[nn.Module, int]]
-"""Makes a cell (called with the ReLU of two states) and says how many channels it puts out."""
+"""Makes a cell (called with two states) and says how many channels it puts out."""
 
 
 class Stack(nn.Module):
@@ -98,13 +93,10 @@ class Stack(nn.Module):
 
     def _run(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(logits, the map that the auxiliary classifier reads)."""
-        first, last = self.stem(x)
+        before_last, last = self.stem(x)
         two_thirds = last
-        before_last = relu(first)
-        rectified = before_last if first is last else relu(last)
         for k, cell in enumerate(self.cells):
-            rectified = relu(last) if k else rectified  # two cells read it: computed once
-            before_last, last = rectified, cell(before_last, rectified)
+            before_last, last = last, cell(before_last, last)
             two_thirds = last if k == self.auxiliary_place else two_thirds
         return self.classifier(last.mean((2, 3))), two_thirds
 
@@ -118,18 +110,18 @@ def widths(cells: int, channels: int) -> Iterator[tuple[int, bool]]:
 
 
 class Preprocess(nn.Module):
-    """Brings the two inputs of a cell, which are rectified already, to its channels and to one image size."""
+    """Brings the two inputs of a cell to its channels and to one image size."""
 
     def __init__(self, place: CellPlace, norm: Norm) -> None:
         super().__init__()
         if place.reduction_last:  # the state before last is twice as large
-            self.before_last: AfterReLU | FactorizedReduce = FactorizedReduce(place.C_before_last, place.C, norm)
+            self.before_last: nn.Module = FactorizedReduce(place.C_before_last, place.C, norm)
         else:
             self.before_last = relu_conv_norm(place.C_before_last, place.C, 1, 1, norm)
         self.last = relu_conv_norm(place.C_last, place.C, 1, 1, norm)
 
     def forward(self, before_last: Tensor, last: Tensor) -> list[Tensor]:
-        return [self.before_last.rest(before_last), self.last.rest(last)]
+        return [self.before_last(before_last), self.last(last)]
 
 
 class DiscreteCell(nn.Module):
@@ -153,9 +145,8 @@ class DiscreteCell(nn.Module):
 
     def forward(self, before_last: Tensor, last: Tensor) -> Tensor:
         states: list[Tensor] = self.preprocess(before_last, last)
-        memo: Memo = {}
         for edges, operations in zip(self.edges, self.operations, strict=True):
-            states.append(sum_of(outputs_of(states, edges, operations, self.drop_path, memo)))
+            states.append(sum_of(outputs_of(states, edges, operations, self.drop_path)))
         for i, reduce in self.halved.items():
             states[int(i)] = reduce(states[int(i)])
         return torch.cat([states[i] for i in self.concat], dim=1)
@@ -167,16 +158,12 @@ def present(node: Sequence[Edge]) -> list[Edge]:
 
 
 def outputs_of(
-    states: list[Tensor], edges: list[tuple[int, float]], operations: nn.Module, drop_path: nn.Module, memo: Memo
+    states: list[Tensor], edges: list[tuple[int, float]], operations: nn.Module, drop_path: nn.Module
 ) -> list[Tensor]:
     """The outputs of a node's operations, times their factors (1 unless the search kept a_k), some paths dropped."""
     outputs = []
     for (i, value), operation in zip(edges, operations.children(), strict=True):
-        if isinstance(operation, AfterReLU | FactorizedReduce):
-            memo[i] = memo[i] if i in memo else relu(states[i])
-            y = operation.rest(memo[i])
-        else:
-            y = operation(states[i])
+        y = operation(states[i])
         y = y if isinstance(operation, nn.Identity | Zero) else drop_path(y)
         outputs.append(y if value == 1 else y * value)
     return outputs

@@ -82,9 +82,9 @@ class DiscreteCell(nn.Module):
         self.drop_path = DropPath()
 
     def forward(self, x: Tensor) -> Tensor:
-        states, memo = [x], dict[int, Tensor]()
+        states = [x]
         for edges, operations in zip(self.edges, self.operations, strict=True):
-            outputs = outputs_of(states, edges, operations, self.drop_path, memo)
+            outputs = outputs_of(states, edges, operations, self.drop_path)
             states.append(sum_of(outputs) if outputs else torch.zeros_like(x))
         return states[-1]
 
