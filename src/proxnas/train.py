@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from proxnas.complexity import multiply_adds, parameters
 from proxnas.data.augment import AS_SUITS, Augment
 from proxnas.data.images import Images, Part, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
+from proxnas.deliver import read_object
 from proxnas.environment import pick_device, set_threads
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
@@ -201,10 +203,18 @@ def train(this: Training, run: Run, progress: Progress) -> dict[str, Any]:
     rows = run_epochs(this, run, progress)
     network = this.best_network()
     tested = this.evaluation(network, this.batches((this.images.x_test, this.images.y_test)))
-    result = _result(this, rows, network, tested)
+    result = {"method": _method(this.config.cell, run)} | _result(this, rows, network, tested)
     save_model(run / FILE, _model(this, network, result))
     run.write_json("result.json", result)
     return result
+
+
+def _method(cell: str, run: Run) -> str | None:
+    """What found the cell, if it is the cell of a run; in a fit it is named from the run folder."""
+    places = (Path(cell), run / cell) if cell else ()
+    return next(
+        (found["method"] for place in places if "method" in (found := read_object(place / "config.json"))), None
+    )
 
 
 def _result(this: Training, rows: list[dict[str, Any]], network: nn.Module, tested: Evaluation) -> dict[str, Any]:
