@@ -165,7 +165,7 @@ def _result(config: FitConfig, found: dict[str, Any], trained: dict[str, Any]) -
     kept = ("epochs", "seconds", "valid_accuracy")
     return {
         **{name: found[name] for name in ("method", "space", "data", "seed", "converged", "budget")},
-        **{name: value for name, value in trained.items() if name not in ("cell", "space", "data", "seed")},
+        **{name: value for name, value in trained.items() if name not in ("cell", "method", "space", "data", "seed")},
         "epochs": found["epochs"] + trained["epochs"],
         "seconds": found["seconds"] + trained["seconds"],
         "budget_minutes": config.budget_minutes or None,

@@ -40,8 +40,8 @@ class TrainConfig(RunConfig):
     """Channels of its first cell."""
     stem: Literal["cifar", "imagenet", "tinyimagenet"] = "cifar"
     """What stands before the cells."""
-    epochs: int = 40
-    batch_size: int = 32
+    epochs: int = 30
+    batch_size: int = 64
     """Images of an update."""
     accumulate: int = 1
     """Parts that a batch is computed in, one after the other: less memory, nearly the same update."""
