@@ -41,6 +41,15 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "darts-1st": ["--method", "darts-1st"],
     "darts-2nd": ["--method", "darts-2nd"],
     "random": ["--method", "random"],
+    "random-ws": ["--method", "random-ws"],
+    "snas": ["--method", "snas"],
+    "snas resource": ["--method", "snas", "--resource", "0.0015"],
+    "gdas": ["--method", "gdas"],
+    "gdas sum": ["--method", "gdas", "--unsampled-gradient", "sum"],
+    "enas": ["--method", "enas"],
+    "asap": ["--method", "asap"],
+    "asng": ["--method", "asng"],
+    "bayesnas": ["--method", "bayesnas"],
 }
 
 

@@ -9,6 +9,7 @@ from proxnas import bench
 from proxnas.cli import main
 from proxnas.complexity import parameters
 from proxnas.config import BenchConfig
+from proxnas.methods import METHODS
 from proxnas.plan import extremes
 
 TINY = ["--cells", "3", "--channels", "2", "--batch-size", "2", "--image-size", "8", "--rounds", "1", "--threads", "1"]
@@ -37,6 +38,57 @@ def test_json_has_the_documented_keys(tmp_path, monkeypatch, capsys):
     second = figures["methods"]["darts-2nd"]["total"]
     assert figures["opponent"] == pytest.approx(second / (5 * figures["supernet_pass"]))
     assert "darts-2nd" in capsys.readouterr().out
+
+
+def test_all_methods_are_timed(monkeypatch):
+    monkeypatch.setattr(bench, "in_own_process", lambda measure, *arguments: 0)
+    config = BenchConfig(methods="all", space="nasbench201", cells=1, channels=2, batch_size=2, image_size=8, rounds=1)
+    methods = bench.bench(config, lambda text: None)["methods"]
+    assert set(methods) == set(METHODS)
+    assert all(part["total"] > 0 for part in methods.values())
+    none_here = {name for name, part in methods.items() if part["arch"] == 0}
+    assert none_here == {"random"}  # the others update A, a controller or a prior, or judge cells
+
+
+def test_occasional_work_is_added_by_its_share(monkeypatch):
+    config = BenchConfig(space="nasbench201", cells=1, channels=2, batch_size=50, image_size=8)
+    search = bench.build(config, "enas")
+    asked = []
+    monkeypatch.setattr(search.method, "occasional", lambda *sizes: asked.append(sizes) or ((lambda: None), 1e9))
+    seconds = bench.step_timer(search)()
+    assert asked == [(500, 50)]  # 25,000 images in batches of 50
+    assert seconds["arch"] > 10 * seconds["forward"] and seconds["total"] > seconds["arch"]
+
+
+@pytest.mark.parametrize("method", ["asap", "bayesnas"])
+def test_methods_are_timed_behind_their_warm_up(method):
+    config = BenchConfig(space="nasbench201", cells=1, channels=2, batch_size=2, image_size=8)
+    search = bench.build(config, method)
+    moved = {"asap": lambda: search.method.learner.A["cell"].clone(),
+             "bayesnas": lambda: search.method.candidates["cell"].switch.clone()}[method]  # fmt: skip
+    before = moved()
+    search.method.step()
+    assert not torch.equal(moved(), before)
+
+
+def test_a_recurrent_space_also_reports_the_cell_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "in_own_process", lambda measure, *arguments: measure(*arguments))
+    target = tmp_path / "bench.json"
+    tiny = ["--units", "4", "--batch-size", "2", "--bptt", "3", "--words", "5", "--rounds", "1", "--threads", "1"]
+    assert main(["bench", "--space", "rnn", *tiny, "--json", str(target)]) == 0
+    figures = json.loads(target.read_text())
+    assert set(figures["methods"]) == {"nasp", "darts-1st", "darts-2nd"} == set(figures["ratio"])
+    assert figures["cell_ratio"] == pytest.approx(figures["cell"]["darts-2nd"] / figures["cell"]["nasp"])
+    assert figures["opponent"] > 0 and figures["ratio_to_limit"] > 0
+    assert "without the decoder" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_sizes_of_a_recurrent_bench_are_fixed():
+    config = BenchConfig(space="rnn")
+    assert (config.batch_size, config.units, config.bptt, config.words) == (64, 300, 35, 10_000)
+    assert BenchConfig().batch_size == 16
+    search = bench.build(BenchConfig(space="rnn", units=4, batch_size=2, bptt=3, words=5), "nasp")
+    assert [len(search.train.next().x) for _ in range(8)] == [3] * 8
 
 
 def test_memory_is_measured_in_a_process_of_its_own():

@@ -31,8 +31,25 @@ from proxnas.supernet import Supernet
 from proxnas.types import Batch, Matrices, State
 
 MakeSearch = Callable[..., Search]
-SPACES = ("darts7", "darts8", "nasbench201", "rnn")
-CONTRACT = pytest.mark.parametrize(("method", "space"), [(m, s) for m in METHODS for s in SPACES])
+SPACES = ("darts7", "nasbench201", "rnn")
+"""Every method on these, every other space with nasp."""
+REFUSED = [("bayesnas", "rnn")]
+CONTRACT = pytest.mark.parametrize(
+    ("method", "space"),
+    [(m, s) for m in METHODS for s in SPACES if (m, s) not in REFUSED]
+    + [("nasp", s) for s in spaces.SPACES if s not in SPACES],
+)
+WITH_NONE = pytest.mark.parametrize(
+    ("method", "space"),
+    [(m, s) for m in METHODS for s in (*SPACES, "darts8") if (m, s) not in REFUSED]
+    + [(m, s) for m in ("nasp", "gdas", "enas", "asng") for s in spaces.SPACES if s not in (*SPACES, "darts8")],
+)
+QUICK = {
+    "enas": ("--controller-steps", "1"),
+    "bayesnas": ("--warmup", "0"),
+    "asap": ("--tau-start", "0.9"),
+}
+"""The phases that come late or take long."""
 SHORT = ("--epochs", "1", "--random-cells", "5", "--arch-learning-rate", "0.02")  # five steps, one a random cell
 
 
@@ -67,7 +84,7 @@ def stored(state: State) -> State:
 def test_a_resumed_search_equals_an_uninterrupted_one_of_the_same_seed(
     method: str, space: str, make_search: MakeSearch
 ) -> None:
-    flags = ("--method", method, "--space", space, *SHORT)
+    flags = ("--method", method, "--space", space, *SHORT, *QUICK.get(method, ()))
     whole, first, second = (make_search(*flags) for _ in range(3))
     losses = steps(whole, 2)
     assert steps(first, 1) == losses[:1]
@@ -80,15 +97,30 @@ def test_a_resumed_search_equals_an_uninterrupted_one_of_the_same_seed(
     assert whole.genotype() == second.genotype()
 
 
-@CONTRACT
+@pytest.mark.parametrize("method", METHODS)
+def test_a_search_resumed_before_the_end_of_an_epoch_equals_an_uninterrupted_one(
+    method: str, make_search: MakeSearch
+) -> None:
+    """What is done between epochs and after the last: five steps an epoch, stopped after nine of ten."""
+    flags = ("--method", method, "--space", "nasbench201", "--epochs", "2", "--random-cells", "5", "--seed", "1")
+    whole, first, second = (make_search(*flags, *QUICK.get(method, ())) for _ in range(3))
+    losses = steps(whole, 10)
+    assert steps(first, 9) == losses[:9]
+    second.load_state_dict(stored(first.state_dict()))
+    assert steps(second, 1) == losses[9:]
+    assert same(whole.state_dict(), second.state_dict()) and whole.genotype() == second.genotype()
+    assert whole.method.validation() == second.method.validation()
+
+
+@WITH_NONE
 def test_the_genotype_is_valid_and_builds_a_network_that_runs(method: str, space: str, make_search: MakeSearch) -> None:
     search = make_search("--method", method, "--space", space, *SHORT)
     if method != "darts-2nd":  # slow, and nothing in it concerns the genotype
         search.method.step()
     genotype = search.genotype()
     assert Genotype.from_json(genotype.to_json()) == genotype and genotype.space == space
-    if space != "nasbench201":  # an edge that the proximal methods set to `none` is absent
-        least, most = {"darts8": (1, 2), "rnn": (1, 1)}.get(space, (2, 2))
+    if space != "nasbench201":  # an edge that is set to `none` is absent, and two slots of asng may choose the same
+        least, most = {"darts8": (1, 2), "rnn": (1, 1)}.get(space, (1 if method == "asng" else 2, 2))
         assert all(least <= len(node) <= most for cell in genotype.cells.values() for node in cell.nodes)
     if space == "rnn":
         assert search.space.network(genotype, LanguageSize(6, 4))(torch.zeros(3, 2).long())[0].shape == (3, 2, 6)
@@ -103,33 +135,33 @@ def test_a_space_with_one_candidate_works(
     method: str, make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spaces, "find", lambda _: CellSpace("one", ("sep_conv_3x3",), ("max_pool_3x3",)))
-    search = make_search("--method", method, *SHORT)
+    search = make_search("--method", method, *SHORT, *QUICK.get(method, ()))
     steps(search, 2)
     cells = search.genotype().cells
     assert {edge.op for node in cells["normal"].nodes for edge in node} == {"sep_conv_3x3"}
     assert {edge.op for node in cells["reduce"].nodes for edge in node} == {"max_pool_3x3"}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [m for m in METHODS if (m, "rnn") not in REFUSED])
 def test_a_recurrent_space_with_one_candidate_works(
     method: str, make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spaces, "find", lambda _: RecurrentSpace("one", ("relu",)))
-    search = make_search("--space", "rnn", "--method", method, *SHORT)
+    search = make_search("--space", "rnn", "--method", method, *SHORT, *QUICK.get(method, ()))
     steps(search, 2)
     assert {edge.op for node in search.genotype().cells["recurrent"].nodes for edge in node} == {"relu"}
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_memory_does_not_grow_with_steps(method: str, make_search: MakeSearch) -> None:
-    search = make_search("--method", method, "--space", "nasbench201", "--epochs", "3")
+    search = make_search("--method", method, "--space", "nasbench201", "--epochs", "9", *QUICK.get(method, ()))
+    steps(search, 5)  # an epoch, after which every optimizer has its state
 
     def alive() -> int:
         steps(search, 2)
         gc.collect()
         return sum(type(x) in (Tensor, nn.Parameter) for x in gc.get_objects())
 
-    alive()
     assert alive() == alive()
 
 
@@ -144,7 +176,7 @@ def test_an_unknown_method_is_named_with_its_nearest(make_search: MakeSearch) ->
         methods.make("nsap", None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"random"}))
+@pytest.mark.parametrize("method", ["nasp", "pa", "lazy-pa", "darts-1st", "darts-2nd"])
 def test_warmup_trains_the_weights_only(method: str, make_search: MakeSearch) -> None:
     search = make_search("--method", method, "--space", "nasbench201", "--warmup", "1")
     before = stored(search.method.architecture()[0])
@@ -536,10 +568,12 @@ def test_before_the_first_cell_is_judged_the_one_in_training_is_evaluated(make_s
     assert measured == search.evaluate()
 
 
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"random"}))
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"random", "random-ws", "enas"}))  # these move no A
 @pytest.mark.parametrize("space", ["nasbench201", "rnn"])
 def test_a_diverged_search_says_so(method: str, space: str, make_search: MakeSearch) -> None:
-    search = make_search("--method", method, "--space", space)
+    if (method, space) in REFUSED:
+        pytest.skip("refused")
+    search = make_search("--method", method, "--space", space, *QUICK.get(method, ()))
     with torch.no_grad():
         next(search.net.module.parameters()).fill_(math.nan)
     with pytest.raises(InputError, match="not finite: lower --learning-rate"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from proxnas.data.text_stream import TextStream
 from proxnas.genotype import Genotype
 from proxnas.networks.language import Dropouts, LanguageModel, LanguageSize, Masks
 from proxnas.networks.recurrence import ACTIVATIONS
+from proxnas.progress import Silent
 from proxnas.scoring import Share
 from proxnas.search import Search
 from proxnas.selection import random_selection
@@ -336,6 +339,7 @@ def test_dry_run(corpus: Path, capsys: Any) -> None:
         ("pydocs", "pydocs: is text, and --space darts7 is for images: give --space rnn"),
         ("nothing --space rnn", "unknown text 'nothing'"),
         ("pydocs --space rnn --cells 3", "--cells 3: is not for --space rnn"),
+        ("pydocs --space rnn --method bayesnas", "--method bayesnas: cannot search recurrent cells"),
         ("pydocs --space rnn --cutout 3", "--cutout 3: is not for --space rnn"),
         ("pydocs --space rnn --eta 1", "--eta 1.0: is not for --space rnn"),
         ("pydocs --space rnn --precision bf16", "--precision bf16: is not for --space rnn"),
@@ -376,3 +380,43 @@ def test_the_search_learns_and_moves(corpus: Path, tmp_path: Path) -> None:
     assert main(["search", str(corpus), *SMALL, *easy, "--run", str(run)]) == 0
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["valid_perplexity"] < 2.5 and sum(row["changes"] for row in rows) > 0
+
+
+# ------------------------------------------------------------------- resume
+
+
+def outcome(folder: Path) -> tuple[Any, ...]:
+    """Everything that must be equal to the bit."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    result = json.loads((folder / "result.json").read_text())
+    clockless = [{key: value for key, value in row.items() if key not in ("seconds", "memory")} for row in rows]
+    return (folder / "genotype.json").read_bytes(), clockless, {k: v for k, v in result.items() if k != "seconds"}
+
+
+@pytest.mark.parametrize("method", ["nasp", "darts-1st"])
+def test_a_search_stopped_within_a_text_ends_the_same(
+    method: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hidden states, dropout masks and window lengths go on where they were."""
+    argv = ["search", str(corpus), *SMALL, "--epochs", "2", "--method", method, "--quiet", "--run"]
+    assert main([*argv, str(tmp_path / "alone")]) == 0
+    count = iter(range(1000))
+    with monkeypatch.context() as patch:
+        patch.setattr(Silent, "step", lambda *_: signal.raise_signal(signal.SIGTERM) if next(count) == 7 else None)
+        assert main([*argv, str(tmp_path / "stopped")]) == 143
+    state = torch.load(tmp_path / "stopped" / "checkpoint.pt", weights_only=True)["state"]
+    assert state["train"]["hidden"][0].shape == state["valid"]["hidden"][0].shape == (4, 8)
+    assert main([*argv, str(tmp_path / "stopped"), "--resume"]) == 0
+    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "alone")
+
+
+def test_a_run_keeps_its_words_and_refuses_others(corpus: Path, tmp_path: Path, capsys: Any) -> None:
+    text = tmp_path / "text"
+    shutil.copytree(corpus, text)
+    argv = ["search", str(text), *SMALL, "--epochs", "1", "--quiet", "--run", str(tmp_path / "run")]
+    assert main(argv) == 0
+    assert set(json.loads((tmp_path / "run" / "vocabulary.json").read_text())) == {*"abcde", "<eos>", "<unk>"}
+    (tmp_path / "run" / "result.json").unlink()
+    (text / "train.txt").write_text((text / "train.txt").read_text().replace("a", "z"))
+    assert main([*argv, "--resume"]) == 2
+    assert "the text has other words" in capsys.readouterr().err

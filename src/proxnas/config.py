@@ -59,9 +59,9 @@ class SearchConfig(TextFlags, RunConfig):
     hf:NAME (Hugging Face). For --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or
     hf:NAME."""
     space: str = "darts7"
-    """darts7, darts8, nasp12, nasp12-full, nasbench201 or rnn."""
+    """darts7, darts8, nasp12, nasp12-full, nasbench201, enas5 or rnn."""
     method: str = "nasp"
-    """nasp, pa, lazy-pa, darts-1st, darts-2nd or random."""
+    """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng or bayesnas."""
     preset: Literal["default", "paper", "official"] = "default"
     """Where paper and public code differ: ours, the paper's text, or the public code's behaviour."""
     protocol: Literal["auto", "quick", "cifar", "ptb"] = "auto"
@@ -125,7 +125,19 @@ class SearchConfig(TextFlags, RunConfig):
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of the operations; weights stay fp32. For GPUs: most CPUs are slower in bf16."""
     random_cells: int = 8
-    """Cells that method random draws and trains."""
+    """Cells that method random draws and trains, and random-ws judges at the end."""
+    tau_start: float = 1.0
+    """Temperature in the first epoch (snas, gdas, asap)."""
+    tau_end: float = 0.1
+    """Temperature towards the last epoch."""
+    resource: float = 0.0
+    """Weight of the expected cost in the loss of snas; its authors' example: 0.0015."""
+    fixed_reduction: bool = False
+    """gdas with its fixed reduction cell: only the normal cell is searched."""
+    unsampled_gradient: Literal["zero", "sum"] = "zero"
+    """gdas: gradient of unsampled entries, as its formula, or as its public nasbench201 code."""
+    controller_steps: int = 30
+    """Updates of enas' controller after each epoch, 10 cells each."""
 
     table: str = ""
     """Table of trained nasbench201 cells: the found cell's row goes into the result."""
@@ -161,6 +173,9 @@ class SearchConfig(TextFlags, RunConfig):
         for name in SHARES:
             value = getattr(self, name)
             require(0 < value <= 1, flag(name), value, "give a number above 0, at most 1")
+        for name in ("tau_start", "tau_end"):
+            value = getattr(self, name)
+            require(0 < value < math.inf, flag(name), value, "give a number above 0")
         for methods, flags in USED_BY.items():
             for name, neutral in flags.items():
                 idle = self.method not in methods and getattr(self, name) != neutral
@@ -272,6 +287,8 @@ AT_LEAST: dict[str, float] = {
     "arch_every": 1,
     "patience": 0,
     "random_cells": 1,
+    "resource": 0,
+    "controller_steps": 0,
     "checkpoint_minutes": 0,
 }
 AT_MOST: dict[str, float] = {
@@ -295,7 +312,12 @@ USED_BY: dict[tuple[str, ...], dict[str, object]] = {
         "score_batch": 1.0,
         "score_nodes": 1.0,
     },
-    (*PROXIMAL, "darts-1st", "darts-2nd"): {"warmup": 0, "arch_every": 1},
+    (*PROXIMAL, "darts-1st", "darts-2nd"): {"arch_every": 1},
+    (*PROXIMAL, "darts-1st", "darts-2nd", "bayesnas"): {"warmup": 0},
+    ("snas", "gdas", "asap"): {"tau_start": 1.0, "tau_end": 0.1},
+    ("snas",): {"resource": 0.0},
+    ("gdas",): {"fixed_reduction": False, "unsampled_gradient": "zero"},
+    ("enas",): {"controller_steps": 30},
 }
 """Methods -> flags that the others would silently ignore, with the values that ask for nothing."""
 SHARES = ("score_batch", "score_nodes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proxnas.bench import WARM, occasional_seconds
 from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
 from proxnas.loop import Job
@@ -25,7 +27,7 @@ STEPS = 3
 
 def plan(config: SearchConfig) -> dict[str, Any]:
     """The figures of `--dry-run`."""
-    return plan_search(Search(config, load_data(config)))
+    return plan_search(Search(dataclasses.replace(config, **WARM.get(config.method, {})), load_data(config)))
 
 
 def plan_search(search: Search) -> dict[str, Any]:
@@ -67,7 +69,7 @@ def _row_costs(net: Supernet, name: str) -> Tensor:
 
 
 def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
-    """Seconds of an epoch, its evaluation included, and the peak memory of a step."""
+    """Seconds of an epoch behind any warm-up, its evaluation included, and the peak memory of a step."""
     seconds = []
     with peak_memory(job.device) as peak:
         for _ in range(STEPS):
@@ -79,7 +81,10 @@ def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
     evaluate()
     evaluation = time.perf_counter() - start
     # the first step also sets things up, so the median, not the mean
-    return statistics.median(seconds) * len(job) + evaluation, peak.bytes
+    step = statistics.median(seconds)
+    if isinstance(job, Search):
+        step += occasional_seconds(job, len(job), job.config.epochs)
+    return step * len(job) + evaluation, peak.bytes
 
 
 def epochs_text(f: dict[str, Any]) -> str:

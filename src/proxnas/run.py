@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,17 @@ class Run:
             return json.loads((self / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"{self / name}: cannot be read ({error}): use --force to run anew") from error
+
+    def keep_vocabulary(self, words: Sequence[str]) -> None:
+        """Written once; a text that has changed since cannot go on with the weights of the old one."""
+        path = self / "vocabulary.json"
+        if not path.exists():
+            write_atomically(path, json.dumps(list(words), ensure_ascii=False, indent=0) + "\n")
+        elif self.read_json(path.name) != list(words):
+            raise InputError(
+                f"{path}: the text has other words than when this run was started: restore the text, or use --force "
+                "to start anew"
+            )
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         with (self / "metrics.jsonl").open("a", encoding="utf-8") as file:

@@ -47,7 +47,7 @@ class Search:
         self.clock = Clock(self.device, exact_clock)
         self.method = methods.make(config.method, self._setup())
         self.totals = Totals(self.device)
-        self.epochs_done = self.quiet_epochs = 0
+        self.epochs_done = self.quiet_epochs = self.steps_done = 0
 
     def _setup(self) -> Setup:
         c = self.config
@@ -66,6 +66,11 @@ class Search:
             score_batch=c.score_batch,
             score_nodes=c.score_nodes,
             random_cells=c.random_cells,
+            tau=(c.tau_start, c.tau_end),
+            resource=c.resource,
+            fixed_reduction=c.fixed_reduction,
+            unsampled=c.unsampled_gradient,
+            controller_steps=c.controller_steps,
         )
         weights = WeightOptions(
             learning_rate=c.learning_rate,
@@ -102,13 +107,14 @@ class Search:
         with self.clock("evaluate"):
             valid = self.method.validation()
         check_finite(self, train.loss + valid.loss)
+        self.steps_done += self.totals.steps
         quiet = not self.totals.changes and self.epochs_done >= self.config.warmup
         self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
         seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
         A, _ = self.method.architecture()
         return {
             "epoch": self.epochs_done + 1,
-            "step": (self.epochs_done + 1) * len(self.train),
+            "step": self.steps_done,
             **self.task.figures("train", train),
             **self.task.figures("valid", valid),
             "changes": self.totals.changes,
@@ -129,6 +135,7 @@ class Search:
             "totals": self.totals.state_dict(),
             "epochs_done": self.epochs_done,
             "quiet_epochs": self.quiet_epochs,
+            "steps_done": self.steps_done,
             "random": torch.get_rng_state(),
         }
 
@@ -139,11 +146,13 @@ class Search:
         self.valid.load_state_dict(state["valid"])
         self.totals.load_state_dict(state["totals"])
         self.epochs_done, self.quiet_epochs = state["epochs_done"], state["quiet_epochs"]
+        self.steps_done = state["steps_done"]
         torch.set_rng_state(state["random"])
 
 
 def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
+    this.task.keep(run)
     return _finish(this, run, run_epochs(this, run, progress))
 
 

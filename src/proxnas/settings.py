@@ -17,6 +17,7 @@ import tyro
 
 from proxnas.config import MAY_CHANGE, NOT_STORED, RunConfig, SearchConfig, flag
 from proxnas.errors import InputError, unknown
+from proxnas.methods import METHODS
 from proxnas.text_flags import recurrent
 
 Config = TypeVar("Config")
@@ -63,7 +64,24 @@ def official() -> dict[str, Any]:
 
 PROTOCOLS = {"quick": quick, "cifar": cifar}
 PRESETS = {"default": dict, "paper": paper, "official": official}
-METHOD_DEFAULTS: dict[str, dict[str, Any]] = {"darts-1st": {"arch_decay": 1e-3}, "darts-2nd": {"arch_decay": 1e-3}}
+METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
+    "darts-1st": {"arch_decay": 1e-3},
+    "darts-2nd": {"arch_decay": 1e-3},
+    "random-ws": {"random_cells": 100, "patience": 0},
+    "snas": {"arch_decay": 1e-3, "arch_noise": 0.01, "tau_start": 1.0, "tau_end": 0.03, "patience": 0},
+    "gdas": {"arch_decay": 1e-3, "weight_decay": 5e-4, "tau_start": 10.0, "tau_end": 0.1, "patience": 0},
+    "enas": {
+        "learning_rate": 0.05,
+        "learning_rate_min": 0.0005,
+        "weight_decay": 2e-4,
+        "arch_learning_rate": 0.0035,
+        "patience": 0,
+    },
+    "asap": {"arch_decay": 1e-3, "tau_start": 1.6, "tau_end": 1.6 * 0.95**50, "patience": 0},
+    "asng": {"learning_rate_min": 0.0, "patience": 0},
+    "bayesnas": {"learning_rate": 0.1, "weight_decay": 1e-4, "warmup": 1, "patience": 0},
+}
+"""As the public codes; what follows a schedule over all epochs, or chooses at the end, is not stopped before."""
 
 
 def parse_search(argv: list[str]) -> SearchConfig:
@@ -82,7 +100,9 @@ def parse_search(argv: list[str]) -> SearchConfig:
     layers |= {"protocol": protocol}
     if named.space == "nasbench201":
         layers |= nasbench201(protocol)
-    layers |= METHOD_DEFAULTS.get(named.method, {}) | PRESETS[named.preset]()
+    of_method = METHOD_DEFAULTS.get(named.method, {})
+    layers |= {k: v for k, v in of_method.items() if not text or k not in layers}  # their rates are those for images
+    layers |= PRESETS[named.preset]()
     # the space is among the values: which of the others may be set depends on it
     return _cli(argv, layers | {k: v for k, v in file.items() if k != "protocol"} | {"space": named.space})
 
@@ -156,6 +176,9 @@ def given_values(argv: list[str], name: str) -> list[str]:
 
 
 def _cli(argv: list[str], values: dict[str, Any] | None = None) -> SearchConfig:
+    method = given_values(argv, "--method")
+    if values and method and method[-1] in METHODS:  # the values may be right only together with it
+        values = values | {"method": method[-1]}
     return command_line(SearchConfig, "proxnas search", argv, values)
 
 

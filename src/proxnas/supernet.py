@@ -72,7 +72,7 @@ class Supernet:
         precision: torch.dtype = torch.float32,
         objective: Objective | None = None,
     ) -> None:
-        self.module = module
+        self.module, self.criterion = module, criterion
         self.objective: Objective = objective or Classification(criterion)
         self.precision = precision
         self.route = Route()

@@ -62,9 +62,15 @@ IMAGE_DEFAULTS: dict[str, Any] = {
     "image_size": 0,
     "skip_broken": False,
     "eta": 0.0,
+    "resource": 0.0,
+    "fixed_reduction": False,
+    "unsampled_gradient": "zero",
     "precision": "fp32",
 }
 """What a search of recurrent cells has no use for, with the values that ask for nothing; activations have no size."""
+
+NOT_FOR_TEXT = ("bayesnas",)
+"""Methods that draw answers from the logits of a whole batch, which a language model never holds."""
 
 TEXT_RANGES: dict[str, tuple[float, float]] = {
     "units": (1, 16384),
@@ -82,6 +88,8 @@ def check_domain(config: SearchConfig) -> None:
     for name, neutral in (IMAGE_DEFAULTS if text else TEXT_DEFAULTS).items():
         idle = "is not for --space rnn: leave it out" if text else "is for --space rnn: leave it out"
         _require(getattr(config, name) == neutral, config, name, idle)
+    refused = text and config.method in NOT_FOR_TEXT
+    _require(not refused, config, "method", "cannot search recurrent cells: choose another")
     wrong = "cifar" if text else "ptb"
     _require(config.protocol != wrong, config, "protocol", f"does not go with --space {config.space}: leave it out")
     for name, (low, high) in TEXT_RANGES.items():
@@ -114,8 +122,8 @@ def quick() -> dict[str, Any]:
     """A small text on a laptop."""
     return {
         "epochs": 10,
-        "batch_size": 32,
-        "units": 96,
+        "batch_size": 64,
+        "units": 64,
         "final_units": 128,
         "drop_output": 0.3,
         "drop_hidden": 0.1,

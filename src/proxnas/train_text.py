@@ -9,7 +9,6 @@ from typing import Any
 from proxnas.complexity import parameters
 from proxnas.data.text import Text, TextOptions, load
 from proxnas.data.vocabulary import UNKNOWN
-from proxnas.errors import InputError
 from proxnas.genotype import Genotype, read
 from proxnas.loop import Progress, run_epochs
 from proxnas.model import FILE
@@ -20,8 +19,6 @@ from proxnas.text_model import TextModel, multiply_adds, save_text_model
 from proxnas.text_settings import is_lstm
 from proxnas.training.perplexity import Reading, perplexity, read_through
 from proxnas.training.text import TextTraining
-
-VOCABULARY = "vocabulary.json"
 
 
 def find_cell(spec: str) -> Genotype | None:
@@ -45,7 +42,7 @@ def train_text(this: TextTraining, run: Run, progress: Progress) -> dict[str, An
     """Trains to the end, from where the folder stands, tests the best weights; returns what result.json holds."""
     if this.cell:
         write_atomically(run / "genotype.json", this.cell.to_json())
-    _keep_vocabulary(this.text, run)
+    run.keep_vocabulary(this.text.vocabulary)
     rows = run_epochs(this, run, progress)
     network = this.best_network()
     tested = read_through(network, this.text.test, this.config.test_batch_size, this.config.bptt)
@@ -53,15 +50,6 @@ def train_text(this: TextTraining, run: Run, progress: Progress) -> dict[str, An
     save_text_model(run / FILE, _model(this, network, result))
     run.write_json("result.json", result)
     return result
-
-
-def _keep_vocabulary(text: Text, run: Run) -> None:
-    """Written once; a text that has changed since cannot go on with the weights of the old one."""
-    if not (run / VOCABULARY).exists():
-        write_atomically(run / VOCABULARY, json.dumps(text.vocabulary, ensure_ascii=False, indent=0) + "\n")
-    elif run.read_json(VOCABULARY) != list(text.vocabulary):
-        raise InputError(f"{run / VOCABULARY}: the text has other words than when this run was started: restore the "
-                         "text, or use --force to start anew")  # fmt: skip
 
 
 def _result(this: TextTraining, rows: list[dict[str, Any]], network: LanguageModel, tested: Reading) -> dict[str, Any]:

@@ -17,6 +17,13 @@ METHODS: dict[str, str] = {
     "darts-1st": "proxnas.methods.darts:first_order",
     "darts-2nd": "proxnas.methods.darts:second_order",
     "random": "proxnas.methods.random:Random",
+    "random-ws": "proxnas.methods.random_ws:RandomWs",
+    "snas": "proxnas.methods.snas:Snas",
+    "gdas": "proxnas.methods.gdas:Gdas",
+    "enas": "proxnas.methods.enas:enas",
+    "asap": "proxnas.methods.asap:Asap",
+    "asng": "proxnas.methods.asng:Asng",
+    "bayesnas": "proxnas.methods.bayesnas:BayesNas",
 }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from proxnas.clock import Clock
@@ -62,6 +63,14 @@ class Method(Protocol):
     def load_state_dict(self, state: State) -> None: ...
 
 
+@runtime_checkable
+class Occasional(Protocol):
+    """A method that now and then does work besides its steps, which a measurement must not miss."""
+
+    def occasional(self, steps: int, epochs: int) -> tuple[Callable[[], object], float]:
+        """One piece of it, and how many pieces fall to a step in a search of `epochs` epochs of `steps` steps."""
+
+
 @dataclass(frozen=True)
 class Setup:
     """What a method over a supernet is built from."""
@@ -77,10 +86,38 @@ class Setup:
     seed: int = 0
 
 
-def weight_step(net: Supernet, batch: Batch, optimizer: WeightOptimizer, clock: Clock) -> tuple[Tensor, Tensor]:
-    """(loss, correct answers) on a batch, and w moved by one step through the operations in use."""
+def weight_step(
+    net: Supernet, batch: Batch, optimizer: WeightOptimizer, clock: Clock, part: float = 1.0, last: bool = True
+) -> tuple[Tensor, Tensor]:
+    """(loss, correct answers) on a batch, and w moved by one step through the operations in use.
+
+    A step can have parts on several architectures: w then moves with the last, by all their gradients.
+    """
     with clock("forward"):
         loss, output = net.loss(batch)
     with clock("backward"):
-        optimizer.step(loss, net.objective.share(batch))
+        if last:
+            optimizer.step(part * loss, net.objective.share(batch))
+        else:
+            optimizer.accumulate(part * loss)
     return net.objective.measure(loss, output, batch)
+
+
+def relaxed_gradient(
+    net: Supernet,
+    A: Matrices,
+    weigh: Callable[[Matrices], Matrices],
+    batch: Batch,
+    weights: Sequence[Tensor] = (),
+) -> tuple[Matrices, Sequence[Tensor | None]]:
+    """dL/dA by plain autograd through the factors weigh(A) of the candidates, and dL/dw for the weights asked for."""
+    leaves = {name: a.detach().requires_grad_() for name, a in A.items()}
+    net.use(weigh(leaves), weighted=True)
+    loss, _ = net.loss(batch, bool(weights))
+    gradients = net.gradient(loss, [*leaves.values(), *weights])
+    return by_name(A, gradients), gradients[len(A) :]
+
+
+def by_name(A: Matrices, gradients: Sequence[Tensor | None]) -> Matrices:
+    """The first gradients under the names of A; zero where the loss does not depend on it."""
+    return {name: torch.zeros_like(a) if g is None else g for (name, a), g in zip(A.items(), gradients, strict=False)}

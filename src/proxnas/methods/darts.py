@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.base import Metrics, Setup, Validation, relaxed_gradient, weight_step
 from proxnas.methods.optimizers import ArchitectureOptimizer, WeightOptimizer
 from proxnas.methods.unrolled import UnrolledStep
 from proxnas.selection import changed, one_hot
@@ -57,20 +57,15 @@ class Darts:
         return self.unrolled(self._at, train, valid) if self.order == 2 else self._at(valid, ())[0]
 
     def _at(self, batch: Batch, weights: Sequence[Tensor]) -> tuple[Matrices, Sequence[Tensor | None]]:
-        """dL/dA by plain autograd through the mixture, and dL/dw for the weights asked for."""
-        A = {name: a.detach().requires_grad_() for name, a in self.A.items()}
-        self.net.use({name: a.softmax(-1) for name, a in A.items()}, weighted=True)
-        loss, _ = self.net.loss(batch, bool(weights))
-        gradients = self.net.gradient(loss, [*A.values(), *weights])
-        dA = {name: torch.zeros_like(a) if g is None else g for (name, a), g in zip(A.items(), gradients, strict=False)}
-        return dA, gradients[len(A) :]
+        """dL/dA through the mixture, and dL/dw for the weights asked for."""
+        return relaxed_gradient(self.net, self.A, mixture, batch, weights)
 
     def derive(self) -> Matrices:
         """The discrete architecture of A: not the one that is trained (DARTS is not complete)."""
         return {name: one_hot(A.softmax(-1), self.net.groups[name]) for name, A in self.A.items()}
 
     def use_current(self) -> None:
-        self.net.use({name: A.softmax(-1) for name, A in self.A.items()}, weighted=True)
+        self.net.use(mixture(self.A), weighted=True)
 
     def validation(self) -> Validation:
         self.use_current()
@@ -86,6 +81,11 @@ class Darts:
         self.A_optimizer.load_state_dict(state["A"])
         self.w_optimizer.load_state_dict(state["w"])
         self.A_bar = self.derive()
+
+
+def mixture(A: Matrices) -> Matrices:
+    """The factors softmax(A) of all candidates."""
+    return {name: a.softmax(-1) for name, a in A.items()}
 
 
 def first_order(setup: Setup) -> Darts:

@@ -25,6 +25,9 @@ class WeightOptions:
     clip_unrolled: bool = False
     """Clip the gradients of DARTS' unrolled step too, as its recurrent search does."""
     epochs: int = 50
+    cycles: int = 1
+    """Cosines one after the other within the epochs, each twice as long as the one before."""
+    nesterov: bool = False
     drift: bool = False
     """Let weights of unselected candidates drift by momentum and decay, as the public NASP code does."""
 
@@ -57,7 +60,17 @@ class ArchitectureOptions:
     score_nodes: float = 1.0
     """Chance of a node to be scored in a step."""
     random_cells: int = 8
-    """How many cells `random` draws and trains."""
+    """How many cells `random` draws and trains, `random-ws` draws and judges."""
+    tau: tuple[float, float] = (1.0, 0.1)
+    """Temperature at the start and at the end (snas, gdas, asap)."""
+    resource: float = 0.0
+    """Weight of SNAS' expected resource cost."""
+    fixed_reduction: bool = False
+    """GDAS with its reduction cell fixed."""
+    unsampled: str = "zero"
+    """Gradient of GDAS' unsampled entries: `zero`, or the `sum` of the public NAS-Bench-201 code."""
+    controller_steps: int = 30
+    """Updates of ENAS' controller after each epoch."""
 
     def due(self, t: int, steps_per_epoch: int) -> bool:
         """Whether step t updates A."""
@@ -76,6 +89,7 @@ class WeightOptimizer:
             lr=options.learning_rate,
             momentum=options.momentum,
             weight_decay=options.weight_decay,
+            nesterov=options.nesterov and options.momentum > 0,
             fused=net.device.type in ("cpu", "cuda", "mps"),
         )
         # float16 loses small gradients: the loss is scaled up, and steps with an overflow are left out
@@ -86,12 +100,12 @@ class WeightOptimizer:
     def learning_rate(self) -> float:
         """The rate of the epoch that runs."""
         o = self.options
-        progress = min(self.t // self.steps_per_epoch, o.epochs) / o.epochs
+        progress = cycled(min(self.t // self.steps_per_epoch, o.epochs) / o.epochs, o.cycles)
         return o.learning_rate_min + (o.learning_rate - o.learning_rate_min) * (1 + math.cos(math.pi * progress)) / 2
 
     def step(self, loss: Tensor, share: float = 1.0) -> None:
         """`share`: how large a step the batch stands for."""
-        self.scaler.scale(loss).backward()
+        self.accumulate(loss)
         self.scaler.unscale_(self.sgd)
         nn.utils.clip_grad_norm_(self.weights, self.options.clip)
         self.sgd.param_groups[0]["lr"] = share * self.learning_rate
@@ -99,6 +113,10 @@ class WeightOptimizer:
         self.scaler.update()
         self.t += 1
         self._clear()
+
+    def accumulate(self, loss: Tensor) -> None:
+        """Add the gradient of a loss to what the next step moves by."""
+        self.scaler.scale(loss).backward()
 
     def restart(self) -> None:
         """Start anew; with `drift` every weight gets a zero gradient, so that SGD touches all of them."""
@@ -126,6 +144,18 @@ class WeightOptimizer:
         self.scaler.load_state_dict(state["scaler"])
 
 
+def cycled(progress: float, cycles: int) -> float:
+    """Progress within the cycle that runs, where the cycles last 1, 2, 4, ... parts of the whole."""
+    parts = progress * ((1 << cycles) - 1)
+    cycle = min(int(math.log2(parts + 1)), cycles - 1)
+    return (parts + 1) / (1 << cycle) - 1
+
+
+def diverged() -> InputError:
+    """What to say when the architecture can no longer be moved."""
+    return InputError("the architecture gradient is not finite: lower --learning-rate or use --precision fp32")
+
+
 class ArchitectureOptimizer:
     """Adam on A, which it owns; the gradient is given, not computed by autograd."""
 
@@ -137,7 +167,7 @@ class ArchitectureOptimizer:
 
     def step(self, dA: Matrices) -> None:
         if not all(g.isfinite().all() for g in dA.values()):
-            raise InputError("the architecture gradient is not finite: lower --learning-rate or use --precision fp32")
+            raise diverged()
         for name, A in self.A.items():
             A.grad = dA[name]
         self.adam.step()

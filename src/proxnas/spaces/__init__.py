@@ -16,6 +16,7 @@ SPACES: dict[str, str] = {
     "nasp12": "proxnas.spaces.cnn:nasp12",
     "nasp12-full": "proxnas.spaces.cnn:nasp12_full",
     "nasbench201": "proxnas.spaces.nasbench201:NasBench201",
+    "enas5": "proxnas.spaces.enas5:Enas5",
     "rnn": "proxnas.spaces.rnn:RecurrentSpace",
 }
 

@@ -18,6 +18,7 @@ from proxnas.types import Batch, State
 if TYPE_CHECKING:
     from proxnas.data.images import Images
     from proxnas.data.text import Text
+    from proxnas.run import Run
 
 
 class ResumableStream(Protocol):
@@ -62,6 +63,9 @@ class Task(Protocol):
 
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         """A row's entries for `train` or `valid`."""
+
+    def keep(self, run: Run) -> None:
+        """What a run writes once, at its start."""
 
     def describe(self) -> dict[str, Any]:
         """What is read and how large the networks are, for --dry-run."""

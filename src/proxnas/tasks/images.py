@@ -16,6 +16,7 @@ from proxnas.genotype import Genotype
 from proxnas.loop import PRECISIONS
 from proxnas.methods.base import Validation
 from proxnas.networks.cnn import Size, channels_last
+from proxnas.run import Run
 from proxnas.spaces.base import Space
 from proxnas.supernet import Supernet
 from proxnas.types import Batch
@@ -63,6 +64,9 @@ class ImageTask:
 
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         return {f"{part}_loss": measured.loss, f"{part}_accuracy": measured.accuracy}
+
+    def keep(self, run: Run) -> None:
+        """Nothing: class names are found in the data."""
 
     def describe(self) -> dict[str, Any]:
         c = self.config

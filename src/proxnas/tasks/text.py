@@ -24,6 +24,7 @@ from proxnas.data.text_stream import TextStream, windows
 from proxnas.genotype import Genotype
 from proxnas.methods.base import Validation
 from proxnas.networks.language import Dropouts, Hidden, LanguageModel, LanguageSize, Spoken, speak
+from proxnas.run import Run
 from proxnas.spaces.rnn import RecurrentSpace
 from proxnas.supernet import Supernet
 from proxnas.types import Batch, State
@@ -171,6 +172,9 @@ class TextTask:
 
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         return {f"{part}_loss": measured.loss, f"{part}_perplexity": math.exp(min(measured.loss, WORST))}
+
+    def keep(self, run: Run) -> None:
+        run.keep_vocabulary(self.text.vocabulary)
 
     def describe(self) -> dict[str, Any]:
         c, text = self.config, self.text

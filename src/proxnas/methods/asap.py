@@ -1,0 +1,102 @@
+"""ASAP (Noy et al., 'ASAP: Architecture Search, Anneal and Prune', AISTATS 2020).
+
+DARTS' mixture with a temperature that falls, and candidates that are dropped for good as soon as they are weak:
+
+    x_j = sum_i sum_k softmax(A / T)_k O_k(x_i)  over the candidates k still alive
+    T_t = 1.6 * 0.95^t in epoch t of 50, the same curve stretched to other numbers of epochs
+    while T >= 1: w only;  then each step w on a training batch and A, first order, on a validation batch
+    at the start of an epoch: drop every candidate with softmax(A / T)_k < 0.4 / K, never the best of its edge
+
+When one candidate an edge is left, A has nothing more to say and only w is trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxnas.methods.base import Metrics, Setup, Validation, relaxed_gradient, weight_step
+from proxnas.methods.learner import Learner, geometric
+from proxnas.selection import changed, one_hot
+from proxnas.types import Matrices, State
+
+
+@dataclass(frozen=True)
+class AsapOptions:
+    """What the paper fixes besides the temperatures."""
+
+    grace: float = 1.0
+    """A moves once the temperature is below this."""
+    threshold: float = 0.4
+    """Candidates below this share of the uniform weight are dropped."""
+
+
+class Asap:
+    """The mixture search with annealing and pruning."""
+
+    def __init__(self, setup: Setup, options: AsapOptions | None = None) -> None:
+        self.options = options or AsapOptions()
+        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.evaluate, self.tau_range = setup.evaluate, setup.architecture.tau
+        self.learner = Learner(setup)
+        self.alive = {name: torch.ones_like(A, dtype=torch.bool) for name, A in self.learner.A.items()}
+        self.A_bar = self.derive()
+
+    @property
+    def tau(self) -> float:
+        """Geometric over the epochs."""
+        return geometric(*self.tau_range, self.learner.epoch / self.learner.epochs)
+
+    def step(self) -> Metrics:
+        """At the start of an epoch the pruning; then w, and A once it is warm enough."""
+        train, before, tau = self.train.next(), self.A_bar, self.tau
+        if self.learner.w_optimizer.t % len(self.train) == 0:
+            self.prune()
+        self.use_current()
+        loss, right = weight_step(self.net, train, self.learner.w_optimizer, self.clock)
+        if tau < self.options.grace and any((alive.sum(-1) > 1).any() for alive in self.alive.values()):
+            with self.clock("arch"):
+                dA, _ = relaxed_gradient(self.net, self.learner.A, lambda A: self.mixture(A, tau), self.valid.next())
+                self.learner.A_optimizer.step(dA)
+                self.A_bar = self.derive()
+        return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
+
+    def mixture(self, A: Matrices, tau: float) -> Matrices:
+        """The factors of the candidates alive; exactly 0 for the others, which are then not run."""
+        return {name: masked_softmax(a / tau, self.alive[name]) for name, a in A.items()}
+
+    def prune(self) -> None:
+        """Drop what is below the threshold, but never the best of a row."""
+        for name, p in self.mixture(self.learner.A, self.tau).items():
+            weak = p < self.options.threshold / p.shape[-1]
+            weak.scatter_(-1, p.argmax(-1, keepdim=True), False)
+            self.alive[name] &= ~weak
+        self.A_bar = self.derive()
+
+    def derive(self) -> Matrices:
+        return {name: one_hot(p, self.net.groups[name]) for name, p in self.mixture(self.learner.A, self.tau).items()}
+
+    def use_current(self) -> None:
+        self.net.use(self.mixture(self.learner.A, self.tau), weighted=True)
+
+    def validation(self) -> Validation:
+        self.use_current()
+        return self.evaluate()
+
+    def architecture(self) -> tuple[Matrices, Matrices]:
+        return self.learner.A, self.A_bar
+
+    def state_dict(self) -> State:
+        return {"learner": self.learner.state_dict(), "alive": self.alive}
+
+    def load_state_dict(self, state: State) -> None:
+        self.learner.load_state_dict(state["learner"])
+        self.alive = {name: state["alive"][name].clone() for name in self.alive}
+        self.A_bar = self.derive()
+
+
+def masked_softmax(a: Tensor, alive: Tensor) -> Tensor:
+    """softmax over the entries alive."""
+    return torch.where(alive, a, -torch.inf).softmax(-1)

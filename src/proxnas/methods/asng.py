@@ -1,0 +1,199 @@
+"""ASNG-NAS (Akimoto et al., 'Adaptive Stochastic Natural Gradient Method for One-Shot NAS', ICML 2019).
+
+The architecture is a vector of independent categorical variables with probabilities theta, uniform at the start. Each
+step trains w on the mean loss of two sampled architectures (training batch), then judges two more without gradients
+(validation batch) and moves theta by the natural gradient with a trust radius that adapts to its signal-to-noise ratio:
+
+    u = +1/mu for the best, -1/mu for the worst, mu = ceil(lambda/4), ties averaged
+    G = mean_i (u_i - mean u) (M_i - theta),   M_i the one-hot sample
+    v = Fisher^(1/2) G without the last category of each variable:  G_k/sqrt(theta_k)
+        + sqrt(theta_k) sum_{l<K} G_l / (theta_K + sqrt(theta_K)),   n = |v|
+    delta = 1/Delta,  beta = delta/sqrt(N),  N = sum (K_i - 1)
+    theta <- theta + delta G/n, floored at 1/(D (K_i - 1)) and brought back to sum 1
+    s <- (1-beta) s + sqrt(beta(2-beta)) v/n,  gamma <- (1-beta)^2 gamma + beta(2-beta)
+    Delta <- Delta exp(beta (gamma - |s|^2/alpha)),  alpha = 1.5
+
+The returned cell is the likeliest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.optimizers import WeightOptimizer, diverged
+from proxnas.methods.variables import Variables
+from proxnas.selection import changed
+from proxnas.types import Batch, Matrices, State
+
+
+@dataclass(frozen=True)
+class AsngOptions:
+    """The constants of the public code."""
+
+    samples: int = 2
+    """lambda: architectures a step, for w and for theta."""
+    alpha: float = 1.5
+    """Threshold of the signal-to-noise ratio."""
+
+
+class NaturalGradient:
+    """Minimises a function of categorical variables by adaptive stochastic natural gradient."""
+
+    def __init__(self, sizes: Sequence[int], alpha: float = 1.5) -> None:
+        self.theta = [torch.full((K,), 1 / K, dtype=torch.float64) for K in sizes]
+        self.alpha, self.Delta, self.gamma = alpha, 1.0, 0.0
+        self.N = sum(K - 1 for K in sizes)
+        self.D = sum(K > 1 for K in sizes)
+        self.s = torch.zeros(self.N, dtype=torch.float64)
+
+    @property
+    def delta(self) -> float:
+        """The trust radius."""
+        return 1 / self.Delta
+
+    def sample(self, generator: torch.Generator) -> list[int]:
+        return [int(torch.multinomial(theta, 1, generator=generator)) for theta in self.theta]
+
+    def likeliest(self) -> list[int]:
+        return [int(theta.argmax()) for theta in self.theta]
+
+    def update(self, samples: Sequence[Sequence[int]], losses: Sequence[float]) -> None:
+        """One step; samples that are equally good, or all alike, say nothing."""
+        u = torch.tensor(utilities(losses), dtype=torch.float64)
+        u = u - u.mean()
+        G = [
+            sum((u_i * (_one_hot(values[v], theta) - theta) for u_i, values in zip(u, samples, strict=True)), 0 * theta)
+            / len(samples)
+            for v, theta in enumerate(self.theta)
+        ]
+        if all((g.abs() < 1e-18).all() for g in G):
+            return
+        v = torch.cat([fisher_root(theta, g) for theta, g in zip(self.theta, G, strict=True)])
+        n, delta = v.norm(), self.delta
+        for theta, g in zip(self.theta, G, strict=True):
+            theta.copy_(self._restricted(theta + delta * g / n))
+        self._adapt(v / n, delta / math.sqrt(self.N))
+
+    def _adapt(self, direction: Tensor, beta: float) -> None:
+        self.s = (1 - beta) * self.s + math.sqrt(beta * (2 - beta)) * direction
+        self.gamma = (1 - beta) ** 2 * self.gamma + beta * (2 - beta)
+        self.Delta *= math.exp(beta * (self.gamma - float(self.s.square().sum()) / self.alpha))
+
+    def _restricted(self, theta: Tensor) -> Tensor:
+        K = len(theta)
+        if K == 1:
+            return torch.ones_like(theta)
+        floor = 1 / (self.D * (K - 1))
+        if floor >= 1 / K:  # one variable, or two of two categories: the public floor would leave no choice
+            floor = 0.1 / K
+        theta = theta.clamp(min=floor)
+        theta = theta - (theta.sum() - 1) * (theta - floor) / (theta.sum() - floor * K)
+        return theta / theta.sum()
+
+    def state_dict(self) -> State:
+        return {"theta": self.theta, "s": self.s, "gamma": self.gamma, "Delta": self.Delta}
+
+    def load_state_dict(self, state: State) -> None:
+        self.theta = [theta.clone() for theta in state["theta"]]
+        self.s, self.gamma, self.Delta = state["s"].clone(), state["gamma"], state["Delta"]
+
+
+def fisher_root(theta: Tensor, G: Tensor) -> Tensor:
+    """The square root of the Fisher information of one categorical variable, without its last category, times G."""
+    first, last = theta[:-1], theta[-1]
+    return G[:-1] / first.sqrt() + first.sqrt() * G[:-1].sum() / (last + last.sqrt())
+
+
+def utilities(losses: Sequence[float]) -> list[float]:
+    """+1/mu for the mu best, -1/mu for the mu worst, 0 between; equal losses share the mean of their places."""
+    size = len(losses)
+    mu = math.ceil(size / 4)
+    by_rank = [1 / mu] * mu + [0.0] * (size - 2 * mu) + [-1 / mu] * mu
+    order = sorted(losses)
+    places = [[rank for rank, other in enumerate(order) if other == loss] for loss in losses]
+    return [sum(by_rank[rank] for rank in ranks) / len(ranks) for ranks in places]
+
+
+def _one_hot(k: int, like: Tensor) -> Tensor:
+    x = torch.zeros_like(like)
+    x[k] = 1.0
+    return x
+
+
+class Asng:
+    """The search: shared weights, sampled architectures, theta by the natural gradient."""
+
+    def __init__(self, setup: Setup, options: AsngOptions | None = None) -> None:
+        self.options = options or AsngOptions()
+        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.evaluate = setup.evaluate
+        self.generator = torch.Generator().manual_seed(setup.seed)
+        self.variables = Variables(self.net.groups)
+        self.theta = NaturalGradient(self.variables.sizes, self.options.alpha)
+        self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
+        self.A_bar = self.derive()
+
+    def step(self) -> Metrics:
+        """w by the mean loss of sampled architectures, then theta by the ranks of others."""
+        train, before = self.train.next(), self.A_bar
+        loss, right = self.train_weights(train)
+        if self.theta.N:
+            with self.clock("arch"):
+                self.architecture_step(self.valid.next())
+                self.A_bar = self.derive()
+        return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
+
+    def train_weights(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """One weight step by the mean loss of several architectures; one graph at a time is kept."""
+        n = self.options.samples
+        results = []
+        for i in range(n):
+            self.net.use(self.variables.A_bar(self.theta.sample(self.generator)))
+            results.append(weight_step(self.net, batch, self.w_optimizer, self.clock, 1 / n, last=i == n - 1))
+        losses, right = zip(*results, strict=True)
+        return torch.stack(losses).mean(), torch.stack(right).sum() / n
+
+    @torch.no_grad()
+    def architecture_step(self, batch: Batch) -> None:
+        samples, losses = [], []
+        for _ in range(self.options.samples):
+            samples.append(self.theta.sample(self.generator))
+            self.net.use(self.variables.A_bar(samples[-1]))
+            losses.append(self.net.loss(batch)[0])
+        read = torch.stack(losses).tolist()
+        if not all(map(math.isfinite, read)):
+            raise diverged()
+        self.theta.update(samples, read)
+
+    def derive(self) -> Matrices:
+        return self.variables.A_bar(self.theta.likeliest())
+
+    def use_current(self) -> None:
+        self.net.use(self.A_bar)
+
+    def validation(self) -> Validation:
+        self.use_current()
+        return self.evaluate()
+
+    def architecture(self) -> tuple[Matrices, Matrices]:
+        """A: how likely a sample holds each entry."""
+        return self.variables.marginals(self.theta.theta), self.A_bar
+
+    def state_dict(self) -> State:
+        return {
+            "theta": self.theta.state_dict(),
+            "w": self.w_optimizer.state_dict(),
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self.theta.load_state_dict(state["theta"])
+        self.w_optimizer.load_state_dict(state["w"])
+        self.generator.set_state(state["generator"])
+        self.A_bar = self.derive()

@@ -1,0 +1,151 @@
+"""The controller of ENAS: an LSTM that makes the decisions of an architecture one after the other.
+
+For a node that keeps n inputs it chooses n different edges by attention over the states that they read, then one
+candidate for each of them (never `none`); for a node that keeps all edges, one candidate an edge. Row i of a node is
+taken to read state i; states come into being as nodes with more rows are reached.
+
+H hidden units, K candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from proxnas.choice import NONE, Group
+from proxnas.types import Matrices
+
+
+@dataclass(frozen=True)
+class ControllerOptions:
+    """The public micro search; `recurrent()` has the language model's."""
+
+    hidden: int = 64
+    spread: float = 0.1
+    """Weights start uniformly within +- this."""
+    temperature: float = 1.0
+    tanh: float = 1.10
+    """Logits of inputs are squashed to +- this."""
+    tanh_candidates: float = 1.10 / 2.5
+    """Logits of candidates are squashed to +- this."""
+    favoured: tuple[str, ...] = ("sep_conv_3x3", "sep_conv_5x5")
+    """Candidates whose bias starts at +10, and gets a fixed +0.25 (the others -0.25) in the first group."""
+    distance: float = 0.0
+    """Logits of inputs fall by this times the square of the distance."""
+
+
+def recurrent() -> ControllerOptions:
+    """The corrected ENAS language model."""
+    return ControllerOptions(temperature=5.0, tanh=2.25, tanh_candidates=2.25, favoured=(), distance=1 / 6)
+
+
+@dataclass
+class Trace:
+    """One run of the controller: its state, and what was decided."""
+
+    h: Tensor
+    c: Tensor
+    x: Tensor
+    A_bar: Matrices
+    log_probability: Tensor
+    entropy: float = 0.0
+    anchors: list[Tensor] = field(default_factory=list)
+    """Of each state: what is fed back when it is chosen (H,)."""
+    keys: list[Tensor] = field(default_factory=list)
+    """Of each state: what attention compares with (H,)."""
+
+
+class Controller(nn.Module):
+    """Draws architectures; small, and kept on the host like A."""
+
+    def __init__(self, groups: Mapping[str, Group], options: ControllerOptions, generator: torch.Generator) -> None:
+        super().__init__()
+        self.groups, self.options = dict(groups), options
+        H = options.hidden
+        self.lstm = nn.LSTMCell(H, H, bias=False)
+        self.start = nn.Parameter(torch.empty(H))
+        self.key, self.query = nn.Linear(H, H, bias=False), nn.Linear(H, H, bias=False)
+        self.attention = nn.Linear(H, 1, bias=False)
+        kinds = dict.fromkeys(group.candidates for group in self.groups.values())
+        # cells with the same candidates share what is known of them
+        self.kind = {name: list(kinds).index(group.candidates) for name, group in self.groups.items()}
+        self.embeddings = nn.ModuleList(nn.Embedding(len(names), H) for names in kinds)
+        heads = [nn.Linear(H, len(names)) for names in kinds]
+        self.heads = nn.ModuleList(heads)
+        with torch.no_grad():
+            for w in self.parameters():
+                w.uniform_(-options.spread, options.spread, generator=generator)
+            for head, names in zip(heads, kinds, strict=True):
+                head.bias.copy_(torch.tensor([10.0 if name in options.favoured else 0.0 for name in names]))
+
+    def forward(self, generator: torch.Generator) -> Trace:
+        """One architecture, drawn."""
+        zero = torch.zeros(self.options.hidden)
+        A_bar = {name: torch.zeros(group.shape, dtype=torch.float64) for name, group in self.groups.items()}
+        trace = Trace(zero, zero, self.start, A_bar, torch.zeros(()))
+        for i, (name, group) in enumerate(self.groups.items()):
+            trace.anchors, trace.keys, trace.x = [], [], self.start
+            for rows in group.nodes:
+                if group.max_inputs is not None:
+                    self._states(trace, len(rows), first=rows is group.nodes[0])
+                kept = self._inputs(trace, rows, group.max_inputs, generator)
+                for e in kept:
+                    k = self._candidate(trace, name, biased=i == 0, generator=generator)
+                    trace.A_bar[name][e, k] = 1.0
+        return trace
+
+    def _states(self, trace: Trace, number: int, first: bool) -> None:
+        """Anchors for all states that the next node can read; those of the inputs of a cell are zero."""
+        while len(trace.keys) < number:
+            self._advance(trace)
+            trace.anchors.append(torch.zeros_like(trace.h) if first else trace.h)
+            trace.keys.append(self.key(trace.h))
+            trace.x = self.start
+
+    def _inputs(
+        self, trace: Trace, rows: tuple[int, ...], most: int | None, generator: torch.Generator
+    ) -> tuple[int, ...]:
+        if most is None:
+            return rows
+        chosen: list[int] = []
+        far = torch.arange(len(rows), 0, -1.0).square() * self.options.distance
+        for _ in range(min(most, len(rows))):
+            self._advance(trace)
+            compared = torch.stack(trace.keys[: len(rows)]) + self.query(trace.h)
+            logits = self._squashed(self.attention(compared.tanh()).squeeze(-1), self.options.tanh) - far
+            taken = torch.zeros(len(rows), dtype=torch.bool)
+            taken[chosen] = True
+            index = self._choose(trace, logits.masked_fill(taken, -torch.inf), generator)
+            chosen.append(index)
+            trace.x = trace.anchors[index]
+        return tuple(rows[index] for index in chosen)
+
+    def _candidate(self, trace: Trace, name: str, biased: bool, generator: torch.Generator) -> int:
+        group, kind = self.groups[name], self.kind[name]
+        self._advance(trace)
+        logits = self._squashed(self.heads[kind](trace.h), self.options.tanh_candidates)
+        favoured = torch.tensor([candidate in self.options.favoured for candidate in group.candidates])
+        if biased and favoured.any():
+            logits = logits + torch.where(favoured, 0.25, -0.25)
+        if group.max_inputs is not None and NONE in group.candidates and len(group.candidates) > 1:
+            logits = logits.masked_fill(torch.tensor([c == NONE for c in group.candidates]), -torch.inf)
+        k = self._choose(trace, logits, generator)
+        trace.x = self.embeddings[kind](torch.tensor(k))
+        return k
+
+    def _advance(self, trace: Trace) -> None:
+        trace.h, trace.c = self.lstm(trace.x, (trace.h, trace.c))
+
+    def _squashed(self, logits: Tensor, limit: float) -> Tensor:
+        return limit * (logits / self.options.temperature).tanh()
+
+    @staticmethod
+    def _choose(trace: Trace, logits: Tensor, generator: torch.Generator) -> int:
+        p = logits.detach().softmax(-1)
+        index = int(torch.multinomial(p, 1, generator=generator))
+        trace.log_probability = trace.log_probability + logits.log_softmax(-1)[index]
+        trace.entropy += float(torch.special.entr(p).sum())
+        return index

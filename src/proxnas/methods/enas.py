@@ -1,0 +1,156 @@
+"""ENAS (Pham et al., 'Efficient Neural Architecture Search via Parameter Sharing', ICML 2018).
+
+Two phases take turns. For an epoch the shared weights are trained, each batch through one cell drawn by the controller
+(an LSTM, controller.py). Then the controller is trained by REINFORCE with a moving baseline:
+
+    R = accuracy on one validation batch + 1e-4 entropy of the decisions (language models: 80 / perplexity + ...)
+    b <- b - (1 - 0.99) (b - R)
+    gradient of the mean over 10 samples of -(R - b) log p(cell), by Adam (betas 0, 0.999; epsilon 1e-3), 30 times
+
+After each epoch 10 cells are drawn and judged, on one batch each, after the last on the whole half for A; the best is
+the architecture that would be returned. The weights take Nesterov momentum and four cosines of lengths 1, 2, 4, 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.controller import Controller, ControllerOptions, recurrent
+from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.selection import changed
+from proxnas.types import Batch, Matrices, State
+
+
+@dataclass(frozen=True)
+class EnasOptions:
+    """The public micro search, besides the controller's."""
+
+    controller: ControllerOptions = field(default_factory=ControllerOptions)
+    aggregate: int = 10
+    """Samples whose gradients make one update."""
+    baseline: float = 0.99
+    entropy: float = 1e-4
+    """Weight of the entropy in the reward."""
+    perplexity: float | None = None
+    """Reward of language models: this over the perplexity; None: accuracy."""
+    finalists: int = 10
+    """Cells drawn after an epoch, of which the best is kept."""
+    cycles: int = 4
+
+
+def language_model() -> EnasOptions:
+    """The corrected public language model."""
+    return EnasOptions(recurrent(), baseline=0.999, entropy=1e-5, perplexity=80.0, cycles=1)
+
+
+class Enas:
+    """A controller and shared weights, trained in turn."""
+
+    def __init__(self, setup: Setup, options: EnasOptions | None = None) -> None:
+        self.options = options or EnasOptions()
+        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.evaluate, self.updates = setup.evaluate, setup.architecture.controller_steps
+        self.generator = torch.Generator().manual_seed(setup.seed)
+        self.controller = Controller(self.net.groups, self.options.controller, self.generator)
+        self.adam = torch.optim.Adam(
+            self.controller.parameters(), setup.architecture.learning_rate, betas=(0.0, 0.999), eps=1e-3
+        )
+        self.baseline = 0.0
+        weights = replace(setup.weights, nesterov=True, cycles=self.options.cycles)
+        self.w_optimizer = WeightOptimizer(self.net, weights, len(self.train))
+        self.steps = weights.epochs * len(self.train)
+        self.drawn = self.best = self.A = self._draw()
+
+    def step(self) -> Metrics:
+        """One weight step on a drawn cell; after the last of an epoch the controller's phase."""
+        batch, before = self.train.next(), self.drawn
+        self.drawn = self._draw()
+        self.net.use(self.drawn)
+        loss, right = weight_step(self.net, batch, self.w_optimizer, self.clock)
+        if self.w_optimizer.t % len(self.train) == 0:
+            with self.clock("arch"):
+                self.A = _mean([cell for _ in range(self.updates) for cell in self.update()] or [self.A])
+                self.best = self.choose()
+        return Metrics(loss, right, len(batch.y), changed(before, self.drawn))
+
+    def update(self) -> list[Matrices]:
+        """One step of REINFORCE; the cells that it drew."""
+        traces = [self.controller(self.generator) for _ in range(self.options.aggregate)]
+        for trace in traces:
+            reward = self.reward(trace.A_bar, self.valid.next()) + self.options.entropy * trace.entropy
+            self.baseline -= (1 - self.options.baseline) * (self.baseline - reward)
+            (-(reward - self.baseline) * trace.log_probability / len(traces)).backward()
+        self.adam.step()
+        self.adam.zero_grad()
+        return [trace.A_bar for trace in traces]
+
+    @torch.no_grad()
+    def reward(self, cell: Matrices, batch: Batch) -> float:
+        """How good a cell is on a batch, by the shared weights and the statistics of the batch."""
+        self.net.use(cell)
+        loss, output = self.net.loss(batch)
+        if self.options.perplexity is not None:
+            return self.options.perplexity / float(loss.exp())
+        return float(self.net.objective.measure(loss, output, batch)[1]) / len(batch.y)
+
+    def choose(self) -> Matrices:
+        """The best of a few drawn cells: on a batch, after the last epoch on everything."""
+        cells, last = [self._draw() for _ in range(self.options.finalists)], self.w_optimizer.t >= self.steps
+        return max(cells, key=lambda cell: self._on_everything(cell) if last else self.reward(cell, self.valid.next()))
+
+    def _on_everything(self, cell: Matrices) -> float:
+        self.net.use(cell)
+        return -self.evaluate().loss
+
+    def occasional(self, steps: int, epochs: int) -> tuple[Callable[[], object], float]:
+        """One update of the controller, and how often that falls to a step; the finalists are not counted."""
+        return self.update, self.updates / steps
+
+    def _draw(self) -> Matrices:
+        with torch.no_grad():
+            A_bar: Matrices = self.controller(self.generator).A_bar
+        return A_bar
+
+    def use_current(self) -> None:
+        self.net.use(self.best)
+
+    def validation(self) -> Validation:
+        self.use_current()
+        return self.evaluate()
+
+    def architecture(self) -> tuple[Matrices, Matrices]:
+        """A: how often the controller chose each entry in its last phase."""
+        return self.A, self.best
+
+    def state_dict(self) -> State:
+        return {
+            "controller": self.controller.state_dict(),
+            "adam": self.adam.state_dict(),
+            "baseline": self.baseline,
+            "generator": self.generator.get_state(),
+            "A": self.A,
+            "drawn": self.drawn,
+            "best": self.best,
+            "w": self.w_optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self.controller.load_state_dict(state["controller"])
+        self.adam.load_state_dict(state["adam"])
+        self.baseline = state["baseline"]
+        self.generator.set_state(state["generator"])
+        self.A, self.drawn, self.best = state["A"], state["drawn"], state["best"]
+        self.w_optimizer.load_state_dict(state["w"])
+
+
+def _mean(cells: list[Matrices]) -> Matrices:
+    return {name: torch.stack([cell[name] for cell in cells]).mean(0) for name in cells[0]}
+
+
+def enas(setup: Setup) -> Enas:
+    """ENAS with the settings of its domain."""
+    return Enas(setup, language_model() if "recurrent" in setup.net.groups else None)

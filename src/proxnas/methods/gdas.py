@@ -1,0 +1,144 @@
+"""GDAS (Dong & Yang, 'Searching for a Robust Neural Architecture in Four GPU Hours', CVPR 2019).
+
+Every edge samples one candidate and only that is run; the gradient passes the sample straight through:
+
+    p = softmax((log_softmax(A) + G) / tau),  G Gumbel noise,  z = one_hot(argmax p)
+    x_j = sum_i z_k O_k(x_i)  for the sampled k of each edge (i,j)
+    dL/dA = (dp/dA)^T dL/dz,  where dL/dz is < g_j, O_k(x_i) > for the sampled k and 0 for the others
+
+Each step draws one path and trains w on it, then draws another and moves A by Adam on a validation batch. tau falls
+linearly from 10 to 0.1 over the epochs. The public code for NAS-Bench-201 also adds the (zero) factors of the
+unsampled candidates to the output, which gives these dL/dz = sum of g_j: `unsampled = "sum"`.
+
+With `fixed_reduction` (FRC) only the normal cell is searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from proxnas.choice import NONE, Call, Group
+from proxnas.errors import InputError
+from proxnas.methods.base import Metrics, Setup, Validation, by_name, weight_step
+from proxnas.methods.gumbel import concrete, gumbel, hard
+from proxnas.methods.learner import Learner, linear
+from proxnas.selection import changed
+from proxnas.types import Batch, Matrices, State
+
+REDUCTION = "reduce"
+
+
+class Gdas:
+    """A search over sampled paths with a straight-through gradient."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.evaluate, self.options = setup.evaluate, setup.architecture
+        self.fixed = fixed_reduction(self.net.groups.get(REDUCTION)) if self.options.fixed_reduction else {}
+        self.learner = Learner(setup, nesterov=True)
+        self.A_bar = self.derive()
+
+    @property
+    def tau(self) -> float:
+        """Linear over the epochs, both ends included."""
+        return linear(*self.options.tau, self.learner.epoch / max(1, self.learner.epochs - 1))
+
+    def step(self) -> Metrics:
+        """w on a sampled path, then A on another."""
+        train, before, tau = self.train.next(), self.A_bar, self.tau
+        self.net.use({name: hard(p) for name, p in self.sample(self.learner.A, tau).items()} | self.fixed)
+        loss, right = weight_step(self.net, train, self.learner.w_optimizer, self.clock)
+        with self.clock("arch"):
+            self.learner.A_optimizer.step(self.gradient(self.valid.next(), tau))
+            self.A_bar = self.derive()
+        return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
+
+    def sample(self, A: Matrices, tau: float) -> Matrices:
+        """p of every group; its largest entries are the sample."""
+        return {
+            name: concrete(a.log_softmax(-1), gumbel(a.shape, self.learner.generator), tau) for name, a in A.items()
+        }
+
+    def gradient(self, valid: Batch, tau: float) -> Matrices:
+        """dL/dA = (dp/dA)^T dL/dz at a sample."""
+        A = {name: a.detach().requires_grad_() for name, a in self.learner.A.items()}
+        p = self.sample(A, tau)
+        z = {name: hard(q.detach()).requires_grad_() for name, q in p.items()}
+        dz = self._at(z, valid)
+        passed = torch.autograd.grad(list(p.values()), list(A.values()), list(dz.values()))
+        return dict(zip(A, passed, strict=True))
+
+    def _at(self, z: Matrices, batch: Batch) -> Matrices:
+        """dL/dz, running the sampled candidates only."""
+        self.net.use(z | self.fixed, weighted=True)
+        if self.options.unsampled == "zero":
+            return by_name(z, self.net.gradient(self.net.loss(batch)[0], list(z.values())))
+        with self.net.taped() as tape:
+            loss, _ = self.net.loss(batch)
+        calls = [call for call in tape if isinstance(call, Call)]
+        gradients = self.net.gradient(loss, [*z.values(), *(call.output for call in calls)])
+        return _with_sums(by_name(z, gradients), z, calls, gradients[len(z) :])
+
+    def derive(self) -> Matrices:
+        """The likeliest candidate of each edge; where a node keeps n inputs, its n likeliest pairs of an edge and a
+        candidate other than `none`, which may share an edge."""
+        return {name: pairs(A.softmax(-1), self.net.groups[name]) for name, A in self.learner.A.items()} | self.fixed
+
+    def use_current(self) -> None:
+        self.net.use(self.A_bar)
+
+    def validation(self) -> Validation:
+        self.use_current()
+        return self.evaluate()
+
+    def architecture(self) -> tuple[Matrices, Matrices]:
+        return self.learner.A, self.A_bar
+
+    def state_dict(self) -> State:
+        return self.learner.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        self.learner.load_state_dict(state)
+        self.A_bar = self.derive()
+
+
+def pairs(p: Tensor, group: Group) -> Tensor:
+    """A_bar with the n largest entries of each node's rows, n the inputs that it keeps."""
+    if group.max_inputs is None:
+        return hard(p)
+    usable = [k for k, name in enumerate(group.candidates) if name != NONE] or [0]
+    A_bar = torch.zeros_like(p)
+    for rows in group.nodes:
+        entries = sorted(((e, k) for e in rows for k in usable), key=lambda entry: -float(p[entry]))
+        for e, k in entries[: group.max_inputs]:
+            A_bar[e, k] = 1.0
+    return A_bar
+
+
+def fixed_reduction(group: Group | None) -> Matrices:
+    """The reduction cell of FRC in the terms of the space: its four maps are a strided convolution (`skip_connect`) of
+    either input and a max pooling of either input."""
+    wanted = ("skip_connect", "skip_connect", "max_pool_3x3", "max_pool_3x3")
+    if group is None or len(group.nodes) != len(wanted) or not set(wanted) <= set(group.candidates):
+        raise InputError("--fixed-reduction: this space has no reduction cell with four nodes, skip_connect and "
+                         "max_pool_3x3: use darts7, darts8 or nasp12")  # fmt: skip
+    A_bar = torch.zeros(group.shape, dtype=torch.float64)
+    for n, (rows, op) in enumerate(zip(group.nodes, wanted, strict=True)):
+        A_bar[rows[n % 2], group.candidates.index(op)] = 1.0
+    return {REDUCTION: A_bar}
+
+
+def _with_sums(dz: Matrices, z: Matrices, tape: Sequence[Call], gradients: Sequence[Tensor | None]) -> Matrices:
+    """dz with sum(g_j) added to the unsampled entries of every row that enters node j; the host reads them once."""
+    total = {name: g.clone() for name, g in dz.items()}
+    reached = [(call, g.sum()) for call, g in zip(tape, gradients, strict=True) if g is not None]
+    sums = torch.stack([g for _, g in reached]).tolist() if reached else []
+    for (call, _), value in zip(reached, sums, strict=True):
+        for choice in call.choices:
+            assert choice.row is not None
+            name, e = choice.row
+            total[name][e] += value * (z[name][e].detach() == 0)
+    return total

@@ -1,0 +1,84 @@
+"""What the methods keep that move A and w by gradients, and the schedules that they share.
+
+E edges, K candidates; A is (E, K) for each group and stays on the host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from proxnas.clock import Clock
+from proxnas.methods.base import Setup, weight_step
+from proxnas.methods.optimizers import ArchitectureOptimizer, WeightOptimizer
+from proxnas.supernet import Supernet
+from proxnas.types import Batch, Matrices, State
+
+
+class Learner:
+    """A around a mean, w, their optimizers, and the generator of whatever is drawn."""
+
+    def __init__(self, setup: Setup, mean: float = 0.0, nesterov: bool = False) -> None:
+        self.generator = torch.Generator().manual_seed(setup.seed)
+        self.A = {
+            name: mean + setup.architecture.noise * self.normal(group.shape) for name, group in setup.net.groups.items()
+        }
+        self.A_optimizer = ArchitectureOptimizer(self.A, setup.architecture)
+        self.steps_per_epoch, self.epochs = len(setup.train), setup.weights.epochs
+        weights = replace(setup.weights, nesterov=nesterov)
+        self.w_optimizer = WeightOptimizer(setup.net, weights, self.steps_per_epoch)
+
+    def normal(self, shape: tuple[int, int]) -> Tensor:
+        return torch.randn(shape, generator=self.generator, dtype=torch.float64)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that runs, from 0; never beyond the last."""
+        return min(self.w_optimizer.t // self.steps_per_epoch, self.epochs - 1)
+
+    def state_dict(self) -> State:
+        return {
+            "A": self.A_optimizer.state_dict(),
+            "w": self.w_optimizer.state_dict(),
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self.A_optimizer.load_state_dict(state["A"])
+        self.w_optimizer.load_state_dict(state["w"])
+        self.generator.set_state(state["generator"])
+
+
+def joint_step(
+    net: Supernet, batch: Batch, optimizer: WeightOptimizer, clock: Clock, leaves: Sequence[Tensor]
+) -> tuple[Tensor, Tensor, list[Tensor] | None]:
+    """A weight step whose one backward pass also reaches `leaves`: (loss, right answers, their gradients).
+
+    In float16 a step can overflow: w is then left as it is, and the gradients are None for the same reason.
+    """
+    scale = optimizer.scaler.get_scale()
+    loss, right = weight_step(net, batch, optimizer, clock)
+    gradients = [torch.zeros_like(x) if x.grad is None else x.grad / scale for x in leaves]
+    if optimizer.scaler.is_enabled() and not all(g.isfinite().all() for g in gradients):
+        return loss, right, None
+    return loss, right, gradients
+
+
+def clipped(dA: Matrices, most: float) -> Matrices:
+    """The gradients scaled down together to a norm of at most so much."""
+    norm = torch.stack([g.norm() for g in dA.values()]).norm()
+    return {name: g * (most / norm).clamp(max=1.0) for name, g in dA.items()}
+
+
+def linear(start: float, end: float, progress: float) -> float:
+    """From start to end in equal steps."""
+    return start + (end - start) * progress
+
+
+def geometric(start: float, end: float, progress: float) -> float:
+    """From start to end by equal factors."""
+    return start * math.exp(math.log(end / start) * progress)

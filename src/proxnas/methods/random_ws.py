@@ -1,0 +1,101 @@
+"""Random search with weight sharing (Li & Talwalkar, 'Random Search and Reproducibility for NAS', UAI 2019).
+
+Every step draws a uniformly random cell and trains the shared weights through it. After the last step N random cells
+are judged on the same ten validation batches, the ten best of them on the whole half for A, and the best of these by
+loss is returned (the public code judged 1,000). The judging is part of the last step, so its time is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.selection import changed, random_selection
+from proxnas.types import Batch, Matrices, State
+
+
+@dataclass(frozen=True)
+class RandomWsOptions:
+    """How the cells are judged, as the public code does it."""
+
+    batches: int = 10
+    """Validation batches that all cells are judged on."""
+    finalists: int = 10
+    """Best cells that are judged on the whole half for A."""
+
+
+class RandomWs:
+    """Uniformly sampled paths; the choice falls at the end."""
+
+    def __init__(self, setup: Setup, options: RandomWsOptions | None = None) -> None:
+        self.options = options or RandomWsOptions()
+        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.evaluate, self.cells = setup.evaluate, setup.architecture.random_cells
+        self.generator = torch.Generator().manual_seed(setup.seed)
+        self.steps = setup.weights.epochs * len(self.train)
+        self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
+        self.drawn = self.best = self._draw()
+
+    def step(self) -> Metrics:
+        """One weight step on a random cell; after the last one the judging."""
+        batch, before = self.train.next(), self.drawn
+        self.drawn = self._draw()
+        self.net.use(self.drawn)
+        loss, right = weight_step(self.net, batch, self.w_optimizer, self.clock)
+        if self.w_optimizer.t == self.steps:
+            with self.clock("arch"):
+                self.best = self.choose()
+        return Metrics(loss, right, len(batch.y), changed(before, self.drawn))
+
+    def choose(self) -> Matrices:
+        """The best of N random cells by the shared weights."""
+        batches = [self.valid.next() for _ in range(self.options.batches)]
+        judged = [(self.loss(cell, batches), cell) for cell in (self._draw() for _ in range(self.cells))]
+        finalists = sorted(judged, key=lambda pair: pair[0])[: self.options.finalists]
+        return min((cell for _, cell in finalists), key=self._on_everything)
+
+    @torch.no_grad()
+    def loss(self, cell: Matrices, batches: list[Batch]) -> float:
+        """The mean loss of a cell on some batches; the host reads it once."""
+        self.net.use(cell)
+        return float(torch.stack([self.net.loss(batch)[0] for batch in batches]).mean())
+
+    def _on_everything(self, cell: Matrices) -> float:
+        self.net.use(cell)
+        return self.evaluate().loss
+
+    def occasional(self, steps: int, epochs: int) -> tuple[Callable[[], object], float]:
+        """Judging one cell on one batch, and how often that falls to a step; the finalists are not counted."""
+        return lambda: self.loss(self._draw(), [self.valid.next()]), self.cells * self.options.batches / steps / epochs
+
+    def _draw(self) -> Matrices:
+        return {name: random_selection(group, self.generator) for name, group in self.net.groups.items()}
+
+    def use_current(self) -> None:
+        self.net.use(self.best)
+
+    def validation(self) -> Validation:
+        """Of the cell that would be returned; until the end that is one random cell."""
+        self.use_current()
+        return self.evaluate()
+
+    def architecture(self) -> tuple[Matrices, Matrices]:
+        """The cell that would be returned, as both A and A_bar: there is no continuous architecture."""
+        return self.best, self.best
+
+    def state_dict(self) -> State:
+        return {
+            "drawn": self.drawn,
+            "best": self.best,
+            "generator": self.generator.get_state(),
+            "w": self.w_optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self.drawn, self.best = state["drawn"], state["best"]
+        self.generator.set_state(state["generator"])
+        self.w_optimizer.load_state_dict(state["w"])

@@ -1,0 +1,99 @@
+"""SNAS (Xie et al., 'SNAS: Stochastic Neural Architecture Search', ICLR 2019).
+
+One sample Z of the concrete distribution a batch weighs all candidates, and w and A descend one and the same loss,
+on the same batch, by one backward pass (there is no validation loss):
+
+    Z = softmax((A + G) / tau),  G Gumbel noise,  tau falls linearly from 1 towards 0.03 over the epochs
+    L = cross entropy(Z) + resource * sum over edges and candidates of Z cost
+    w by SGD, A by Adam with its gradient clipped to norm 10;  A starts at N(1, 0.01^2)
+
+The cost of a candidate is the log form of the public code: the mean of the logarithms of its parameters,
+multiply-adds and memory access, values below 1 counting as 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from proxnas.methods.base import Metrics, Setup, Validation
+from proxnas.methods.gumbel import concrete, gumbel, hard
+from proxnas.methods.learner import Learner, clipped, joint_step, linear
+from proxnas.methods.resource import log_costs
+from proxnas.selection import changed, keep_inputs
+from proxnas.types import Batch, Matrices, State
+
+
+@dataclass(frozen=True)
+class SnasOptions:
+    """What the public code fixes."""
+
+    mean: float = 1.0
+    """Mean of the initial A."""
+    clip: float = 10.0
+    """Largest norm of the gradient of A."""
+
+
+class Snas:
+    """A stochastic, single-level search."""
+
+    def __init__(self, setup: Setup, options: SnasOptions | None = None) -> None:
+        self.options = options or SnasOptions()
+        self.net, self.train, self.clock, self.evaluate = setup.net, setup.train, setup.clock, setup.evaluate
+        self.tau_range, self.resource = setup.architecture.tau, setup.architecture.resource
+        self.learner = Learner(setup, self.options.mean)
+        self.costs: Matrices = {}
+        self.A_bar = self.derive()
+
+    @property
+    def tau(self) -> float:
+        """Linear over the epochs; the end is approached, not reached, as in the public code."""
+        return linear(*self.tau_range, self.learner.epoch / self.learner.epochs)
+
+    def step(self) -> Metrics:
+        """A sample, one backward pass, two optimizers."""
+        batch, before, tau = self.train.next(), self.A_bar, self.tau
+        A = {name: a.detach().requires_grad_() for name, a in self.learner.A.items()}
+        noise = {name: gumbel(a.shape, self.learner.generator) for name, a in A.items()}
+        self.net.use({name: concrete(a, noise[name], tau) for name, a in A.items()}, weighted=True)
+        loss, right, gradients = joint_step(self.net, batch, self.learner.w_optimizer, self.clock, list(A.values()))
+        if gradients is not None:
+            with self.clock("arch"):
+                dA = dict(zip(A, gradients, strict=True))
+                if self.resource:
+                    dR = self.resource_gradient(A, noise, tau, batch)
+                    dA = {name: g + dR[name] for name, g in dA.items()}
+                self.learner.A_optimizer.step(clipped(dA, self.options.clip))
+                self.A_bar = self.derive()
+        return Metrics(loss, right, len(batch.y), changed(before, self.A_bar))
+
+    def resource_gradient(self, A: Matrices, noise: Matrices, tau: float, batch: Batch) -> Matrices:
+        """d/dA of resource * sum Z cost at the sample that was used (reparametrised)."""
+        if not self.costs:
+            self.costs = log_costs(self.net, self.A_bar, batch.x)
+        cost = torch.stack([(concrete(a, noise[name], tau) * self.costs[name]).sum() for name, a in A.items()]).sum()
+        gradients = torch.autograd.grad(self.resource * cost, list(A.values()))
+        return dict(zip(A, gradients, strict=True))
+
+    def derive(self) -> Matrices:
+        """The likeliest candidate of each row, `none` included; of the present ones each node keeps the strongest."""
+        p = {name: A.softmax(-1) for name, A in self.learner.A.items()}
+        return {name: keep_inputs(q, hard(q), self.net.groups[name]) for name, q in p.items()}
+
+    def use_current(self) -> None:
+        self.net.use(self.A_bar)
+
+    def validation(self) -> Validation:
+        self.use_current()
+        return self.evaluate()
+
+    def architecture(self) -> tuple[Matrices, Matrices]:
+        return self.learner.A, self.A_bar
+
+    def state_dict(self) -> State:
+        return self.learner.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        self.learner.load_state_dict(state)
+        self.A_bar = self.derive()
