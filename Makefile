@@ -80,8 +80,8 @@ endif
 	@echo '$(CURDIR)' >$@
 
 .PHONY: search
-search: install  ## installs, then searches a cell on the embedded digits (goes on where it was stopped)
-	@$(VENV)/bin/proxnas search digits --resume $(ARGS)
+search: install  ## installs, then searches, trains, tests and exports on the embedded digits (goes on where it was stopped)
+	@$(VENV)/bin/proxnas fit digits --resume $(ARGS)
 
 .PHONY: test
 test: install  ## installs, then runs the tests that are not marked slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,3 +72,15 @@ def make_search(tiny_images: Images, tiny_text: Text) -> Callable[..., Search]:
         return Search(_parsed("digits", *size, *flags), tiny_images)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def stripes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hundred images in two classes that are told apart easily, in a file: a fifth is for testing."""
+    random = np.random.RandomState(0)
+    y = np.arange(100) % 2
+    x = random.randint(0, 100, (100, 8, 8)).astype(np.uint8)
+    x[y == 1, 3:5] += 120
+    path = tmp_path_factory.mktemp("data") / "stripes.npz"
+    np.savez(path, x_train=x, y_train=y)
+    return path

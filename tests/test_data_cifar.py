@@ -13,6 +13,7 @@ from proxnas.data.images import Images, load
 from proxnas.errors import InputError
 from proxnas.settings import parse_search
 from py2_pickle import Py2Pickle
+from refusal import refused
 
 NAMES10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 NAMES100 = [f"thing_{number:02}" for number in range(100)]
@@ -79,14 +80,6 @@ def made(folder: Path, layout: str) -> Path:
     place.mkdir(parents=True)
     LAYOUTS[layout][0](place)
     return place
-
-
-def refused(spec: object, *words: str) -> None:
-    with pytest.raises(InputError) as caught:
-        load(str(spec))
-    message = str(caught.value)
-    assert "\n" not in message
-    assert not [word for word in words if word not in message], message
 
 
 def as_images(planes: Array) -> Array:

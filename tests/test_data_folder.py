@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import zlib
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from PIL import Image
 from proxnas.data.images import Images, LoadOptions, load, search_parts
 from proxnas.data.lazy import Lazy
 from proxnas.errors import InputError
+from refusal import refused
 
 Array = np.ndarray[Any, Any]
 
@@ -38,14 +40,6 @@ def folder(root: Path, parts: tuple[str, ...] = ("train", "test"), n: int = 3, *
             for i in range(n):
                 save(root / part / name / f"{i}.png", noise(100 * p + 10 * c + i, **size))
     return root
-
-
-def refused(spec: object, *words: str, options: LoadOptions | None = None) -> None:
-    with pytest.raises(InputError) as caught:
-        load(str(spec), options or LoadOptions())
-    message = str(caught.value)
-    assert "\n" not in message
-    assert not [word for word in words if word not in message], message
 
 
 def x_of(images: Images) -> Array:
@@ -89,6 +83,7 @@ def test_only_images_count(tmp_path: Path) -> None:
     (tmp_path / "train" / ".DS_Store").write_bytes(b"x")
     (tmp_path / "train" / ".hidden").mkdir()
     (tmp_path / "__MACOSX").mkdir()
+    os.mkfifo(tmp_path / "train" / "cat" / "pipe.png")
     assert len(load(str(tmp_path)).y_train) == 6
 
 
@@ -110,6 +105,11 @@ def test_links_that_lead_round_in_circles_end(tmp_path: Path) -> None:
     folder(tmp_path)
     (tmp_path / "train" / "cat" / "again").symlink_to(tmp_path / "train" / "cat")
     assert len(load(str(tmp_path)).y_train) >= 6
+
+
+def test_a_link_to_nothing_is_a_broken_image(tmp_path: Path) -> None:
+    (folder(tmp_path) / "train" / "cat" / "lost.png").symlink_to(tmp_path / "nowhere.png")
+    refused(tmp_path, "cat/lost.png: broken image", "No such file")
 
 
 def tiny(root: Path) -> Path:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import builtins
 import io
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from proxnas.data import hub
 from proxnas.data.images import LoadOptions, load
 from proxnas.data.lazy import Lazy
 from proxnas.errors import InputError
+from refusal import refused
 
 datasets = pytest.importorskip("datasets", reason="the extra `hub` is not installed")
 
@@ -44,14 +44,6 @@ def made(n: int = 12, names: tuple[str, ...] = ("cat", "dog"), **columns: Any) -
         if kind is None:
             del rows[name], features[name]
     return datasets.Dataset.from_dict(rows, features=datasets.Features(features))
-
-
-def refused(spec: object, *words: str, **options: Any) -> None:
-    with pytest.raises(InputError) as caught:
-        load(str(spec), LoadOptions(**options))
-    message = str(caught.value)
-    assert "\n" not in message
-    assert not [word for word in words if word not in message], message
 
 
 def test_a_parquet_file(tmp_path: Path) -> None:
@@ -167,18 +159,6 @@ def test_remote_code_is_never_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(datasets, "load_dataset", old)
     assert len(load("hf:some/pets").y_train) == 12
     assert asked == [{"path": "some/pets", "trust": False}]
-
-
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name == "datasets":
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    refused("hf:cifar10", "hf:cifar10: needs the package datasets: pip install 'proxnas[hub]'")
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

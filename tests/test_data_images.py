@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import builtins
 import io
 import os
 import subprocess
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from proxnas.data import images
 from proxnas.data.images import Images, LoadOptions, from_arrays, load, search_parts, split, stable_seed
 from proxnas.errors import InputError
+from refusal import refused
 
 Arrays = dict[str, Any]
 
@@ -85,14 +87,6 @@ BAD_ARRAYS: dict[str, tuple[Arrays, list[str]]] = {
     "channels first": (good() | {"x_train": np.zeros((20, 3, 8, 8), np.uint8)}, ["x_train", "(N, H, W, C)"]),
     "nothing left to test": (good(2), ["x_test"]),
 }
-
-
-def refused(spec: object, *words: str) -> None:
-    with pytest.raises(InputError) as caught:
-        load(str(spec))
-    message = str(caught.value)
-    assert "\n" not in message
-    assert not [word for word in words if word not in message], message
 
 
 @pytest.mark.parametrize("case", BAD_ARRAYS)
@@ -173,6 +167,18 @@ def test_unknown_data(tmp_path: Path) -> None:
     text = tmp_path / "images.txt"
     text.write_text("hello")
     refused(text, "images.txt", "not a kind of data")
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "datasets":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    refused("hf:cifar10", "hf:cifar10: needs the package datasets: pip install 'proxnas[hub]'")
 
 
 def test_digits() -> None:

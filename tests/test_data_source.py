@@ -208,7 +208,7 @@ if sys.argv[2] == "error":
 """
 
 
-@pytest.mark.parametrize(("how", "code"), [("end", 0), ("error", 3)])
+@pytest.mark.parametrize(("how", "code"), [("end", 0), pytest.param("error", 3, marks=pytest.mark.slow)])
 def test_a_process_ends_at_once_and_without_a_word(root: Path, how: str, code: int) -> None:
     source = str(Path(proxnas.__file__).parents[1])
     start = time.monotonic()

@@ -31,15 +31,9 @@ STEPS = 2, 4  # an epoch of the search: 80 images halved; of the training: a ten
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    random = np.random.RandomState(0)
-    y = np.arange(100) % 2
-    x = random.randint(0, 100, (100, 8, 8)).astype(np.uint8)
-    x[y == 1, 3:5] += 120
-    path = tmp_path_factory.mktemp("data") / "stripes.npz"
-    np.savez(path, x_train=x, y_train=y)
-    (path.parent / "search.json").write_text(json.dumps(SEARCH))
-    return path
+def data(stripes: Path) -> Path:
+    (stripes.parent / "search.json").write_text(json.dumps(SEARCH))
+    return stripes
 
 
 def command(data: Path, folder: Path, *more: str) -> list[str]:
@@ -81,6 +75,7 @@ def test_it_leaves_everything(alone: Path, data: Path, capsys: Any) -> None:
     assert {result[k] for k in ("method", "space")} == {"nasp", "darts7"} and result["data"] == str(data)
     for key in ("genotype", "params", "flops", "test_accuracy", "valid_accuracy"):
         assert result[key] == trained[key]
+    assert trained["method"] == "nasp"
     assert (result["params"], result["genotype"]) == (found["params"], found["genotype"])
     assert result["epochs"] == 3 and result["seconds"] == found["seconds"] + trained["seconds"]
     assert read(alone) == read(alone / "search") == read(alone / "train")

@@ -63,12 +63,30 @@ def test_one_that_was_stopped_after_the_search_goes_on(
         patch.setattr("proxnas.fit_text.run_text_training", lambda *_: 1 / 0)
         assert main(argv) == 1
     assert (tmp_path / "run" / "search" / "result.json").exists() and not (tmp_path / "run" / "train").exists()
+    monkeypatch.setattr("proxnas.deliver_text.onnx_available", lambda: False)  # as without the extra
     searched = (tmp_path / "run" / "search" / "result.json").stat().st_mtime_ns
     assert main([*argv, "--resume"]) == 0
     assert (tmp_path / "run" / "search" / "result.json").stat().st_mtime_ns == searched
+    assert (tmp_path / "run" / "model.pt2").exists()
     one, other = (json.loads((folder / "result.json").read_text()) for folder in (fitted, tmp_path / "run"))
     for name in ("test_perplexity", "sample", "genotype", "valid_perplexity"):
         assert one[name] == other[name]
+
+
+def test_dry_run_and_budget(
+    book: Path, more: list[str], tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxnas.deliver_text.onnx_available", lambda: False)
+    argv = ["fit", str(book), *SMALL[:3], *SMALL[5:], *more]
+    assert main([*argv, "--dry-run", "--json", "--budget-minutes=0.5"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["params_smallest"] == figures["params_largest"] and figures["peak_bytes"] >= 0
+    assert 1 <= figures["epochs"] <= 10 and figures["minutes"] < 0.5 + 2 * figures["train_seconds_per_epoch"] / 60
+    assert main([*argv, "--dry-run"]) == 0
+    assert "all together about" in capsys.readouterr().out
+    assert main([*argv, "--budget-minutes=0.0001", "--run", str(tmp_path / "run")]) == 0  # an epoch at the least
+    out = capsys.readouterr().out
+    assert "search: 1 epochs of about" in out and "training: 1 epochs of about" in out
 
 
 def test_what_search_and_training_are_told() -> None:

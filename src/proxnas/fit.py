@@ -16,7 +16,7 @@ from proxnas.config import RunConfig, SearchConfig
 from proxnas.genotype import Genotype, read
 from proxnas.jobs import build_search, build_training, run_search, run_training, store
 from proxnas.settings import parse_search, read_values
-from proxnas.text_config import TextTrainConfig
+from proxnas.text_config import TextFitConfig, TextTrainConfig
 from proxnas.train_config import FitConfig, TrainConfig
 from proxnas.train_settings import defaults, stored
 
@@ -86,10 +86,8 @@ def fit(config: FitConfig, folder: Path, say: Say) -> dict[str, Any]:
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one
     built = build_search(asked) if new else None
     with open_run(folder, config.resume, config.force) as run:
-        if config.force:  # all at once, or a later --resume would find parts of the earlier run finished
-            for part in (folder / "search", folder / "train"):
-                with open_run(part, force=True):
-                    pass
+        if config.force:
+            clear_parts(folder)
         store(config, "fit", run)
         if run.finished:
             finished: dict[str, Any] = run.read_json("result.json")
@@ -106,6 +104,15 @@ def fit(config: FitConfig, folder: Path, say: Say) -> dict[str, Any]:
         return result
 
 
+def clear_parts(folder: Path) -> None:
+    """Both at once, or a later --resume would find parts of the earlier run finished."""
+    from proxnas.run import open_run
+
+    for part in (folder / "search", folder / "train"):
+        with open_run(part, force=True):
+            pass
+
+
 def _search(config: FitConfig, asked: SearchConfig, folder: Path, built: Search | None, say: Say) -> dict[str, Any]:
     from proxnas.plan import measure
 
@@ -114,7 +121,7 @@ def _search(config: FitConfig, asked: SearchConfig, folder: Path, built: Search 
     if config.budget_minutes and not config.search_epochs:
         probe = built or build_search(asked)
         seconds, _ = measure(probe, probe.method.validation)
-        epochs = _fitting(SEARCH_SHARE * _budget(config), seconds, asked.epochs)
+        epochs = fitting(SEARCH_SHARE * budget_seconds(config), seconds, asked.epochs)
         asked, built = dataclasses.replace(asked, epochs=epochs), None  # the probe has made steps: begin anew
         say(f"search: {epochs} epochs of about {seconds:.1f} s")
     return run_search(again(config, asked), folder, built)
@@ -129,7 +136,7 @@ def _train(config: FitConfig, genotype: Genotype, folder: Path, spent: float, sa
     built = build_training(asked, genotype)
     if config.budget_minutes and not config.epochs:
         seconds, _ = measure_training(built)
-        epochs = _fitting(_budget(config) - spent, seconds, MOST_TRAINING * asked.epochs)
+        epochs = fitting(budget_seconds(config) - spent, seconds, MOST_TRAINING * asked.epochs)
         asked = dataclasses.replace(asked, epochs=epochs)
         built = build_training(asked, genotype)
         say(f"training: {epochs} epochs of about {seconds:.1f} s")
@@ -142,13 +149,13 @@ def again(config: RunConfig, inner: Part) -> Part:
     return dataclasses.replace(inner, resume=True, force=False, **call)
 
 
-def _budget(config: FitConfig) -> float:
+def budget_seconds(config: FitConfig | TextFitConfig) -> float:
     """Seconds for search and training together."""
     seconds = 60 * config.budget_minutes
     return seconds - max(RESERVE * seconds, RESERVE_SECONDS)
 
 
-def _fitting(seconds: float, per_epoch: float, most: int) -> int:
+def fitting(seconds: float, per_epoch: float, most: int) -> int:
     """How many epochs fit, at least one and at most so many."""
     return max(1, min(most, int(seconds / per_epoch)))
 
@@ -158,7 +165,7 @@ def _result(config: FitConfig, found: dict[str, Any], trained: dict[str, Any]) -
     kept = ("epochs", "seconds", "valid_accuracy")
     return {
         **{name: found[name] for name in ("method", "space", "data", "seed", "converged", "budget")},
-        **{name: value for name, value in trained.items() if name not in ("cell", "space", "data", "seed")},
+        **{name: value for name, value in trained.items() if name not in ("cell", "method", "space", "data", "seed")},
         "epochs": found["epochs"] + trained["epochs"],
         "seconds": found["seconds"] + trained["seconds"],
         "budget_minutes": config.budget_minutes or None,
@@ -189,13 +196,19 @@ def plan_fit(config: FitConfig) -> dict[str, Any]:
     genotype = search.genotype()
     figures = plan_search(search)
     asked = train_config(config, genotype)
-    seconds, peak = measure_training(build_training(asked, genotype))
-    epochs, train_epochs = search.config.epochs, asked.epochs
+    return plan_both(config, figures, asked.epochs, *measure_training(build_training(asked, genotype)))
+
+
+def plan_both(
+    config: FitConfig | TextFitConfig, figures: dict[str, Any], train_epochs: int, seconds: float, peak: int
+) -> dict[str, Any]:
+    """The figures of a search and those of the training after it: its epochs, seconds of one, and peak memory."""
+    epochs = figures["epochs"]
     if config.budget_minutes:
-        budget = _budget(config)
-        epochs = config.search_epochs or _fitting(SEARCH_SHARE * budget, figures["seconds_per_epoch"], epochs)
+        budget = budget_seconds(config)
+        epochs = config.search_epochs or fitting(SEARCH_SHARE * budget, figures["seconds_per_epoch"], epochs)
         left = budget - epochs * figures["seconds_per_epoch"]
-        train_epochs = config.epochs or _fitting(left, seconds, MOST_TRAINING * train_epochs)
+        train_epochs = config.epochs or fitting(left, seconds, MOST_TRAINING * train_epochs)
     return figures | {
         "epochs": epochs,
         "train_epochs": train_epochs,

@@ -144,7 +144,7 @@ def dil_conv(kernel: int) -> Factory:
 def sep_conv(kernel: int, dilation: int = 1) -> Factory:
     """Two depthwise-separable convolutions in a row, the first with the stride."""
     return lambda C, stride, norm: AfterReLU(
-        *depthwise(C, kernel, stride, dilation, norm), nn.ReLU(), *depthwise(C, kernel, 1, dilation, norm)
+        *depthwise(C, kernel, stride, dilation, norm), nn.ReLU(inplace=True), *depthwise(C, kernel, 1, dilation, norm)
     )
 
 

@@ -86,6 +86,15 @@ def _dry_run(config: TextTrainConfig, folder: Path) -> None:
     print(json.dumps(f, indent=2) if config.json else "\n".join(lines))
 
 
+def print_plan(figures: dict[str, Any], as_json: bool) -> None:
+    """The plan of a fit, on images or text."""
+    from proxnas.plan import plan_text
+
+    train = (f"training: {figures['train_epochs']} epochs, about {figures['train_seconds_per_epoch']:.1f} s each; "
+             f"all together about {figures['minutes']:.1f} min")  # fmt: skip
+    print(json.dumps(figures, indent=2) if as_json else f"{plan_text(figures)}\n{train}")
+
+
 def about_text_model(argv: list[str]) -> bool:
     """Whether `test` is asked about a language model."""
     words = words_of(argv, TestConfig, TextTestConfig)
@@ -131,7 +140,7 @@ def about_fitting_text(argv: list[str]) -> bool:
 
 def fit(argv: list[str]) -> None:
     """Parses the flags and does it all."""
-    from proxnas.fit_text import fit_text
+    from proxnas.fit_text import fit_text, plan_fit_text
     from proxnas.genotype import Genotype
     from proxnas.report.cell import cell_text
 
@@ -141,6 +150,9 @@ def fit(argv: list[str]) -> None:
     if config.resume and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, "fit", TextFitConfig), folder, prog)
     need(config, "data")
+    if config.dry_run:
+        print_plan(plan_fit_text(config), config.json)
+        return
     result = fit_text(config, folder, (lambda text: None) if config.quiet else print)
     print(cell_text(Genotype.from_json(json.dumps(result["genotype"]))))
     print_result(result | {"seconds": result["train"]["seconds"]}, folder / "train")

@@ -24,7 +24,7 @@ def quick() -> dict[str, Any]:
     """A small text on a laptop: a small network, little to drop, few epochs."""
     return {
         "units": 128,
-        "epochs": 12,
+        "epochs": 10,
         "patience": 0,
         "batch_size": 16,
         "learning_rate": 20.0,
@@ -66,15 +66,8 @@ TEXT_PROTOCOLS = {"quick": quick, "ptb": ptb, "wt2": wt2}
 
 
 @dataclass(frozen=True)
-class TextTrainConfig(RunConfig):
-    """Train the language model of a recurrent cell on DATA from scratch, and test it."""
-
-    cell: CellArgument = ""
-    """A run folder, a genotype JSON file, zoo:NAME of a recurrent cell, or zoo:LSTM."""
-    data: TextArgument = ""
-    """pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME."""
-    protocol: Literal["quick", "ptb", "wt2"] = "quick"
-    """Defaults of all the following: a laptop's, or those of the DARTS code for PTB and WikiText-2."""
+class TokenFlags:
+    """How a text becomes tokens."""
 
     tokens: Literal["word", "char"] = "word"
     """Words between white space, with <eos> at the end of each line; or characters."""
@@ -85,9 +78,21 @@ class TextTrainConfig(RunConfig):
     train_tokens: int = 0
     """Train on the first so many tokens only, and take the vocabulary from them; 0: all."""
 
+
+@dataclass(frozen=True)
+class TextTrainConfig(TokenFlags, RunConfig):
+    """Train the language model of a recurrent cell on DATA from scratch, and test it."""
+
+    cell: CellArgument = ""
+    """A run folder, a genotype JSON file, zoo:NAME of a recurrent cell, or zoo:LSTM."""
+    data: TextArgument = ""
+    """pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME."""
+    protocol: Literal["quick", "ptb", "wt2"] = "quick"
+    """Defaults of all the following: a laptop's, or those of the DARTS code for PTB and WikiText-2."""
+
     units: int = 128
     """Of the embedding and of every node: the decoder shares the embedding's weights."""
-    epochs: int = 12
+    epochs: int = 10
     patience: int = 0
     """Stop when validation has not improved for so many epochs; 0: never."""
     batch_size: int = 16
@@ -197,7 +202,7 @@ class GenerateConfig(RunConfig):
 
 
 @dataclass(frozen=True)
-class TextFitConfig(RunConfig):
+class TextFitConfig(TokenFlags, RunConfig):
     """Search a recurrent cell on a text, train its language model, test it, export it and let it write."""
 
     data: TextArgument = ""
@@ -207,15 +212,12 @@ class TextFitConfig(RunConfig):
     """As in `proxnas search`."""
     protocol: Literal["quick", "ptb", "wt2"] = "quick"
     """Sizes and training."""
-    tokens: Literal["word", "char"] = "word"
-    """Words or characters; this and the next three are as in `proxnas train zoo:LSTM --help`."""
-    max_words: int = 0
-    min_count: int = 0
-    train_tokens: int = 0
+    budget_minutes: float = 0.0
+    """Choose the epochs of both such that all takes about so long; 0: those of the protocol."""
     search_epochs: int = 0
-    """Epochs of the search; 0: as the protocol says."""
+    """Epochs of the search; 0: as the protocol or the budget says."""
     epochs: int = 0
-    """Epochs of the training; 0: as the protocol says."""
+    """Epochs of the training; 0: as the protocol or the budget says."""
     batch_size: int = 0
     """Of both; 0: as the protocol says. Likewise --bptt."""
     bptt: int = 0
@@ -233,6 +235,10 @@ class TextFitConfig(RunConfig):
     """Go on where the run folder stands."""
     force: bool = False
     """Overwrite an earlier run in the run folder."""
+    dry_run: bool = False
+    """Only say what would be built, how large and how fast it is."""
+    json: bool = False
+    """With --dry-run: as JSON."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -240,5 +246,13 @@ class TextFitConfig(RunConfig):
         if self.method not in METHODS:
             raise unknown("--method", self.method, METHODS)
         check_ranges(self, {name: (0, TEXT_RANGES[name][1]) for name in ("epochs", "batch_size", "bptt", "units")})
-        check_ranges(self, {"search_epochs": (0, 1_000_000), "words": (1, 1_000_000), "temperature": (0, 1000)})
+        check_ranges(
+            self,
+            {
+                "search_epochs": (0, 1_000_000),
+                "budget_minutes": (0, 1e7),
+                "words": (1, 1_000_000),
+                "temperature": (0, 1000),
+            },
+        )
         require(not (self.resume and self.force), "--force", True, "give either --resume or --force")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from proxnas.complexity import multiply_adds, parameters
 from proxnas.data.augment import AS_SUITS, Augment
 from proxnas.data.images import Images, Part, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
+from proxnas.deliver import read_object
 from proxnas.environment import pick_device, set_threads
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
@@ -23,6 +25,7 @@ from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, correct
 from proxnas.model import FILE, Model, save_model
 from proxnas.networks.cnn import Size, channels_last
+from proxnas.ops import shared_relu
 from proxnas.run import Run, write_atomically
 from proxnas.train_config import TrainConfig
 from proxnas.training.average import Average, rising
@@ -95,7 +98,8 @@ class Training:
         """(share of the loss, right answers); the gradient is added up."""
         smooth = self.config.label_smoothing
         with self.clock("forward"):
-            with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            half = torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
+            with half, shared_relu():
                 logits, auxiliary = self.network.forward_auxiliary(batch.x)
             loss = nn.functional.cross_entropy(logits.float(), batch.y, label_smoothing=smooth) * share
             total = loss
@@ -199,10 +203,18 @@ def train(this: Training, run: Run, progress: Progress) -> dict[str, Any]:
     rows = run_epochs(this, run, progress)
     network = this.best_network()
     tested = this.evaluation(network, this.batches((this.images.x_test, this.images.y_test)))
-    result = _result(this, rows, network, tested)
+    result = {"method": _method(this.config.cell, run)} | _result(this, rows, network, tested)
     save_model(run / FILE, _model(this, network, result))
     run.write_json("result.json", result)
     return result
+
+
+def _method(cell: str, run: Run) -> str | None:
+    """What found the cell, if it is the cell of a run; in a fit it is named from the run folder."""
+    places = (Path(cell), run / cell) if cell else ()
+    return next(
+        (found["method"] for place in places if "method" in (found := read_object(place / "config.json"))), None
+    )
 
 
 def _result(this: Training, rows: list[dict[str, Any]], network: nn.Module, tested: Evaluation) -> dict[str, Any]:

@@ -22,7 +22,10 @@ DataArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA"
 
 @dataclass(frozen=True)
 class TrainConfig(RunConfig):
-    """Train the network of a cell on DATA from scratch, and test it."""
+    """Train the network of a cell on DATA from scratch, and test it.
+
+    A recurrent cell is trained on text and has flags of its own: proxnas train zoo:LSTM --help
+    """
 
     cell: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CELL")] = ""
     """A run folder, a genotype JSON file, a NAS-Bench-201 string or zoo:NAME."""
@@ -37,8 +40,8 @@ class TrainConfig(RunConfig):
     """Channels of its first cell."""
     stem: Literal["cifar", "imagenet", "tinyimagenet"] = "cifar"
     """What stands before the cells."""
-    epochs: int = 40
-    batch_size: int = 32
+    epochs: int = 30
+    batch_size: int = 64
     """Images of an update."""
     accumulate: int = 1
     """Parts that a batch is computed in, one after the other: less memory, nearly the same update."""
@@ -155,7 +158,10 @@ class PredictConfig(RunConfig):
 
 @dataclass(frozen=True)
 class FitConfig(RunConfig):
-    """Search a cell on DATA, train its network, test it and export it."""
+    """Search a cell on DATA, train its network, test it and export it.
+
+    For text there are flags of their own: proxnas fit pydocs --help
+    """
 
     data: DataArgument = ""
     """digits, an .npz file, a CIFAR folder, a folder of class folders or hf:NAME."""

@@ -14,7 +14,7 @@ from proxnas.loop import Progress, run_epochs
 from proxnas.model import FILE
 from proxnas.networks.language import LanguageModel
 from proxnas.run import Run, write_atomically
-from proxnas.text_config import TextTrainConfig
+from proxnas.text_config import TextTrainConfig, TokenFlags
 from proxnas.text_model import TextModel, multiply_adds, save_text_model
 from proxnas.text_settings import is_lstm
 from proxnas.training.perplexity import Reading, perplexity, read_through
@@ -26,7 +26,7 @@ def find_cell(spec: str) -> Genotype | None:
     return None if is_lstm(spec) else read(spec)
 
 
-def text_options(config: TextTrainConfig) -> TextOptions:
+def text_options(config: TokenFlags) -> TextOptions:
     """How the text becomes tokens."""
     return TextOptions(config.tokens, config.max_words, config.min_count, config.train_tokens)
 

@@ -28,7 +28,7 @@ def main(argv: list[str]) -> None:
     need(config, "data")
     say = (lambda text: None) if config.quiet else print
     if config.dry_run:
-        _print_plan(plan_fit(config), config.json)
+        text_commands.print_plan(plan_fit(config), config.json)
         return
     _print_result(fit(config, folder, say), folder)
 
@@ -36,17 +36,6 @@ def main(argv: list[str]) -> None:
 def default_folder(config: FitConfig) -> str:
     """runs/fit-<data>-<space>-<method>-<seed>."""
     return f"runs/fit-{data_word(config.data)}-{config.space}-{config.method}-{config.seed}"
-
-
-def _print_plan(figures: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(figures, indent=2))
-        return
-    from proxnas.plan import plan_text
-
-    print(plan_text(figures))
-    print(f"training: {figures['train_epochs']} epochs, about {figures['train_seconds_per_epoch']:.1f} s each; "
-          f"all together about {figures['minutes']:.1f} min")  # fmt: skip
 
 
 def _print_result(result: dict[str, Any], folder: Path) -> None:

@@ -42,9 +42,16 @@ def _genotype(config: TrainConfig, folder: Path) -> Genotype:
 
 
 def default_folder(config: TrainConfig) -> str:
-    """runs/train-<data>-<cell>-<seed>."""
-    cell = slug(Path(config.cell).stem.removeprefix("search-").removeprefix("fit-")) or "cell"
-    return f"runs/train-{data_word(config.data)}-{cell}-{config.seed}"
+    """runs/train-<data>-<space>-<method>-<seed> for the cell of a search, else with the cell's name."""
+    return f"runs/train-{data_word(config.data)}-{_cell_word(config.cell)}-{config.seed}"
+
+
+def _cell_word(cell: str) -> str:
+    try:
+        found = json.loads((Path(cell) / "config.json").read_text(encoding="utf-8"))
+        return slug(f"{found['space']}-{found['method']}")
+    except (OSError, ValueError, TypeError, KeyError):
+        return slug(Path(cell.removeprefix("zoo:")).stem) or "cell"
 
 
 def _print_result(result: dict[str, Any], folder: Path) -> None:

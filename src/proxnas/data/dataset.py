@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ def from_dataset(
     arrays = {f"x_{part}": _stacked(these, options) for part, these in items.items()}
     arrays |= {f"y_{part}": numbers for part, numbers in y.items()}
     images = as_stored(from_arrays(arrays, name, name, shift=shift, flip=flip), options)
-    return Images(**vars(images) | {"classes": words})
+    return replace(images, classes=words)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,8 @@ def _entries(folder: Path) -> list[tuple[str, bool]]:
         return []
     try:
         with os.scandir(folder) as entries:
-            found = [(entry.name, entry.is_dir()) for entry in entries]
+            # neither pipes nor sockets, which would be waited for; a link to nothing is a broken image
+            found = [(e.name, e.is_dir()) for e in entries if e.is_dir() or e.is_file() or e.is_symlink()]
     except OSError as error:
         raise InputError(f"{folder}: cannot be read ({error.strerror}): change its permissions") from error
     return sorted((name, is_folder) for name, is_folder in found if not name.startswith(".") and name not in NOT_OURS)

@@ -91,7 +91,8 @@ class DropPath(nn.Module):
         if not self.training or self.probability == 0:
             return x
         kept = torch.rand(x.shape[0], 1, 1, 1, device=x.device) >= self.probability
-        return x * (kept / (1 - self.probability)).to(x.dtype)
+        # in place: operations end in a normalisation or in pooling, whose backward does not read what they put out
+        return x.mul_((kept / (1 - self.probability)).to(x.dtype))
 
 
 def set_drop_path(network: nn.Module, probability: float) -> None:
