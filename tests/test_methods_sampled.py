@@ -16,8 +16,8 @@ from proxnas.errors import InputError
 from proxnas.methods.base import Setup, Validation
 from proxnas.methods.gdas import Gdas, pairs
 from proxnas.methods.gumbel import concrete, gumbel, hard
-from proxnas.methods.learner import clipped
-from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
+from proxnas.methods.learner import clipped, joint_step
+from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
 from proxnas.methods.resource import log_costs
 from proxnas.methods.snas import Snas
 from proxnas.search import Search
@@ -227,3 +227,25 @@ def test_gdas_trains_w_by_nesterov_momentum_and_then_A() -> None:
     )
     method.step()
     assert seen == [True]
+
+
+def test_a_joint_step_in_float16_gives_unscaled_gradients_or_none() -> None:
+    """The loss is scaled up for float16; what reaches A must not be."""
+    found = []
+    for precision in (torch.float32, torch.float16):
+        torch.manual_seed(0)
+        setup = classified()
+        setup.net.precision = precision
+        optimizer = WeightOptimizer(setup.net, setup.weights, 10)
+        A = torch.zeros(1, 3, requires_grad=True)
+        for scale in (2.0**16, math.inf):
+            if scale == math.inf and precision == torch.float16:
+                optimizer.scaler.update(scale)
+            setup.net.use({"c": A.softmax(-1)}, weighted=True)
+            _, _, gradients = joint_step(setup.net, setup.train.next(), optimizer, setup.clock, [A])
+            found.append(gradients[0].clone() if gradients else None)
+            A.grad = None
+    exact, _, scaled, overflown = found
+    assert exact is not None and scaled is not None and exact.abs().max() > 1e-3
+    torch.testing.assert_close(scaled, exact, rtol=0.02, atol=1e-4)
+    assert overflown is None
