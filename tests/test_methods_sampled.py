@@ -146,6 +146,20 @@ def test_a_large_resource_weight_makes_snas_choose_what_is_cheap(make_search: Ma
     assert {edge.op for node in cell.nodes for edge in node} == {"none"}
 
 
+def test_snas_keeps_the_best_edge_of_a_node_whose_edges_are_all_none(make_search: MakeSearch) -> None:
+    search = make_search("--method", "snas", "--space", "darts8")
+    method, ops = search.method, search.space.groups["normal"].candidates
+    assert isinstance(method, Snas)
+    A = method.learner.A["normal"]
+    A[:, ops.index("none")] = 5.0
+    A[1, ops.index("sep_conv_3x3")] = 3.0
+    A[3, ops.index("dil_conv_3x3")] = 9.0  # the only edge of node 1 that is present
+    method.A_bar = method.derive()
+    nodes = search.genotype().cells["normal"].nodes
+    assert [tuple(edge) for edge in nodes[0]] == [("sep_conv_3x3", 1, 1.0)]  # at full weight, not at its probability
+    assert [tuple(edge) for edge in nodes[1]] == [("dil_conv_3x3", 1, 1.0)]
+
+
 # --------------------------------------------------------------------- GDAS
 
 
