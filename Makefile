@@ -76,12 +76,12 @@ ifneq ($(TORCH_INDEX),)
 		$(PIP) install --no-deps --force-reinstall --index-url '$(TORCH_INDEX)' torch
 	@echo '$(TORCH_INDEX)' >$(INDEX)
 endif
-	@$(PIP) install $(if $(TORCH_INDEX),--extra-index-url '$(TORCH_INDEX)') --editable '.[dev]'
+	@$(PIP) install $(if $(TORCH_INDEX),--extra-index-url '$(TORCH_INDEX)') --editable '.[dev,onnx]'
 	@echo '$(CURDIR)' >$@
 
 .PHONY: search
-search: install  ## installs, then searches a cell on the embedded digits (goes on where it was stopped)
-	@$(VENV)/bin/proxnas search digits --resume $(ARGS)
+search: install  ## installs, then searches, trains, tests and exports on the embedded digits (goes on where it was stopped)
+	@$(VENV)/bin/proxnas fit digits --resume $(ARGS)
 
 .PHONY: test
 test: install  ## installs, then runs the tests that are not marked slow

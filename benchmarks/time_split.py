@@ -37,7 +37,7 @@ def timed(owner: Any, name: str, spent: dict[str, float], key: str) -> None:
 def main() -> None:
     """Prints the shares of some steps and of the evaluation after an epoch."""
     config = parse_search(sys.argv[1:])
-    search = Search(config, load(config.data))
+    search = Search(config, load(config.data, config.load_options()))
     method: Any = search.method
     for _ in range(3):
         search.totals.add(method.step())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from proxnas.config import SearchConfig
 from proxnas.data.images import Images, from_arrays
+from proxnas.data.text import Text
 from proxnas.search import Search
 from proxnas.settings import parse_search
 
@@ -50,13 +52,35 @@ def tiny_images() -> Images:
     return from_arrays(arrays, "tiny", "tiny")
 
 
+@pytest.fixture(scope="session")
+def tiny_text() -> Text:
+    """Five windows of 6 tokens in two columns, six words."""
+    random = np.random.RandomState(0)
+    return Text("tiny", "word", tuple("abcdef"), *(random.randint(0, 6, n) for n in (62, 62, 10)))
+
+
 @pytest.fixture
-def make_search(tiny_images: Images) -> Callable[..., Search]:
-    """make_search("--method", "nasp", ...) -> a Search over the tiny images, its network as small as can be."""
+def make_search(tiny_images: Images, tiny_text: Text) -> Callable[..., Search]:
+    """make_search("--method", "nasp", ...) -> a Search over the tiny images or text, its network as small as can be."""
 
     def make(*flags: str) -> Search:
+        if "rnn" in flags:
+            size = ["--units", "4", "--batch-size", "2", "--bptt", "6", "--device", "cpu", "--threads", "1"]
+            return Search(_parsed("pydocs", *size, *flags), tiny_text)
         cells = "1" if "nasbench201" in flags else "3"
         size = ["--cells", cells, "--channels", "2", "--batch-size", "4", "--device", "cpu", "--threads", "1"]
         return Search(_parsed("digits", *size, *flags), tiny_images)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def stripes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hundred images in two classes that are told apart easily, in a file: a fifth is for testing."""
+    random = np.random.RandomState(0)
+    y = np.arange(100) % 2
+    x = random.randint(0, 100, (100, 8, 8)).astype(np.uint8)
+    x[y == 1, 3:5] += 120
+    path = tmp_path_factory.mktemp("data") / "stripes.npz"
+    np.savez(path, x_train=x, y_train=y)
+    return path

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from proxnas import bench
+from proxnas.bench_config import BenchConfig
 from proxnas.cli import main
 from proxnas.complexity import parameters
-from proxnas.config import BenchConfig
 from proxnas.methods import METHODS
 from proxnas.plan import extremes
 
@@ -69,6 +69,28 @@ def test_methods_are_timed_behind_their_warm_up(method):
     before = moved()
     search.method.step()
     assert not torch.equal(moved(), before)
+
+
+def test_a_recurrent_space_also_reports_the_cell_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "in_own_process", lambda measure, *arguments: measure(*arguments))
+    target = tmp_path / "bench.json"
+    tiny = ["--units", "4", "--batch-size", "2", "--bptt", "3", "--words", "5", "--rounds", "1", "--threads", "1"]
+    assert main(["bench", "--space", "rnn", *tiny, "--json", str(target)]) == 0
+    figures = json.loads(target.read_text())
+    assert set(figures["methods"]) == {"nasp", "darts-1st", "darts-2nd"} == set(figures["ratio"])
+    assert figures["cell_ratio"] == pytest.approx(figures["cell"]["darts-2nd"] / figures["cell"]["nasp"])
+    assert figures["opponent"] > 0 and figures["ratio_to_limit"] > 0
+    assert "without the decoder" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_sizes_of_a_recurrent_bench_are_fixed():
+    config = BenchConfig(space="rnn")
+    assert (config.batch_size, config.units, config.bptt, config.words) == (64, 300, 35, 10_000)
+    assert BenchConfig().batch_size == 16
+    every = BenchConfig(methods="all").all_methods()
+    assert set(every) - set(BenchConfig(space="rnn", methods="all").all_methods()) == {"bayesnas"}
+    search = bench.build(BenchConfig(space="rnn", units=4, batch_size=2, bptt=3, words=5), "nasp")
+    assert [len(search.train.next().x) for _ in range(8)] == [3] * 8
 
 
 def test_memory_is_measured_in_a_process_of_its_own():

@@ -73,7 +73,7 @@ def plain_forward(net: Supernet, A: Matrices, x: Tensor, skip_zeros: bool = Fals
 
     module = net.module
     if isinstance(module, Stack):
-        before_last = last = module.stem(x)
+        before_last, last = module.stem(x)
         for cell in module.cells:
             states = run(cell, cell.preprocess(before_last, last))
             before_last, last = last, torch.cat(states[2:], dim=1)

@@ -97,7 +97,7 @@ BAD_DATA: dict[str, tuple[Callable[[Path], Any], str]] = {
     "other length": (lambda path: np.savez(path, **stripes(y_train=np.zeros(199, dtype=int))), "199 labels"),
     "NaN": (lambda path: np.savez(path, **stripes(x_train=np.full((200, 8, 8), np.nan))), "NaN"),
     "one class": (lambda path: np.savez(path, **stripes(y_train=np.zeros(200, dtype=int))), "one class only"),
-    "a folder": (lambda path: path.mkdir(), "no file data_batch_1.bin"),
+    "a folder": (lambda path: path.mkdir(), "neither CIFAR nor images in class folders"),
 }
 
 
@@ -145,7 +145,7 @@ def test_the_data_is_misspelt(capsys: Any) -> None:
         ("--channels 99999999999", "--channels 99999999999: give a number of at most 4096"),
         ("--space nasbench", "unknown --space 'nasbench': did you mean nasbench201"),
         ("--space dart7", "did you mean darts7"),
-        ("--method nas", "unknown --method 'nas': did you mean nasp"),
+        ("--method nasq", "unknown --method 'nasq': did you mean nasp"),
         ("--method darts", "did you mean darts-"),
         ("--method xyz", "choose one of darts-1st"),
         ("--seed -1", "--seed -1: give"),
@@ -156,6 +156,8 @@ def test_the_data_is_misspelt(capsys: Any) -> None:
         ("--device gpu", "--device 'gpu': give"),
         ("--device cuda:77", "--device cuda:77"),
         ("--threads -1", "--threads -1: give"),
+        ("--image-size 3", "--image-size 3: give a side of 4 to 4096"),
+        ("--image-size 16", "--image-size 16: stripes is stored as 8 x 8 pixels"),
         ("--cutout 9", "--cutout 9: give a side of 0 to 8"),
         ("--momentum 1", "--momentum 1.0: give"),
         ("--learning-rate 0.0001", "--learning-rate-min 0.001: give at most --learning-rate"),
@@ -432,6 +434,7 @@ def test_every_preset_sets_known_flags() -> None:
 
 
 def test_protocols(tmp_path: Path) -> None:
+    (tmp_path / "cifar-10-batches-bin").mkdir()
     quick, cifar = parse_search(["digits"]), parse_search([str(tmp_path)])
     assert (quick.protocol, quick.cells, quick.final_cells, quick.final_channels) == ("quick", 5, 8, 16)
     assert (cifar.protocol, cifar.cells, cifar.final_cells, cifar.final_channels) == ("cifar", 8, 20, 36)

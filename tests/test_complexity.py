@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from proxnas import genotype, ops, spaces
 from proxnas.choice import Choice
 from proxnas.complexity import R, R_gradient, multiply_adds, parameter_costs, parameters
 from proxnas.genotype import Genotype
-from proxnas.networks.cnn import Size, cell_network
+from proxnas.networks.cnn import Size
 from proxnas.networks.nasbench201 import DiscreteCell, nasbench201_network
 from proxnas.ops import final_norm, search_norm
 from proxnas.search import Search
@@ -26,9 +25,7 @@ from proxnas.types import Matrices
 
 SHARED = Path(os.environ.get("PROXNAS_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 TABLE = SHARED / "data" / "nasbench201_cifar10.csv.gz"
-PUBLISHED = SHARED / "facts" / "cells.json"
 needs_table = pytest.mark.skipif(not TABLE.is_file(), reason=f"no {TABLE.name} in $PROXNAS_SHARED/data")
-needs_cells = pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"no {PUBLISHED.name} in $PROXNAS_SHARED/facts")
 
 
 def some() -> tuple[Matrices, dict[str, torch.Tensor]]:
@@ -207,15 +204,3 @@ def test_200_nasbench201_cells_have_the_sizes_of_the_table() -> None:
 
 
 EMPTY = "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
-
-
-@needs_cells
-@pytest.mark.parametrize(
-    ("name", "millions"), [("NASP_12ops", 7.363), ("DARTS_V1", 3.169), ("DARTS_V2", 3.349), ("SNAS_mild", 2.661)]
-)
-def test_published_cells_have_their_published_size_on_cifar(name: str, millions: float) -> None:
-    """36 channels, 20 cells, without the auxiliary head."""
-    cell = Genotype.from_json(json.dumps(json.loads(PUBLISHED.read_text())[name]))
-    with torch.device("meta"):
-        network = cell_network(cell, Size(20, 36, 3, 10))
-    assert parameters(network) / 1e6 == pytest.approx(millions, abs=5e-4)

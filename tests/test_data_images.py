@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import builtins
 import io
+import os
 import subprocess
 import sys
 import zipfile
@@ -14,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxnas.data import images
-from proxnas.data.images import Images, from_arrays, load, search_parts, split, stable_seed
+from proxnas.data.images import Images, LoadOptions, from_arrays, load, search_parts, split, stable_seed
 from proxnas.errors import InputError
+from refusal import refused
 
 Arrays = dict[str, Any]
 
@@ -86,14 +89,6 @@ BAD_ARRAYS: dict[str, tuple[Arrays, list[str]]] = {
 }
 
 
-def refused(spec: object, *words: str) -> None:
-    with pytest.raises(InputError) as caught:
-        load(str(spec))
-    message = str(caught.value)
-    assert "\n" not in message
-    assert not [word for word in words if word not in message], message
-
-
 @pytest.mark.parametrize("case", BAD_ARRAYS)
 def test_bad_arrays_are_refused_by_name(case: str, tmp_path: Path) -> None:
     arrays, words = BAD_ARRAYS[case]
@@ -162,17 +157,28 @@ def test_a_damaged_file_is_read_or_refused_but_never_a_crash(
 
 
 def test_unknown_data(tmp_path: Path) -> None:
-    refused("digist", "did you mean digits", ".npz", "cifar-10-batches-bin")
-    refused("hf:cifar10", "unknown data", "digits")
+    refused("digist", "did you mean digits", ".npz", "CIFAR folder", "hf:NAME")
     refused("", "digits")
     refused("bad\0name", "unknown data")
     refused("x" * 5000, "unknown data")
     refused(tmp_path / "missing.npz", "no such file", "missing.npz")
     refused(tmp_path / "missing", "no such file")
-    refused(tmp_path, "cifar-10-batches-bin", "no file data_batch_1.bin")
+    refused(tmp_path, str(tmp_path), "neither CIFAR nor images in class folders")
     text = tmp_path / "images.txt"
     text.write_text("hello")
     refused(text, "images.txt", "not a kind of data")
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "datasets":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    refused("hf:cifar10", "hf:cifar10: needs the package datasets: pip install 'proxnas[hub]'")
 
 
 def test_digits() -> None:
@@ -185,6 +191,29 @@ def test_digits() -> None:
     assert (digits.shift, digits.flip, digits.x_valid) == (True, False, None)
     np.testing.assert_allclose(digits.mean, (digits.x_train / 255).mean(), rtol=1e-12)
     np.testing.assert_allclose(digits.std, (digits.x_train / 255).std(), rtol=1e-12)
+
+
+def test_arrays_are_not_resized(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, **good())
+    for spec in ("digits", str(path)):
+        assert load(spec, LoadOptions(image_size=8)).shape[1:] == (8, 8)
+        with pytest.raises(InputError, match=r"--image-size 16: .* is stored as 8 x 8 pixels: leave it out"):
+            load(spec, LoadOptions(image_size=16))
+
+
+@pytest.mark.parametrize("size", [-1, 1, 3, 4097])
+def test_bad_image_sizes_name_the_flag(size: int) -> None:
+    with pytest.raises(InputError, match=f"--image-size {size}: give a side of 4 to 4096 pixels, or 0"):
+        LoadOptions(image_size=size)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, **good())
+    path.chmod(0)
+    refused(path, "a.npz", "Permission denied")
 
 
 def test_npz_with_all_parts(tmp_path: Path) -> None:
@@ -230,54 +259,6 @@ def test_a_constant_channel_can_be_divided_by(value: float) -> None:
     read = from_arrays({"x_train": x, "y_train": np.arange(20) % 2}, "a", "a")
     assert read.std[0] == 1.0
     np.testing.assert_allclose(read.std[1], 5e-7, rtol=1e-5)
-
-
-CIFAR_NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-
-
-def write_cifar(folder: Path, records: int = 6) -> np.ndarray[Any, Any]:
-    """Files of the official layout; returns the records of all five train batches."""
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    data = rng.integers(0, 256, (6, records, 3073), dtype=np.uint8)
-    data[:, :, 0] = rng.integers(0, 10, (6, records))
-    for i in range(5):
-        (folder / f"data_batch_{i + 1}.bin").write_bytes(data[i].tobytes())
-    (folder / "test_batch.bin").write_bytes(data[5].tobytes())
-    (folder / "batches.meta.txt").write_text("\n".join(CIFAR_NAMES) + "\n\n")
-    return data
-
-
-def test_cifar10(tmp_path: Path) -> None:
-    folder = tmp_path / "cifar-10-batches-bin"
-    data = write_cifar(folder)
-    for spec in (folder, tmp_path):
-        read = load(str(spec))
-        assert (read.name, read.shape, list(read.classes)) == ("cifar10", (3, 32, 32), CIFAR_NAMES)
-        assert (read.shift, read.flip) == (True, True)
-        np.testing.assert_array_equal(read.y_train, data[:5, :, 0].ravel())
-        np.testing.assert_array_equal(read.y_test, data[5, :, 0])
-        # record 3 of batch 2: the green plane, row 5, column 9
-        assert read.x_train[6 + 3, 5, 9, 1] == data[1, 3, 1 + 1024 + 5 * 32 + 9]
-        assert read.x_train.flags.c_contiguous and len(read.mean) == 3
-
-
-def test_bad_cifar10(tmp_path: Path) -> None:
-    folder = tmp_path / "cifar-10-batches-bin"
-    write_cifar(folder)
-    batch, names = folder / "data_batch_3.bin", folder / "batches.meta.txt"
-    content = batch.read_bytes()
-    batch.write_bytes(content[:-1])
-    refused(tmp_path, "data_batch_3.bin", "3073")
-    batch.write_bytes(b"")
-    refused(tmp_path, "data_batch_3.bin", "0 bytes")
-    batch.write_bytes(b"\x0a" + content[1:])
-    refused(tmp_path, "data_batch_3.bin", "label 10")
-    batch.write_bytes(content)
-    names.write_text("cat\ndog\n")
-    refused(tmp_path, "batches.meta.txt", "2 class names")
-    names.unlink()
-    refused(folder, "no file batches.meta.txt")
 
 
 @given(st.lists(st.integers(-3, 6), max_size=60), st.integers(1, 6), st.integers(0, 2**70))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from proxnas.data.augment import Augment
 from proxnas.data.images import Images, from_arrays
 from proxnas.data.stream import ImageBatches, Stream
 from proxnas.errors import InputError
@@ -22,7 +23,7 @@ def make(n: int = 30, size: tuple[int, int] = (8, 12), channels: int = 3, dtype:
 
 
 def part(images: Images, **options: Any) -> ImageBatches:
-    return ImageBatches(images, (images.x_train, images.y_train), **options)
+    return ImageBatches(images, (images.x_train, images.y_train), Augment(**options))
 
 
 def numbered(n: int) -> Images:
@@ -84,7 +85,7 @@ def test_padding_grows_with_the_image(side: int, pad: int) -> None:
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_batches_are_channels_last_float32(channels: int, dtype: str) -> None:
     resident = part(make(channels=channels, dtype=dtype), cutout=2)
-    assert resident.x.dtype == getattr(torch, dtype)
+    assert resident.source.x.dtype == getattr(torch, dtype)
     for x, y in (Stream(resident, 10, 0).next(), next(resident.evaluation_batches(10))):
         assert x.shape == (10, channels, 8, 12) and x.dtype == torch.float32
         assert x.stride() == (8 * 12 * channels, 1, 12 * channels, channels)
@@ -94,8 +95,10 @@ def test_batches_are_channels_last_float32(channels: int, dtype: str) -> None:
 
 def test_defaults_follow_the_data() -> None:
     images = make()
-    assert (part(images).shift, part(images).flip) == (True, False)
-    assert (part(images, flip=True).flip, part(images, shift=False).shift) == (True, False)
+    assert (part(images).augment.shift, part(images).augment.flip) == (True, False)
+    assert (part(images, flip=True).augment.flip, part(images, shift=False).augment.shift) == (True, False)
+    assert part(images, resized_crop=True).augment.shift is False
+    assert part(images, resized_crop=True, shift=True).augment.shift is True
 
 
 def test_every_image_at_most_once_an_epoch_and_another_remainder_each_time() -> None:
@@ -176,14 +179,14 @@ class NoHostReads(TorchDispatchMode):
 
 
 def test_a_batch_reads_nothing_back_from_the_device() -> None:
-    resident = part(make(), flip=True, cutout=4)
+    resident = part(make(), flip=True, cutout=4, rotation=20, colour=0.4, resized_crop=True)
     stream = Stream(resident, 8, 0)
     with NoHostReads():
         for _ in range(2 * len(stream)):
             stream.next()
         list(resident.evaluation_batches(8))
         with pytest.raises(AssertionError, match="waits for the device"):
-            resident.y[0].item()
+            resident.source.x[0, 0, 0, 0].item()
 
 
 def test_bad_sizes_name_the_flag() -> None:

@@ -23,21 +23,25 @@ from proxnas.methods.darts import Darts
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
 from proxnas.methods.random import Random
 from proxnas.networks.cnn import Size
+from proxnas.networks.language import LanguageSize
 from proxnas.search import Search
 from proxnas.spaces.cnn import SOURCES, CellSpace
+from proxnas.spaces.rnn import RecurrentSpace
 from proxnas.supernet import Supernet
 from proxnas.types import Batch, Matrices, State
 
 MakeSearch = Callable[..., Search]
-SPACES = ("darts7", "nasbench201")
-"""Every method on these two, every other space with nasp."""
+SPACES = ("darts7", "nasbench201", "rnn")
+"""Every method on these, every other space with nasp."""
+REFUSED = [("bayesnas", "rnn")]
 CONTRACT = pytest.mark.parametrize(
     ("method", "space"),
-    [(m, s) for m in METHODS for s in SPACES] + [("nasp", s) for s in spaces.SPACES if s not in SPACES],
+    [(m, s) for m in METHODS for s in SPACES if (m, s) not in REFUSED]
+    + [("nasp", s) for s in spaces.SPACES if s not in SPACES],
 )
 WITH_NONE = pytest.mark.parametrize(
     ("method", "space"),
-    [(m, s) for m in METHODS for s in (*SPACES, "darts8")]
+    [(m, s) for m in METHODS for s in (*SPACES, "darts8") if (m, s) not in REFUSED]
     + [(m, s) for m in ("nasp", "gdas", "enas", "asng") for s in spaces.SPACES if s not in (*SPACES, "darts8")],
 )
 QUICK = {
@@ -116,10 +120,12 @@ def test_the_genotype_is_valid_and_builds_a_network_that_runs(method: str, space
     genotype = search.genotype()
     assert Genotype.from_json(genotype.to_json()) == genotype and genotype.space == space
     if space != "nasbench201":  # an edge that is set to `none` is absent, and two slots of asng may choose the same
-        least = 1 if space == "darts8" or method == "asng" else 2
-        assert all(least <= len(node) <= 2 for cell in genotype.cells.values() for node in cell.nodes)
-    network = search.space.network(genotype, Size(2, 2, 3, 2))
-    assert network(torch.randn(2, 3, 8, 8)).shape == (2, 2)
+        least, most = {"darts8": (1, 2), "rnn": (1, 1)}.get(space, (1 if method == "asng" else 2, 2))
+        assert all(least <= len(node) <= most for cell in genotype.cells.values() for node in cell.nodes)
+    if space == "rnn":
+        assert search.space.network(genotype, LanguageSize(6, 4))(torch.zeros(3, 2).long())[0].shape == (3, 2, 6)
+    else:
+        assert search.space.network(genotype, Size(2, 2, 3, 2))(torch.randn(2, 3, 8, 8)).shape == (2, 2)
     loss, accuracy = search.method.validation()
     assert math.isfinite(loss) and 0 <= accuracy <= 1
 
@@ -134,6 +140,16 @@ def test_a_space_with_one_candidate_works(
     cells = search.genotype().cells
     assert {edge.op for node in cells["normal"].nodes for edge in node} == {"sep_conv_3x3"}
     assert {edge.op for node in cells["reduce"].nodes for edge in node} == {"max_pool_3x3"}
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if (m, "rnn") not in REFUSED])
+def test_a_recurrent_space_with_one_candidate_works(
+    method: str, make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spaces, "find", lambda _: RecurrentSpace("one", ("relu",)))
+    search = make_search("--space", "rnn", "--method", method, *SHORT, *QUICK.get(method, ()))
+    steps(search, 2)
+    assert {edge.op for node in search.genotype().cells["recurrent"].nodes for edge in node} == {"relu"}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -557,8 +573,11 @@ def test_before_the_first_cell_is_judged_the_one_in_training_is_evaluated(make_s
 
 
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"random", "random-ws", "enas"}))  # these move no A
-def test_a_diverged_search_says_so(method: str, make_search: MakeSearch) -> None:
-    search = make_search("--method", method, "--space", "nasbench201", *QUICK.get(method, ()))
+@pytest.mark.parametrize("space", ["nasbench201", "rnn"])
+def test_a_diverged_search_says_so(method: str, space: str, make_search: MakeSearch) -> None:
+    if (method, space) in REFUSED:
+        pytest.skip("refused")
+    search = make_search("--method", method, "--space", space, *QUICK.get(method, ()))
     with torch.no_grad():
         next(search.net.module.parameters()).fill_(math.nan)
     with pytest.raises(InputError, match="not finite: lower --learning-rate"):

@@ -14,6 +14,8 @@ from proxnas.config import SearchConfig
 
 README = Path(__file__).parents[1] / "README.md"
 SHORT = {
+    "fit": "--search-epochs 1 --epochs 1 --cells 1 --channels 2 --batch-size 128 --threads 1 --quiet",
+    "train": "--epochs 1 --cells 1 --channels 2 --batch-size 64 --threads 1 --quiet",
     "search": "--epochs 1 --cells 1 --channels 2 --batch-size 64 --threads 1 --quiet",
     "bench": "--rounds 1 --cells 1 --channels 2 --batch-size 2 --image-size 8 --threads 1 --quiet",
 }

@@ -3,6 +3,7 @@
     limit.weight   forward and backward of the bare discrete network
     limit.arch     forward and backward of it without gradients of weights, and a forward of every other candidate
     opponent       darts-2nd over five forward-backward passes of the mixture: how well the rival is written
+    cell_ratio     of a recurrent space: darts-2nd to nasp on a vocabulary of two words, so that only the cell counts
 
 Methods that do not do the same in every step: asap and bayesnas are timed as after their warm-up, with all candidates
 alive; of what enas and bayesnas do after an epoch and random-ws at the end, one piece is timed and the share that falls
@@ -24,17 +25,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proxnas.choice import NONE
-from proxnas.config import BenchConfig, SearchConfig
+from proxnas.bench_config import BenchConfig
+from proxnas.choice import NONE, Call
+from proxnas.config import SearchConfig
 from proxnas.data.images import Images, from_arrays
+from proxnas.data.text import Text
 from proxnas.memory import peak_memory
 from proxnas.methods.base import Occasional
 from proxnas.methods.proximal import Proximal
-from proxnas.networks.cnn import Size, channels_last
 from proxnas.search import Search
 from proxnas.settings import METHOD_DEFAULTS
 from proxnas.spaces.cnn import first_candidates
 from proxnas.supernet import Supernet
+from proxnas.text_flags import recurrent
+from proxnas.types import Batch
 
 EPOCH_IMAGES, EPOCHS = 25_000, 50
 """The search on CIFAR-10 over which occasional work is spread."""
@@ -54,14 +58,25 @@ def bench(config: BenchConfig, say: Callable[[str], None]) -> dict[str, Any]:
     reference = searches.get("nasp") or next(iter(searches.values()))
     timers: dict[str, Timer] = {name: step_timer(search) for name, search in searches.items()}
     timers |= {"limit": limit_timer(reference), "supernet": supernet_timer(reference)}
+    timers |= {f"cell {name}": step_timer(search) for name, search in cells_alone(config).items()}
     medians = interleaved(timers, config.rounds, say)
     limit, supernet = medians.pop("limit"), medians.pop("supernet")["total"]
+    cell = {name.removeprefix("cell "): medians.pop(name)["total"] for name in timers if name.startswith("cell ")}
     for name in searches:
         say(f"memory of {name}")
         medians[name]["peak_bytes"] = in_own_process(peak_of_steps, config, name)
     say("memory of the bare network")
     limit["peak_bytes"] = in_own_process(peak_of_training, config)
-    return _figures(config, medians, limit, supernet)
+    figures = _figures(config, medians, limit, supernet)
+    return figures | ({"cell": cell, "cell_ratio": cell["darts-2nd"] / cell["nasp"]} if cell else {})
+
+
+def cells_alone(config: BenchConfig) -> dict[str, Search]:
+    """The searches whose ratio is that of the recurrent cell: with a decoder of two words, which costs nothing."""
+    compared = ("nasp", "darts-2nd")
+    if config.space != "rnn" or not set(compared) <= set(config.all_methods()):
+        return {}
+    return {name: build(dataclasses.replace(config, words=2), name) for name in compared}
 
 
 def _figures(
@@ -128,15 +143,13 @@ def limit_timer(search: Search) -> Timer:
     def measure() -> dict[str, float]:
         train, valid = search.train.next(), search.valid.next()
         network = bare_network(search)
-        sources = recorded_sources(search.net, valid.x)
+        run_others = others(search.net, valid)
         start = now()
-        nn.functional.cross_entropy(network(train.x), train.y).backward()
+        search.task.loss(network, train).backward()
         weight = now() - start
-        network.requires_grad_(False)
-        x = valid.x.requires_grad_()
         start = now()
-        nn.functional.cross_entropy(network(x), valid.y).backward()
-        run_all(sources)
+        search.task.loss(network, valid, of_weights=False).backward()
+        run_others()
         arch = now() - start
         return {"arch": arch, "weight": weight, "total": arch + weight}
 
@@ -145,10 +158,24 @@ def limit_timer(search: Search) -> Timer:
 
 def bare_network(search: Search) -> nn.Module:
     """The selected network as plain modules, normalised like the search network."""
-    c, images = search.config, search.images
-    size = Size(c.cells, c.channels, images.shape[0], images.num_classes)
-    network = search.space.network(search.genotype(), size, searched=True)
-    return channels_last(network.to(search.device))
+    return search.task.bare_network(search.genotype())
+
+
+def others(net: Supernet, batch: Batch) -> Callable[[], None]:
+    """Runs every candidate that is not selected, on what it would read in this batch."""
+    if net.choices:
+        pairs = recorded_sources(net, batch.x)
+        return lambda: run_all(pairs)
+    with net.taped() as tape:
+        net.loss(batch, weights=False)
+
+    @torch.no_grad()
+    def run() -> None:
+        for call in tape:
+            if not isinstance(call, Call):
+                call.run_others()
+
+    return run
 
 
 def recorded_sources(net: Supernet, x: Tensor) -> list[tuple[nn.Module, Tensor]]:
@@ -156,7 +183,7 @@ def recorded_sources(net: Supernet, x: Tensor) -> list[tuple[nn.Module, Tensor]]
     with torch.no_grad(), net.taped() as tape:
         net(x)
     pairs = []
-    for call in tape:
+    for call in (call for call in tape if isinstance(call, Call)):
         for choice, source in zip(call.choices, call.sources, strict=True):
             active = choice.active()
             for k, candidate in enumerate(choice.candidates):
@@ -213,29 +240,34 @@ def peak_of_training(config: BenchConfig) -> int:
     with peak_memory(search.device) as peak:
         for _ in range(MEMORY_STEPS):
             batch = search.train.next()
-            nn.functional.cross_entropy(network(batch.x), batch.y).backward()
+            search.task.loss(network, batch).backward()
             sgd.step()
             sgd.zero_grad()
     return peak.bytes
 
 
 def build(config: BenchConfig, method: str) -> Search:
-    """A search on random images with the public codes' sizes."""
+    """A search on random images or words with the public codes' sizes."""
+    text = config.space == "rnn"
+    size: dict[str, Any] = {"batch_size": config.batch_size}
+    if text:
+        size |= {"units": config.units, "bptt": config.bptt, "lengths": "fixed"}
+    else:
+        size |= {"cells": config.cells, "channels": config.channels}
     search_config = SearchConfig(
         seed=config.seed,
         device=config.device,
         threads=config.threads,
         space=config.space,
         method=method,
-        cells=config.cells,
-        channels=config.channels,
-        batch_size=config.batch_size,
         score_batch=config.score_batch,
         score_nodes=config.score_nodes,
-        **METHOD_DEFAULTS.get(method, {}) | WARM.get(method, {}),
+        **METHOD_DEFAULTS.get(method, {}) | WARM.get(method, {}) | (recurrent("ptb") if text else {}) | size,
     )
     if config.candidates:  # growth is measured at one and the same network
         search_config = dataclasses.replace(search_config, explore=0.0)
+    if text:
+        return Search(search_config, random_text(config), exact_clock=True)
     if not config.candidates:
         return Search(search_config, random_images(config), exact_clock=True)
     search = Search(search_config, random_images(config), first_candidates(config.candidates), exact_clock=True)
@@ -262,3 +294,10 @@ def random_images(config: BenchConfig) -> Images:
     n = 3 * config.batch_size * (config.rounds + MEMORY_STEPS) + 40
     x = generator.integers(0, 256, (n, config.image_size, config.image_size, 3), dtype=np.uint8)
     return from_arrays({"x_train": x, "y_train": np.arange(n) % 10}, "noise", "noise", flip=True)
+
+
+def random_text(config: BenchConfig) -> Text:
+    """Noise in the size of a text: words drawn uniformly."""
+    tokens = config.batch_size * (8 * config.bptt + 1)
+    parts = np.random.default_rng(0).integers(0, config.words, (3, tokens))
+    return Text("noise", "word", tuple(map(str, range(config.words))), *parts)

@@ -8,12 +8,17 @@ Shapes: E edges (rows), K candidates; A and A_bar are (E, K) for each group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+
+from proxnas.types import Matrices
+
+if TYPE_CHECKING:
+    from proxnas.scoring import Share
 
 NONE = "none"
 """The candidate that is no connection: never run, its score is 0."""
@@ -99,6 +104,23 @@ class Call(NamedTuple):
     version: int
 
 
+class OwnCall(Protocol):
+    """A module in one forward pass that scores its rows by itself."""
+
+    @property
+    def output(self) -> Tensor:
+        """What the gradient is taken at."""
+
+    @property
+    def version(self) -> int: ...
+
+    def scores(self, g: Tensor, share: Share) -> Iterable[tuple[Row, int, Tensor]]:
+        """Parts of < g_j , O_k(x_i) >, to be added up."""
+
+    def run_others(self) -> None:
+        """A forward of every candidate that is not selected, nothing kept: what no scoring can do without."""
+
+
 @dataclass
 class Route:
     """What the Choices of one network do in a forward pass; one object shared by all of them."""
@@ -107,8 +129,17 @@ class Route:
     """Row -> the candidates to run; a row that is not listed runs its first."""
     values: dict[Row, tuple[Tensor, ...]] | None = None
     """Row -> the factors of its candidates; None: all 1."""
-    tape: list[Call] | None = None
+    factors: Matrices = field(default_factory=dict)
+    """The same by group, on the host; empty: all 1."""
+    tape: list[Call | OwnCall] | None = None
     """Where nodes note their calls, if somebody asked."""
+
+
+@runtime_checkable
+class Routed(Protocol):
+    """A module that follows a Route: a Choice, or one that knows its rows by itself."""
+
+    route: Route
 
 
 class Choice(nn.Module):

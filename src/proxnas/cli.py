@@ -11,8 +11,15 @@ from proxnas.errors import InputError, unknown
 from proxnas.interrupt import Interrupted
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "fit": ("proxnas.commands.fit:main", "search, train, test and export, in one go"),
     "search": ("proxnas.commands.search:main", "search a cell on your data; makes a run folder"),
+    "train": ("proxnas.commands.train:main", "train the network of a cell from scratch, and test it"),
+    "test": ("proxnas.commands.test:main", "test a trained model: accuracy, by class, confusion matrix"),
+    "predict": ("proxnas.commands.predict:main", "say what a trained model sees in images"),
+    "generate": ("proxnas.commands.generate:main", "let a trained language model write on from a prompt"),
     "show": ("proxnas.commands.show:main", "show a cell as text, or draw it with --svg FILE"),
+    "export": ("proxnas.commands.export:main", "write a trained model as ONNX or torch.export program, and its card"),
+    "zoo": ("proxnas.commands.zoo:main", "list the published cells, or show one"),
     "query": ("proxnas.commands.query:main", "look a NAS-Bench-201 cell up in a table of trained networks"),
     "bench": ("proxnas.commands.bench:main", "time and memory of an iteration, NASP beside DARTS"),
 }

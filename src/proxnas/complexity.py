@@ -24,7 +24,7 @@ def parameter_costs(net: Supernet) -> dict[str, Tensor]:
     for name, group in net.groups.items():
         places = [choice for choice in net.choices.values() if choice.row and choice.row.group == name]
         counts = [[parameters(candidate) for candidate in choice.candidates] for choice in places]
-        p = torch.tensor(counts, dtype=torch.float64).reshape(-1, len(group.candidates)).mean(0)
+        p = torch.tensor(counts, dtype=torch.float64).reshape(-1, len(group.candidates)).sum(0) / max(1, len(places))
         costs[name] = p / p.sum().clamp(min=torch.finfo(p.dtype).tiny)
     return costs
 
@@ -43,14 +43,20 @@ def R_gradient(A: Matrices, costs: dict[str, Tensor]) -> Matrices:
 
 
 def parameters(module: nn.Module) -> int:
-    """How many trainable numbers a module holds."""
-    return sum(w.numel() for w in module.parameters() if w.requires_grad)
+    """How many trainable numbers a module holds; an auxiliary classifier, dropped after training, does not count."""
+    kept = (w for name, w in module.named_parameters() if "auxiliary" not in name.split("."))
+    return sum(w.numel() for w in kept if w.requires_grad)
 
 
 def multiply_adds(module: nn.Module, shape: tuple[int, int, int]) -> int:
     """Multiply-adds of one image (C, H, W) through convolutions and matrix products."""
+    return multiply_adds_of(module, torch.empty(1, *shape, device="meta"))
+
+
+def multiply_adds_of(module: nn.Module, x: Tensor) -> int:
+    """The same of an input on the meta device."""
     # on the meta device nothing is computed: the count needs shapes only
     shadow = copy.deepcopy(module).to("meta").eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        shadow(torch.empty(1, *shape, device="meta"))
+        shadow(x)
     return int(counter.get_total_flops()) // 2

@@ -8,13 +8,18 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
 from proxnas.methods import METHODS
 from proxnas.spaces import SPACES
+from proxnas.text_flags import TextFlags, check_domain
+
+if TYPE_CHECKING:
+    from proxnas.data.text import TextOptions
 
 
 @dataclass(frozen=True)
@@ -46,19 +51,22 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
-class SearchConfig(RunConfig):
-    """Search a cell on DATA: digits, an .npz file, or a cifar-10-batches-bin folder."""
+class SearchConfig(TextFlags, RunConfig):
+    """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a text."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
-    """digits, a path to an .npz file, or a cifar-10-batches-bin folder."""
+    """digits, an .npz file, a CIFAR-10 or CIFAR-100 folder, a folder of class folders of images, a .parquet file, or
+    hf:NAME (Hugging Face). For --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or
+    hf:NAME."""
     space: str = "darts7"
-    """darts7, darts8, nasp12, nasp12-full, nasbench201 or enas5."""
+    """darts7, darts8, nasp12, nasp12-full, nasbench201, enas5 or rnn."""
     method: str = "nasp"
     """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng or bayesnas."""
     preset: Literal["default", "paper", "official"] = "default"
     """Where paper and public code differ: ours, the paper's text, or the public code's behaviour."""
-    protocol: Literal["auto", "quick", "cifar"] = "auto"
-    """Sizes: quick (small data, a laptop), cifar (the paper's); auto: cifar for a CIFAR folder, else quick."""
+    protocol: Literal["auto", "quick", "cifar", "ptb"] = "auto"
+    """Sizes: quick (small data, a laptop), cifar or ptb (the paper's); auto: for a folder cifar (of text: ptb), else
+    quick."""
 
     epochs: int = 25
     """Passes over the half of the data that trains w."""
@@ -69,6 +77,10 @@ class SearchConfig(RunConfig):
     """Channels of its first cell."""
     cutout: int = 0
     """Side of the square cut out of training images; 0: none."""
+    image_size: int = 0
+    """Side in pixels that image files are brought to; 0: as stored."""
+    skip_broken: bool = False
+    """Leave out images that cannot be read, and name them."""
     final_cells: int = 8
     """Cells of the final network that params and flops refer to."""
     final_channels: int = 16
@@ -178,13 +190,25 @@ class SearchConfig(RunConfig):
                 idle = self.method not in methods and getattr(self, name) != neutral
                 require(not idle, flag(name), getattr(self, name), f"is for {', '.join(methods)}: leave it out")
         require(not self.explore or self.value == "one", "--explore", self.explore, "needs --value one")
+        check_domain(self)
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
+        self.load_options()
         seeds = self.all_seeds()
         require(len(set(seeds)) == len(seeds), "--seeds", self.seeds, "name each seed once")
         require(not self.pick or len(seeds) > 1, "--pick", self.pick, "give --seeds with at least two seeds")
         require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
         require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
                 "give at most --learning-rate")  # fmt: skip
+
+    def text_options(self) -> TextOptions:
+        """How text becomes tokens."""
+        from proxnas.data.text import TextOptions
+
+        return TextOptions(self.tokens, self.max_words, self.min_count, self.train_tokens)
+
+    def load_options(self) -> LoadOptions:
+        """How DATA is read."""
+        return LoadOptions(skip_broken=self.skip_broken, image_size=self.image_size)
 
     def all_seeds(self) -> list[int]:
         """The seeds to run: those of --seeds, else the one of --seed."""
@@ -193,44 +217,6 @@ class SearchConfig(RunConfig):
         if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", self.seeds):
             raise InputError(f"--seeds {self.seeds!r}: give whole numbers with commas between, for example 0,1,2")
         return [int(seed) for seed in self.seeds.split(",")]
-
-
-@dataclass(frozen=True)
-class BenchConfig(RunConfig):
-    """Time and memory of one search iteration: NASP beside DARTS, and the floor."""
-
-    space: str = "darts8"
-    """The space to search in."""
-    methods: str = "nasp,darts-1st,darts-2nd"
-    """Methods to time, with commas between, or all."""
-    candidates: int = 0
-    """Instead of a space: so many (1 to 16) operations in both cells."""
-    cells: int = 8
-    channels: int = 16
-    batch_size: int = 16
-    image_size: int = 32
-    score_batch: float = 1.0
-    """As in search, and so is --score-nodes."""
-    score_nodes: float = 1.0
-    rounds: int = 5
-    """Interleaved rounds whose medians are reported."""
-    json: str = ""
-    """Write the figures into this file."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.space not in SPACES:
-            raise unknown("--space", self.space, SPACES)
-        for method in self.all_methods():
-            if method not in METHODS:
-                raise unknown("--methods", method, METHODS)
-        require(0 <= self.candidates <= 16, "--candidates", self.candidates, "give a number from 1 to 16")
-        for name, low in {"cells": 1, "channels": 1, "batch_size": 2, "image_size": 8, "rounds": 1}.items():
-            require(getattr(self, name) >= low, flag(name), getattr(self, name), f"give a number of at least {low}")
-
-    def all_methods(self) -> list[str]:
-        """The methods to time."""
-        return list(METHODS) if self.methods == "all" else self.methods.split(",")
 
 
 AT_LEAST: dict[str, float] = {

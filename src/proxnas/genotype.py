@@ -27,6 +27,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
         *("none", "skip_connect", "max_pool_2x2", "max_pool_3x3", "max_pool_5x5", "max_pool_7x7", "avg_pool_3x3"),
         *("sep_conv_3x3", "sep_conv_5x5", "sep_conv_7x7", "dil_conv_3x3", "dil_conv_5x5", "dil_sep_conv_5x5"),
         *("conv_1x1", "conv_3x3", "conv_5x5", "conv_3x1_1x3", "conv_7x1_1x7"),
+        *("group_conv_3x1_1x3", "max_pool_3x3_norm"),  # of GDAS' fixed reduction cell
     ),
     "rnn": ("none", "tanh", "relu", "sigmoid", "identity"),
     "nasbench201": ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3"),
@@ -121,9 +122,13 @@ class Genotype:
 
 
 def read(path_or_text: str | os.PathLike[str]) -> Genotype:
-    """The genotype in a run folder, a JSON file, a file with a NAS-Bench-201 string, or that string itself."""
+    """The genotype of a run folder, a JSON file, zoo:NAME, a NAS-Bench-201 string or a file that holds one."""
     if isinstance(path_or_text, str) and path_or_text.lstrip().startswith("|"):
         return Genotype.from_string(path_or_text)
+    if isinstance(path_or_text, str) and path_or_text.startswith("zoo:"):
+        from proxnas import zoo  # late: the zoo is made of genotypes
+
+        return zoo.find(path_or_text)
     path = Path(path_or_text)
     try:
         path = path / "genotype.json" if path.is_dir() else path
@@ -134,7 +139,7 @@ def read(path_or_text: str | os.PathLike[str]) -> Genotype:
         text = data.decode("utf-8-sig")
         return Genotype.from_string(text) if text.lstrip().startswith("|") else Genotype.from_json(text)
     except FileNotFoundError:
-        reason = "no such file: give a run folder, a JSON file or a NAS-Bench-201 string"
+        reason = "no such file: give a run folder, a JSON file, zoo:NAME or a NAS-Bench-201 string"
     except UnicodeDecodeError as error:
         reason = f"not UTF-8 text (byte {error.start}): give a genotype.json"
     except (InputError, OSError, ValueError) as error:  # a ValueError: a path with a NUL character

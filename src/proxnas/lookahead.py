@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from proxnas.choice import Call, Choice, Group, Row, Source
+from proxnas.choice import Call, Choice, Group, OwnCall, Row, Source
 from proxnas.scoring import inner
 from proxnas.types import Matrices
 
@@ -27,7 +27,7 @@ from proxnas.types import Matrices
 class Recorded(NamedTuple):
     """A forward and backward pass of one batch: each node's call and the gradient at its output."""
 
-    tape: Sequence[Call]
+    tape: Sequence[Call | OwnCall]
     gradients: Sequence[Tensor | None]
 
 
@@ -44,6 +44,8 @@ def potentials(train: Recorded, valid: Recorded, groups: Mapping[str, Group]) ->
 def _all(train: Recorded, valid: Recorded) -> Iterator[tuple[Row, int, Tensor]]:
     for t, v, g_t, g_v in zip(train.tape, valid.tape, train.gradients, valid.gradients, strict=True):
         if g_t is None or g_v is None:  # the loss does not depend on this node
+            continue
+        if not isinstance(t, Call) or not isinstance(v, Call):  # its candidates have no weights of their own
             continue
         for choice, x_t, x_v in zip(t.choices, t.sources, v.sources, strict=True):
             for k, candidate in enumerate(choice.candidates):

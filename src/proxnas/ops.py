@@ -7,6 +7,7 @@ Every operation keeps channels_last and never changes its input.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -55,7 +56,7 @@ def shared_relu() -> Iterator[None]:
 
 def relu(x: Tensor) -> Tensor:
     """max(x, 0), as it begins most operations."""
-    memo = _memo.get()
+    memo = None if torch.compiler.is_compiling() else _memo.get()  # the compiler cannot read a ContextVar
     if memo is None:
         return nn.functional.relu(x)
     source, y = memo.get(id(x), (None, x))
@@ -120,6 +121,14 @@ def stretched_conv(kernel: int) -> Factory:
     return build
 
 
+def grouped_stretched_conv(C: int, stride: int, norm: Norm) -> nn.Module:
+    """1x3, then 3x1, both in eight groups of channels, then a 1x1 convolution: GDAS' fixed reduction cell has it."""
+    groups = math.gcd(C, 8)
+    row = nn.Conv2d(C, C, (1, 3), stride=(1, stride), padding=(0, 1), groups=groups, bias=False)
+    column = nn.Conv2d(C, C, (3, 1), stride=(stride, 1), padding=(1, 0), groups=groups, bias=False)
+    return AfterReLU(row, column, norm(C), nn.ReLU(), nn.Conv2d(C, C, 1, bias=False), norm(C))
+
+
 def depthwise(C: int, kernel: int, stride: int, dilation: int, norm: Norm) -> list[nn.Module]:
     """A depthwise convolution, a 1x1 convolution, normalisation; to be put after a ReLU."""
     pad = dilation * (kernel // 2)
@@ -135,7 +144,7 @@ def dil_conv(kernel: int) -> Factory:
 def sep_conv(kernel: int, dilation: int = 1) -> Factory:
     """Two depthwise-separable convolutions in a row, the first with the stride."""
     return lambda C, stride, norm: AfterReLU(
-        *depthwise(C, kernel, stride, dilation, norm), nn.ReLU(), *depthwise(C, kernel, 1, dilation, norm)
+        *depthwise(C, kernel, stride, dilation, norm), nn.ReLU(inplace=True), *depthwise(C, kernel, 1, dilation, norm)
     )
 
 
@@ -148,6 +157,11 @@ def max_pool_even(C: int, stride: int, norm: Norm) -> nn.Module:
     """The largest value of a 2x2 window; without a stride the lower right border is padded to keep the size."""
     pool = nn.MaxPool2d(2, stride=stride, ceil_mode=stride == 2)  # an odd side is rounded up, as everywhere
     return pool if stride == 2 else nn.Sequential(nn.ReplicationPad2d((0, 1, 0, 1)), pool)
+
+
+def max_pool_norm(C: int, stride: int, norm: Norm) -> nn.Module:
+    """The largest value of a 3x3 window, normalised."""
+    return nn.Sequential(max_pool(3)(C, stride, norm), norm(C))
 
 
 def avg_pool(kernel: int) -> Factory:
@@ -184,6 +198,8 @@ CNN: dict[str, Factory] = {
     "conv_5x5": conv(5),
     "conv_3x1_1x3": stretched_conv(3),
     "conv_7x1_1x7": stretched_conv(7),
+    "group_conv_3x1_1x3": grouped_stretched_conv,
+    "max_pool_3x3_norm": max_pool_norm,
 }
 
 NASBENCH201: dict[str, Factory] = {

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from proxnas.bench import WARM, occasional_seconds
-from proxnas.complexity import multiply_adds, parameters
+from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
-from proxnas.data.images import load
+from proxnas.loop import Job
 from proxnas.memory import peak_memory
 from proxnas.search import Search
 from proxnas.selection import one_hot
 from proxnas.supernet import Supernet
+from proxnas.tasks import load_data
 from proxnas.types import Matrices
 
 STEPS = 3
@@ -24,23 +27,23 @@ STEPS = 3
 
 def plan(config: SearchConfig) -> dict[str, Any]:
     """The figures of `--dry-run`."""
-    search = Search(dataclasses.replace(config, **WARM.get(config.method, {})), load(config.data))
+    return plan_search(Search(dataclasses.replace(config, **WARM.get(config.method, {})), load_data(config)))
+
+
+def plan_search(search: Search) -> dict[str, Any]:
+    """The same for a search that is built; it makes some steps."""
+    config = search.config
     smallest, largest = (search.final_network(search.space.genotype(A)) for A in extremes(search.net))
-    seconds, peak = _measure(search)
+    seconds, peak = measure(search, search.method.validation)
     return {
         "space": config.space,
         "method": config.method,
-        "images": list(search.images.shape),
-        "classes": search.images.num_classes,
-        "cells": config.cells,
-        "channels": config.channels,
+        **search.task.describe(),
         "search_network_params": parameters(search.net.module),
-        "final_cells": config.final_cells,
-        "final_channels": config.final_channels,
         "params_smallest": parameters(smallest),
         "params_largest": parameters(largest),
-        "flops_smallest": multiply_adds(smallest, search.images.shape),
-        "flops_largest": multiply_adds(largest, search.images.shape),
+        "flops_smallest": search.task.multiply_adds(smallest),
+        "flops_largest": search.task.multiply_adds(largest),
         "epochs": config.epochs,
         "steps_per_epoch": len(search.train),
         "seconds_per_epoch": seconds,
@@ -65,34 +68,48 @@ def _row_costs(net: Supernet, name: str) -> Tensor:
     return costs
 
 
-def _measure(search: Search) -> tuple[float, int]:
+def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
     """Seconds of an epoch behind any warm-up, its evaluation included, and the peak memory of a step."""
     seconds = []
-    with peak_memory(search.device) as peak:
+    with peak_memory(job.device) as peak:
         for _ in range(STEPS):
-            start = search.clock.now()
-            search.totals.add(search.method.step())
-            seconds.append(search.clock.now() - start)
-    start = search.clock.now()
-    search.method.validation()
-    evaluation = search.clock.now() - start
+            start = time.perf_counter()
+            job.totals.add(job.step())
+            job.totals.means()  # waits for an accelerator
+            seconds.append(time.perf_counter() - start)
+    start = time.perf_counter()
+    evaluate()
+    evaluation = time.perf_counter() - start
     # the first step also sets things up, so the median, not the mean
-    step = statistics.median(seconds) + occasional_seconds(search, len(search.train), search.config.epochs)
-    return step * len(search.train) + evaluation, peak.bytes
+    step = statistics.median(seconds)
+    if isinstance(job, Search):
+        step += occasional_seconds(job, len(job), job.config.epochs)
+    return step * len(job) + evaluation, peak.bytes
+
+
+def epochs_text(f: dict[str, Any]) -> str:
+    """Time and memory for people."""
+    return (
+        f"an epoch: {f['steps_per_epoch']} steps, about {f['seconds_per_epoch']:.1f} s; {f['epochs']} epochs: "
+        f"about {f['epochs'] * f['seconds_per_epoch'] / 60:.1f} min; peak memory {f['peak_bytes'] / 2**20:.0f} MiB"
+    )
 
 
 def plan_text(figures: dict[str, Any]) -> str:
     """The figures for people."""
-    channels, height, width = figures["images"]
     f = figures
+    if "images" in f:
+        data = f"images {'x'.join(map(str, f['images']))}, {f['classes']} classes"
+        searched, final = (f"{f[p + 'cells']} cells, {f[p + 'channels']} channels" for p in ("", "final_"))
+    else:
+        data = f"{f['train_tokens']:,} and {f['valid_tokens']:,} tokens ({f['tokens']}), {f['words']:,} different"
+        searched, final = (f"{f[p + 'units']} units" for p in ("", "final_"))
     return "\n".join(
         [
-            f"{f['method']} on {f['space']}: images {channels}x{height}x{width}, {f['classes']} classes",
-            f"search network: {f['cells']} cells, {f['channels']} channels, {f['search_network_params']:,} parameters",
-            f"final network:  {f['final_cells']} cells, {f['final_channels']} channels, "
-            f"{f['params_smallest']:,} to {f['params_largest']:,} parameters, "
+            f"{f['method']} on {f['space']}: {data}",
+            f"search network: {searched}, {f['search_network_params']:,} parameters",
+            f"final network:  {final}, {f['params_smallest']:,} to {f['params_largest']:,} parameters, "
             f"{f['flops_smallest']:,} to {f['flops_largest']:,} multiply-adds",
-            f"an epoch: {f['steps_per_epoch']} steps, about {f['seconds_per_epoch']:.1f} s; {f['epochs']} epochs: "
-            f"about {f['epochs'] * f['seconds_per_epoch'] / 60:.1f} min; peak memory {f['peak_bytes'] / 2**20:.0f} MiB",
+            epochs_text(f),
         ]
     )

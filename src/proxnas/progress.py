@@ -1,4 +1,4 @@
-"""How far a search is: a bar with time left, accuracy and changes on a terminal, a line an epoch elsewhere."""
+"""How far a run is: a bar with time left, accuracy and changes on a terminal, a line an epoch elsewhere."""
 
 from __future__ import annotations
 
@@ -52,19 +52,31 @@ class LiveBar:
 
     def step(self, changes: int) -> None:
         self.changes += changes
-        self.bar.update(self.task, advance=1, detail=f"{self.last} changes {self.changes}")
+        self.bar.update(self.task, advance=1)
+        self._show()
 
     def epoch(self, row: dict[str, Any]) -> None:
-        self.last = f"valid {row['valid_accuracy']:.3f}"
-        self.bar.update(self.task, detail=f"{self.last} changes {self.changes}")
+        self.last = summary({name: value for name, value in row.items() if name.startswith("valid_")})
+        self._show()
+
+    def _show(self) -> None:
+        changes = f" changes {self.changes}" if self.changes else ""
+        self.bar.update(self.task, detail=self.last + changes)
+
+
+FIGURES = {
+    "train_accuracy": "train {:.3f}",
+    "train_perplexity": "train perplexity {:.2f}",
+    "valid_accuracy": "valid {:.3f}",
+    "valid_perplexity": "valid perplexity {:.2f}",
+    "changes": "changes {}",
+    "params": "params {:,}",
+}
 
 
 def summary(row: dict[str, Any]) -> str:
     """The figures of an epoch in one line."""
-    return (
-        f"train {row['train_accuracy']:.3f} valid {row['valid_accuracy']:.3f} "
-        f"changes {row['changes']} params {row['params']:,}"
-    )
+    return " ".join(text.format(row[name]) for name, text in FIGURES.items() if name in row)
 
 
 @contextmanager

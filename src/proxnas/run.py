@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,19 @@ from proxnas.types import State
 
 FILES = (
     "result.json",
+    "model_card.md",
+    "model.onnx",
+    "model.pt2",
+    "model.safetensors",
     "checkpoint.pt",
     "checkpoint.previous.pt",
     "metrics.jsonl",
     "genotype.json",
+    "vocabulary.json",
     "environment.json",
     "config.json",
 )
-"""What a search writes into its folder, and what --force removes: config.json last, it says whose the others are."""
+"""What a run writes into its folder, and what --force removes: config.json last, it says whose the others are."""
 
 DAMAGE = (Exception,)  # a damaged file makes torch.load raise nearly every kind
 
@@ -57,6 +62,17 @@ class Run:
             return json.loads((self / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"{self / name}: cannot be read ({error}): use --force to run anew") from error
+
+    def keep_vocabulary(self, words: Sequence[str]) -> None:
+        """Written once; a text that has changed since cannot go on with the weights of the old one."""
+        path = self / "vocabulary.json"
+        if not path.exists():
+            write_atomically(path, json.dumps(list(words), ensure_ascii=False, indent=0) + "\n")
+        elif self.read_json(path.name) != list(words):
+            raise InputError(
+                f"{path}: the text has other words than when this run was started: restore the text, or use --force "
+                "to start anew"
+            )
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         with (self / "metrics.jsonl").open("a", encoding="utf-8") as file:
@@ -164,11 +180,11 @@ def _ours(config: Path) -> bool:
     return isinstance(stored, dict) and "proxnas" in stored
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file whole: readers and crashes see the old text or the new one."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace a file whole: readers and crashes see the old content or the new one."""
     part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with part.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from proxnas.choice import NONE, Call, Choice, Group, Source
+from proxnas.choice import NONE, Call, Choice, Group, OwnCall, Source
 from proxnas.ops import shared_relu
 from proxnas.types import Matrices
 
@@ -63,9 +63,22 @@ WHOLE = -1
 
 @torch.no_grad()
 def scores(
-    tape: Sequence[Call], gradients: Sequence[Tensor | None], groups: Mapping[str, Group], share: Share
+    tape: Sequence[Call | OwnCall], gradients: Sequence[Tensor | None], groups: Mapping[str, Group], share: Share
 ) -> Matrices:
     """Sum over calls of < g_j , O_k(x_i) > for each row and candidate; the host reads them once."""
+    pairs = list(zip(tape, gradients, strict=True))
+    calls = [(call, g) for call, g in pairs if isinstance(call, Call)]
+    dA = _scores([call for call, _ in calls], [g for _, g in calls], groups, share)
+    own = [part for call, g in pairs if g is not None and not isinstance(call, Call) for part in call.scores(g, share)]
+    values = torch.stack([value for _, _, value in own]).tolist() if own else []
+    for (row, k, _), value in zip(own, values, strict=True):
+        dA[row.group][row.edge, k] += value / share.nodes
+    return dA
+
+
+def _scores(
+    tape: Sequence[Call], gradients: Sequence[Tensor | None], groups: Mapping[str, Group], share: Share
+) -> Matrices:
     drawn = _drawn(tape, gradients, share)
     scored = [*_score_nodes(tape, drawn, share), *_score_all(tape, _by_source(tape, drawn), share)]
     values = torch.stack([item.value for item in scored]).tolist() if scored else []

@@ -18,9 +18,13 @@ import tyro
 from proxnas.config import MAY_CHANGE, NOT_STORED, RunConfig, SearchConfig, flag
 from proxnas.errors import InputError, unknown
 from proxnas.methods import METHODS
+from proxnas.text_flags import recurrent
 
 Config = TypeVar("Config")
 AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
+
+POSITIONAL = ("data", "cell")
+"""Fields that are words without a flag."""
 
 STAMP = ("proxnas", "command")
 """Keys of a stored config.json that are no flags: the version and the command that wrote it."""
@@ -98,42 +102,63 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
 
 def parse_search(argv: list[str]) -> SearchConfig:
     """The configuration of a command line."""
-    file = _file(argv)
-    named = _cli(argv, file)  # the names that choose the layers: flags over file
+    file = config_file(argv)
+    space = given_values(argv, "--space")  # which other flags may be set depends on it
+    named = _cli(argv, file | ({"space": space[-1]} if space else {}))  # what chooses the layers: flags over file
     if named.preset != file.get("preset", named.preset):  # the flag stands over the file, so what it sets does too
         file = {k: v for k, v in file.items() if k not in paper() | official()}
-    protocol = named.protocol
+    protocol: str = named.protocol
+    text = named.space == "rnn"
     if protocol == "auto":
-        protocol = "cifar" if Path(named.data).is_dir() else "quick"
-    layers = PROTOCOLS[protocol]() | {"protocol": protocol}
+        protocol = ("ptb" if Path(named.data).is_dir() else "quick") if text else auto_protocol(named.data)
+        protocol = "quick" if protocol == "tinyimagenet" else protocol
+    layers = recurrent(protocol) if text else PROTOCOLS[protocol]()
+    layers |= {"protocol": protocol}
     if named.space == "nasbench201":
         layers |= nasbench201(protocol)
-    layers |= METHOD_DEFAULTS.get(named.method, {}) | PRESETS[named.preset]()
-    return _cli(argv, layers | {k: v for k, v in file.items() if k != "protocol"})
+    of_method = METHOD_DEFAULTS.get(named.method, {})
+    layers |= {k: v for k, v in of_method.items() if not text or k not in layers}  # their rates are those for images
+    layers |= {k: v for k, v in PRESETS[named.preset]().items() if not text or k != "arch_learning_rate"}
+    # the space is among the values: which of the others may be set depends on it
+    return _cli(argv, layers | {k: v for k, v in file.items() if k != "protocol"} | {"space": named.space})
 
 
-def parse_resumed(argv: list[str], stored: SearchConfig, where: Path) -> SearchConfig:
+def auto_protocol(data: str) -> str:
+    """The protocol that suits DATA: cifar, tinyimagenet or quick."""
+    folder = Path(data).expanduser()
+    if not folder.is_dir():
+        return "quick"
+    from proxnas.data.cifar import find  # numpy takes a while, and --help needs it not
+
+    if find(folder) is not None:
+        return "cifar"
+    return "tinyimagenet" if (folder / "val" / "val_annotations.txt").is_file() else "quick"
+
+
+def parse_resumed(argv: list[str], stored: AnyRunConfig, where: Path, prog: str = "proxnas search") -> AnyRunConfig:
     """The stored configuration, after a check that no flag contradicts it."""
-    given = _cli(argv, storable(stored) | _file(argv))
-    if given.protocol == "auto":
-        given = dataclasses.replace(given, protocol=stored.protocol)
+    cls = type(stored)
+    given = command_line(cls, prog, argv, storable(stored) | config_file(argv, cls))
+    if getattr(given, "protocol", "") == "auto":
+        known: dict[str, Any] = {"protocol": getattr(stored, "protocol", "")}
+        given = dataclasses.replace(given, **known)
     check_same(given, stored, where)
     return given
 
 
-def check_same(given: SearchConfig, stored: SearchConfig, where: Path) -> None:
+def check_same(given: RunConfig, stored: RunConfig, where: Path) -> None:
     """An InputError unless both would be the same run."""
     for field in dataclasses.fields(stored):
         old, new = getattr(stored, field.name), getattr(given, field.name)
         if field.name not in NOT_STORED | MAY_CHANGE and old != new:
-            name = "DATA" if field.name == "data" else flag(field.name)
+            name = field.name.upper() if field.name in POSITIONAL else flag(field.name)
             raise InputError(
                 f"{name} {new}: the run in {where} was started with {old}; leave the flag out to resume, "
                 "or choose another --run"
             )
 
 
-def storable(config: SearchConfig) -> dict[str, Any]:
+def storable(config: RunConfig) -> dict[str, Any]:
     """What config.json keeps: everything needed to repeat the run."""
     return {name: value for name, value in dataclasses.asdict(config).items() if name not in NOT_STORED}
 
@@ -154,23 +179,22 @@ def parse(cls: type[AnyRunConfig], prog: str, argv: list[str]) -> AnyRunConfig:
     return command_line(cls, prog, argv, read_values(Path(asked.config), cls)) if asked.config else asked
 
 
-def _file(argv: list[str]) -> dict[str, Any]:
+def config_file(argv: list[str], cls: type[RunConfig] = SearchConfig) -> dict[str, Any]:
     """The values of the --config file, found without judging the flags, which may be right only together with it."""
-    given = _last_given("--config", argv)
-    return read_values(Path(given)) if given else {}
+    given = given_values(argv, "--config")
+    return read_values(Path(given[-1]), cls) if given else {}
 
 
-def _last_given(name: str, argv: list[str]) -> str | None:
-    """The value of a flag as it stands on the command line."""
+def given_values(argv: list[str], name: str) -> list[str]:
+    """The values of a flag on a command line that nobody has judged yet."""
     given = [value for word, value in pairwise(argv) if word == name]
-    given += [word.removeprefix(f"{name}=") for word in argv if word.startswith(f"{name}=")]
-    return given[-1] if given else None
+    return given + [word.removeprefix(f"{name}=") for word in argv if word.startswith(f"{name}=")]
 
 
 def _cli(argv: list[str], values: dict[str, Any] | None = None) -> SearchConfig:
-    method = _last_given("--method", argv)
-    if values and method in METHODS:  # the values may be right only together with it
-        values = values | {"method": method}
+    method = given_values(argv, "--method")
+    if values and method and method[-1] in METHODS:  # the values may be right only together with it
+        values = values | {"method": method[-1]}
     return command_line(SearchConfig, "proxnas search", argv, values)
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from proxnas.choice import Call, Choice, Group, Route, Row
+from proxnas.choice import Call, Choice, Group, OwnCall, Route, Routed, Row
 from proxnas.lookahead import Recorded, potentials
 from proxnas.ops import shared_relu
 from proxnas.scoring import Share, scores
@@ -19,6 +21,42 @@ from proxnas.types import Batch, Matrices
 
 LOSS_SCALE = 1024.0
 EVERYTHING = Share()
+
+
+class Objective(Protocol):
+    """How a network is judged on a batch."""
+
+    def loss(self, net: Supernet, batch: Batch, weights: bool) -> tuple[Tensor, Any]:
+        """The loss, and an output for `measure`; without `weights` nobody will ask for their gradients."""
+
+    def measure(self, loss: Tensor, output: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        """(the mean loss to report, right answers for each entry of batch.y), still on the device."""
+
+    def share(self, batch: Batch) -> float:
+        """How large a weight step the batch stands for: 1 for one of the usual length."""
+
+
+@dataclass(frozen=True)
+class Classification:
+    """One answer an example."""
+
+    criterion: Callable[[Tensor, Tensor], Tensor] = nn.functional.cross_entropy
+
+    def loss(self, net: Supernet, batch: Batch, weights: bool) -> tuple[Tensor, Tensor]:
+        output = net(batch.x)
+        full = output if net.precision == torch.float32 else output.float()
+        return self.criterion(full, batch.y), output
+
+    def measure(self, loss: Tensor, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        return loss.detach(), correct(output, batch.y)
+
+    def share(self, batch: Batch) -> float:
+        return 1.0
+
+
+def correct(output: Tensor, y: Tensor) -> Tensor:
+    """How many answers are right, still on the device."""
+    return (output.detach().argmax(-1) == y).sum()
 
 
 class Supernet:
@@ -33,21 +71,24 @@ class Supernet:
         groups: Mapping[str, Group] | None = None,
         criterion: Callable[[Tensor, Tensor], Tensor] = nn.functional.cross_entropy,
         precision: torch.dtype = torch.float32,
+        objective: Objective | None = None,
     ) -> None:
-        self.module = module
-        self.criterion = criterion
+        self.module, self.criterion = module, criterion
+        self.objective: Objective = objective or Classification(criterion)
         self.precision = precision
         self.route = Route()
         self.groups: dict[str, Group] = dict(groups or {})
         self.choices: dict[str, Choice] = {n: m for n, m in module.named_modules() if isinstance(m, Choice)}
-        if not self.choices:
+        routed = [m for m in module.modules() if isinstance(m, Routed)]
+        if not routed:
             raise ValueError("the module holds no Choice: there is nothing to search")
+        for part in routed:
+            part.route = self.route
         for name, choice in self.choices.items():
             self._adopt(name, choice)
 
     def _adopt(self, name: str, choice: Choice) -> None:
         choice.row = choice.row or Row(name, 0)
-        choice.route = self.route
         group = self.groups.setdefault(choice.row.group, Group(choice.names))
         if group.candidates != choice.names:
             raise ValueError(
@@ -67,6 +108,7 @@ class Supernet:
             for e, row in enumerate(matrix.tolist())
         }
         self.route.values = self._factors(A_bar) if weighted else None
+        self.route.factors = A_bar if weighted else {}
 
     def _factors(self, A_bar: Matrices) -> dict[Row, tuple[Tensor, ...]]:
         # unbind, not indexing: its backward is one stack instead of one zero matrix an entry
@@ -83,11 +125,9 @@ class Supernet:
             output: Tensor = self.module(x)
         return output
 
-    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The loss on a batch, and the network's output."""
-        output = self(batch.x)
-        full = output if self.precision == torch.float32 else output.float()
-        return self.criterion(full, batch.y), output
+    def loss(self, batch: Batch, weights: bool = True) -> tuple[Tensor, Any]:
+        """The loss on a batch, and the network's output; without `weights` their gradients may be left out."""
+        return self.objective.loss(self, batch, weights)
 
     def gradient(self, loss: Tensor, of: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
         """dloss/dx for each x; in float16 by a loss scaled up, lest small gradients vanish."""
@@ -107,6 +147,8 @@ class Supernet:
 
     def potentials(self, train: Batch, valid: Batch) -> Matrices:
         """For all entries what a step of the candidate's own weights on `train` would win on `valid`, over xi."""
+        if not any(True for choice in self.choices.values() for _ in choice.candidates.parameters()):
+            return {}
         (on_train, _), (on_valid, _) = self._recorded(train), self._recorded(valid)
         with self.autocast():
             return potentials(on_train, on_valid, self.groups)
@@ -114,7 +156,7 @@ class Supernet:
     def _recorded(self, batch: Batch, weights: Sequence[Tensor] = ()) -> tuple[Recorded, tuple[Tensor | None, ...]]:
         """A pass at the architecture in use, the gradients at its nodes, and those of the weights asked for."""
         with self.taped() as tape:
-            loss, _ = self.loss(batch)
+            loss, _ = self.loss(batch, bool(weights))
         for call in tape:
             if call.output._version != call.version:
                 raise RuntimeError("the output of a Choice was changed in place; use the out-of-place form after it")
@@ -122,7 +164,7 @@ class Supernet:
         return Recorded(tape, gradients[: len(tape)]), gradients[len(tape) :]
 
     @contextmanager
-    def taped(self) -> Iterator[list[Call]]:
+    def taped(self) -> Iterator[list[Call | OwnCall]]:
         """Note what the nodes read and put out in the forward passes within."""
         self.route.tape = []
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from proxnas.config import BenchConfig
+from proxnas.bench_config import BenchConfig
 from proxnas.errors import InputError
 from proxnas.settings import parse
 
@@ -70,4 +70,6 @@ def verdict(figures: dict[str, Any]) -> str:
         lines.append(f"nasp is {figures['ratio_to_limit']:.2f} times the limit")
     if figures["opponent"]:
         lines.append(f"darts-2nd is {figures['opponent']:.2f} times five passes of the mixture")
+    if "cell_ratio" in figures:
+        lines.append(f"without the decoder darts-2nd takes {figures['cell_ratio']:.2f} times as long as nasp")
     return "; ".join(lines)

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich.console import Console
-
-from proxnas import __version__
 from proxnas.config import SearchConfig
 from proxnas.errors import InputError
-from proxnas.settings import check_same, parse_resumed, parse_search, read_values, storable
-from proxnas.table import check
-
-if TYPE_CHECKING:
-    from proxnas.run import Run
-    from proxnas.search import Search
+from proxnas.jobs import build_search, data_word, run_search, store
+from proxnas.settings import parse_resumed, parse_search, read_values
 
 
 def main(argv: list[str]) -> None:
@@ -33,43 +25,15 @@ def main(argv: list[str]) -> None:
     if config.resume and stored.exists():
         config = parse_resumed(argv, SearchConfig(**read_values(stored)), folder)
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one
-    built = _build(config) if config.force or not stored.exists() else None
-    result = _many(config, folder) if config.seeds else _one(config, folder, built)
+    built = build_search(config) if config.force or not stored.exists() else None
+    result = _many(config, folder) if config.seeds else run_search(config, folder, built)
     _print_result(result, folder)
 
 
 def default_folder(config: SearchConfig) -> str:
     """runs/search-<data>-<space>-<method>-<seed>."""
-    data = re.sub(r"[^A-Za-z0-9_]+", "-", Path(config.data).stem).strip("-") or "data"
     seeds = "-".join(str(seed) for seed in config.all_seeds())
-    return f"runs/search-{data}-{config.space}-{config.method}-{seeds}"
-
-
-def _build(config: SearchConfig) -> Search:
-    from proxnas.data.images import load
-    from proxnas.search import Search
-
-    if config.table:
-        check(Path(config.table))
-    return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load(config.data))
-
-
-def _one(config: SearchConfig, folder: Path, built: Search | None = None) -> dict[str, Any]:
-    from proxnas.progress import shown
-    from proxnas.run import open_run
-    from proxnas.search import search
-
-    with open_run(folder, config.resume, config.force) as run:
-        _store(config, run)
-        with shown(Console(highlight=False), f"{config.method} {config.space} seed {config.seed}", config.quiet) as bar:
-            return search(built or _build(config), run, bar) if not run.finished else run.read_json("result.json")
-
-
-def _store(config: SearchConfig, run: Run) -> None:
-    if (run / "config.json").exists():
-        check_same(config, SearchConfig(**read_values(run / "config.json")), run.folder)
-    else:
-        run.write_json("config.json", {"proxnas": __version__, "command": "search"} | storable(config))
+    return f"runs/search-{data_word(config.data)}-{config.space}-{config.method}-{seeds}"
 
 
 def _many(config: SearchConfig, folder: Path) -> dict[str, Any]:
@@ -82,10 +46,10 @@ def _many(config: SearchConfig, folder: Path) -> dict[str, Any]:
             for place in folders.values():
                 with open_run(place, force=True):
                     pass
-        _store(config, run)
+        store(config, "search", run)
         results = []
         for seed, place in folders.items():
-            results.append(_one(dataclasses.replace(config, seed=seed, seeds="", pick=False, force=False), place))
+            results.append(run_search(dataclasses.replace(config, seed=seed, seeds="", pick=False, force=False), place))
         result = _summary(results, config.pick)
         if config.pick:
             write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
@@ -95,17 +59,19 @@ def _many(config: SearchConfig, folder: Path) -> dict[str, Any]:
 
 def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:
     """Mean and spread over seeds; with `pick` the best by validation, at the cost of all."""
-    accuracies = [result["valid_accuracy"] for result in results]
+    accurate = "valid_accuracy" in results[0]
+    key, plural = ("valid_accuracy", "valid_accuracies") if accurate else ("valid_perplexity", "valid_perplexities")
+    figures = [result[key] for result in results]
     several = {
         "seeds": [result["seed"] for result in results],
-        "valid_accuracies": accuracies,
-        "mean": statistics.mean(accuracies),
-        "std": statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0,
+        plural: figures,
+        "mean": statistics.mean(figures),
+        "std": statistics.stdev(figures) if len(figures) > 1 else 0.0,
         "seconds": sum(result["seconds"] for result in results),
         "epochs": sum(result["epochs"] for result in results),
     }
     if pick:
-        return max(results, key=lambda result: result["valid_accuracy"]) | several
+        return (max if accurate else min)(results, key=lambda result: result[key]) | several
     return {key: results[0][key] for key in ("method", "space", "data")} | several
 
 
@@ -115,7 +81,10 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
 
     if "genotype" in result:
         print(cell_text(Genotype.from_json(json.dumps(result["genotype"]))))
-        print(f"validation accuracy {result['valid_accuracy']:.4f}")
+        if "valid_accuracy" in result:
+            print(f"validation accuracy {result['valid_accuracy']:.4f}")
+        else:
+            print(f"validation perplexity {result['valid_perplexity']:.2f}")
         print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,}  (final network)")
     if "table" in result:
         print("table " + "  ".join(f"{name} {value}" for name, value in result["table"].items()))

@@ -15,10 +15,10 @@ from proxnas.settings import command_line
 
 @dataclass(frozen=True)
 class ShowConfig:
-    """Show a cell: a run folder, a genotype JSON file, or a NAS-Bench-201 string."""
+    """Show a cell: a run folder, a genotype JSON file, zoo:NAME, or a NAS-Bench-201 string."""
 
     cell: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CELL")]
-    """A run folder, a genotype JSON file, or a NAS-Bench-201 string."""
+    """A run folder, a genotype JSON file, zoo:NAME, or a NAS-Bench-201 string."""
     svg: str = ""
     """Write a drawing into this file."""
 

@@ -1,1 +1,1 @@
-"""Data sets, and streams of batches that are resumable and resident on the device."""
+"""Data sets of many kinds, and streams of batches that are resumable and the same on every device."""

@@ -5,48 +5,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from proxnas.data.images import Images, Part, stable_seed
+from proxnas.data.arrays import Images, Part
+from proxnas.data.augment import AS_SUITS, Augment, colours, geometry, recoloured, warped
+from proxnas.data.source import source_of
+from proxnas.data.split import stable_seed
 from proxnas.errors import InputError
 from proxnas.types import Batch, State
 
 
 class ImageBatches:
-    """One part of a data set, resident on the device as one padded (N, H, W, C) tensor of bytes (or floats)."""
+    """One part of a data set: resident on the device as one tensor, or read ahead by workers if it is too large."""
 
     def __init__(
         self,
         images: Images,
         part: Part,
-        *,
-        shift: bool | None = None,
-        flip: bool | None = None,
-        cutout: int = 0,
+        augment: Augment = AS_SUITS,
         device: torch.device | str = "cpu",
+        workers: int | None = None,
     ) -> None:
-        """`shift` and `flip` default to what suits `images`; `cutout` is the side of the square that is hidden."""
+        """`workers`: processes that read images which are not in memory; None: by the number of processors."""
         x, y = part
         _, self.height, self.width = images.shape
         if not len(y):
             raise InputError(f"{images.name}: this part has no images: give more images a class")
-        if not 0 <= cutout <= min(self.height, self.width):
-            raise InputError(f"--cutout {cutout}: give a side of 0 to {min(self.height, self.width)} pixels")
-        self.shift = images.shift if shift is None else shift
-        self.flip = images.flip if flip is None else flip
-        self.cutout = cutout
-        self.pad = tuple(max(1, side // 8) if self.shift else 0 for side in (self.height, self.width))
+        self.augment = augment.settled(images)
+        self.pad = tuple(max(1, side // 8) if self.augment.shift else 0 for side in (self.height, self.width))
         self.device = torch.device(device)
-        # zeros are black: images are padded before they are normalised
-        padded = np.pad(x, ((0, 0), *((pad, pad) for pad in self.pad), (0, 0)))
-        self.x = torch.from_numpy(padded).to(self.device)
-        self.y = torch.from_numpy(y.astype(np.int64)).to(self.device)
-        unit = 255.0 if x.dtype == np.uint8 else 1.0
-        self._mean = torch.tensor(images.mean, dtype=torch.float64).mul(unit).float().to(self.device)
-        self._std = torch.tensor(images.std, dtype=torch.float64).mul(unit).float().to(self.device)
+        self.source = source_of(x, self.device, workers)
+        self.y = torch.from_numpy(y.astype(np.int64))
+        self._labels = self.y.to(self.device)
+        self._unit = 255.0 if x.dtype == np.uint8 else 1.0
+        self._white = 255.0 if x.dtype == np.uint8 else float("inf")
+        self._mean, self._std = (self._channels(values) for values in (images.mean, images.std))
         self._rows = torch.arange(self.height, device=self.device)
         self._columns = torch.arange(self.width, device=self.device)
 
@@ -54,19 +51,27 @@ class ImageBatches:
         return len(self.y)
 
     def augmented(self, index: Tensor, generator: torch.Generator) -> Batch:
-        """The images of `index` (B, on the host): shifted, mirrored and partly hidden at random."""
+        """The images of `index` (B, on the host), changed at random."""
         draws = (
             self._draw(2 * self.pad[0] + 1, index, generator),
             self._draw(2 * self.pad[1] + 1, index, generator),
-            self._draw(2 if self.flip else 1, index, generator),
+            self._draw(2 if self.augment.flip else 1, index, generator),
             self._draw(self.height, index, generator),
             self._draw(self.width, index, generator),
         )
-        index, top, left, mirrored, *centre = torch.stack((index, *draws)).to(self.device, non_blocking=True)
-        x = self._crop(index, top, left, mirrored)
-        if self.cutout:
+        random = list(torch.rand(self.augment.draws(), len(index), generator=generator))
+        theta, colour = geometry(self.augment, random, self.height, self.width), colours(self.augment, random)
+        index, table, base = self.source.fetch(index)
+        index, base, top, left, mirrored, *centre = self._moved(torch.stack((index, base, *draws)))
+        x = self._crop(table, base, top, left, mirrored)
+        if theta is not None:
+            x = warped(x, self._moved(theta))
+        if colour is not None:
+            x = recoloured(x, self._moved(colour[0]), self._moved(colour[1]), self._white)
+        x = self._normalised(x)
+        if self.augment.cutout:
             rows, columns = self._hidden(self._rows, centre[0]), self._hidden(self._columns, centre[1])
-            x.masked_fill_((rows[:, :, None] & columns[:, None, :])[..., None], 0.0)
+            x = x.masked_fill_((rows[:, :, None] & columns[:, None, :])[..., None], 0.0)
         return self._batch(x, index)
 
     def evaluation_batches(self, batch_size: int) -> Iterator[Batch]:
@@ -75,34 +80,58 @@ class ImageBatches:
         Search networks normalise by the batch, and the statistics of a small remainder or of one class would be poor.
         """
         _check_batch_size(batch_size)
-        order = _shuffled(len(self), stable_seed(0, "evaluation")).to(self.device)
-        return (self._plain(index) for index in order.tensor_split(-(-len(self) // batch_size)))
+        order = _shuffled(len(self), stable_seed(0, "evaluation"))
+        return map(self._plain, self.source.each(list(order.tensor_split(-(-len(self) // batch_size)))))
 
-    def _plain(self, index: Tensor) -> Batch:
+    def expect(self, indices: Iterator[Tensor]) -> None:
+        """What `augmented` will be asked for from now on, so that it can be read ahead."""
+        self.source.expect(indices)
+
+    def close(self) -> None:
+        """Ends the workers, if there are any; they start again when needed."""
+        self.source.close()
+
+    def _plain(self, fetched: tuple[Tensor, Tensor, Tensor]) -> Batch:
+        index, table, base = fetched
+        index, base = self._moved(torch.stack((index, base)))
         top, left = (torch.full_like(index, pad) for pad in self.pad)
-        return self._batch(self._crop(index, top, left, torch.zeros_like(index)), index)
+        return self._batch(self._normalised(self._crop(table, base, top, left, torch.zeros_like(index))), index)
 
     @staticmethod
     def _draw(below: int, index: Tensor, generator: torch.Generator) -> Tensor:
         return torch.randint(below, index.shape, generator=generator)
 
-    def _crop(self, index: Tensor, top: Tensor, left: Tensor, mirrored: Tensor) -> Tensor:
-        """Normalised (B, H, W, C) from row `top` and column `left` of the padded images; all arguments are (B,)."""
-        _, padded_height, padded_width, channels = self.x.shape
-        rows = index[:, None] * padded_height + top[:, None] + self._rows
-        columns = left[:, None] + torch.where(mirrored[:, None] == 1, self._columns.flip(0), self._columns)
+    def _moved(self, host: Tensor) -> Tensor:
+        return host.to(self.device, non_blocking=True)
+
+    def _channels(self, values: tuple[float, ...]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float64).mul(self._unit).float().to(self.device)
+
+    def _crop(self, table: Tensor, base: Tensor, top: Tensor, left: Tensor, mirrored: Tensor) -> Tensor:
+        """(B, H, W, C) in float32 from row `top` and column `left` of the images `base` of the table as if they were
+        padded with black; all arguments but the table, (pixels, C), are (B,)."""
+        rows = top[:, None] + (self._rows - self.pad[0])
+        across = torch.where(mirrored[:, None] == 1, self._columns.flip(0), self._columns)
+        columns = left[:, None] + across - self.pad[1]
+        inside_rows, inside_columns = rows.clamp(0, self.height - 1), columns.clamp(0, self.width - 1)
         # selecting whole pixels of a flat list is four times faster than three index tensors
-        pixels = (rows[:, :, None] * padded_width + columns[:, None, :]).flatten()
-        x = self.x.view(-1, channels).index_select(0, pixels).view(len(index), self.height, self.width, channels)
-        return x.to(torch.float32).sub_(self._mean).div_(self._std)
+        lines = (base[:, None] * self.height + inside_rows) * self.width
+        pixels = (lines[:, :, None] + inside_columns[:, None, :]).flatten()
+        x = table.index_select(0, pixels).view(len(base), self.height, self.width, -1).to(torch.float32)
+        if self.augment.shift:
+            x.mul_(((rows == inside_rows)[:, :, None] & (columns == inside_columns)[:, None, :])[..., None])
+        return x
+
+    def _normalised(self, x: Tensor) -> Tensor:
+        return x.sub(self._mean).div_(self._std)
 
     def _hidden(self, line: Tensor, centre: Tensor) -> Tensor:
         """Which rows (or columns) the square covers, (B, H): those inside the image, as in Cutout."""
-        start = centre[:, None] - self.cutout // 2
-        return (line >= start) & (line < start + self.cutout)
+        start = centre[:, None] - self.augment.cutout // 2
+        return (line >= start) & (line < start + self.augment.cutout)
 
     def _batch(self, x: Tensor, index: Tensor) -> Batch:
-        return Batch(x.permute(0, 3, 1, 2), self.y[index])
+        return Batch(x.permute(0, 3, 1, 2), self._labels[index])
 
 
 class Stream:
@@ -116,17 +145,20 @@ class Stream:
         _check_batch_size(batch_size)
         if batch_size > len(part):
             raise InputError(f"--batch-size {batch_size}: this part has {len(part)} images: give at most {len(part)}")
-        self.part, self.batch_size, self.seed, self.name = part, batch_size, seed, name
+        self.part, self.seed, self.name = part, seed, name
+        self.order = Order(len(part), batch_size, seed, name)
         self.delivered = 0
-        self._order: tuple[int, Tensor] | None = None  # epoch, its shuffle
+        self._announced = False
 
     def __len__(self) -> int:
         """Batches an epoch."""
-        return len(self.part) // self.batch_size
+        return len(self.order)
 
     def next(self) -> Batch:
-        epoch, position = divmod(self.delivered, len(self))
-        index = self._epoch_order(epoch)[position * self.batch_size : (position + 1) * self.batch_size]
+        if not self._announced:
+            self.part.expect(map(self.order.index, count(self.delivered)))
+            self._announced = True
+        index = self.order.index(self.delivered)
         # random numbers are drawn on the host, where they are the same whatever the device
         generator = torch.Generator().manual_seed(stable_seed(self.seed, f"{self.name}/augment", self.delivered))
         self.delivered += 1
@@ -137,11 +169,31 @@ class Stream:
 
     def load_state_dict(self, state: State) -> None:
         self.delivered = int(state["delivered"])
+        self._announced = False
 
-    def _epoch_order(self, epoch: int) -> Tensor:
-        if self._order is None or self._order[0] != epoch:
-            self._order = epoch, _shuffled(len(self.part), stable_seed(self.seed, f"{self.name}/order", epoch))
-        return self._order[1]
+
+class Order:
+    """Which images are in which batch."""
+
+    def __init__(self, images: int, batch_size: int, seed: int, name: str) -> None:
+        self.images, self.batch_size, self.seed, self.name = images, batch_size, seed, name
+        self._epochs: dict[int, Tensor] = {}  # epoch -> its shuffle
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        return self.images // self.batch_size
+
+    def index(self, t: int) -> Tensor:
+        """The images of batch t."""
+        epoch, position = divmod(t, len(self))
+        return self._epoch(epoch)[position * self.batch_size : (position + 1) * self.batch_size]
+
+    def _epoch(self, epoch: int) -> Tensor:
+        if epoch not in self._epochs:
+            # two are kept: batches are read ahead beyond the end of an epoch
+            self._epochs = {e: order for e, order in self._epochs.items() if e == epoch - 1}
+            self._epochs[epoch] = _shuffled(self.images, stable_seed(self.seed, f"{self.name}/order", epoch))
+        return self._epochs[epoch]
 
 
 def _shuffled(n: int, seed: int) -> Tensor:

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from proxnas.clock import Clock
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
-from proxnas.supernet import Supernet
+from proxnas.supernet import Supernet, correct
 from proxnas.types import Batch, Matrices, State
+
+__all__ = ["Method", "Metrics", "Setup", "Stream", "Validation", "correct", "weight_step"]
 
 
 class Stream(Protocol):
@@ -95,10 +97,10 @@ def weight_step(
         loss, output = net.loss(batch)
     with clock("backward"):
         if last:
-            optimizer.step(part * loss)
+            optimizer.step(part * loss, net.objective.share(batch))
         else:
             optimizer.accumulate(part * loss)
-    return loss.detach(), correct(output, batch.y)
+    return net.objective.measure(loss, output, batch)
 
 
 def relaxed_gradient(
@@ -111,7 +113,7 @@ def relaxed_gradient(
     """dL/dA by plain autograd through the factors weigh(A) of the candidates, and dL/dw for the weights asked for."""
     leaves = {name: a.detach().requires_grad_() for name, a in A.items()}
     net.use(weigh(leaves), weighted=True)
-    loss, _ = net.loss(batch)
+    loss, _ = net.loss(batch, bool(weights))
     gradients = net.gradient(loss, [*leaves.values(), *weights])
     return by_name(A, gradients), gradients[len(A) :]
 
@@ -119,8 +121,3 @@ def relaxed_gradient(
 def by_name(A: Matrices, gradients: Sequence[Tensor | None]) -> Matrices:
     """The first gradients under the names of A; zero where the loss does not depend on it."""
     return {name: torch.zeros_like(a) if g is None else g for (name, a), g in zip(A.items(), gradients, strict=False)}
-
-
-def correct(output: Tensor, y: Tensor) -> Tensor:
-    """How many answers are right, still on the device."""
-    return (output.detach().argmax(-1) == y).sum()

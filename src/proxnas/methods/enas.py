@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from proxnas.methods.base import Metrics, Setup, Validation, correct, weight_step
+from proxnas.methods.base import Metrics, Setup, Validation, weight_step
 from proxnas.methods.controller import Controller, ControllerOptions, recurrent
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.selection import changed
@@ -95,7 +95,7 @@ class Enas:
         loss, output = self.net.loss(batch)
         if self.options.perplexity is not None:
             return self.options.perplexity / float(loss.exp())
-        return float(correct(output, batch.y)) / batch.y.numel()
+        return float(self.net.objective.measure(loss, output, batch)[1]) / len(batch.y)
 
     def choose(self) -> Matrices:
         """The best of a few drawn cells: on a batch, after the last epoch on everything."""

@@ -78,8 +78,9 @@ class Gdas:
             return by_name(z, self.net.gradient(self.net.loss(batch)[0], list(z.values())))
         with self.net.taped() as tape:
             loss, _ = self.net.loss(batch)
-        gradients = self.net.gradient(loss, [*z.values(), *(call.output for call in tape)])
-        return _with_sums(by_name(z, gradients), z, tape, gradients[len(z) :])
+        calls = [call for call in tape if isinstance(call, Call)]
+        gradients = self.net.gradient(loss, [*z.values(), *(call.output for call in calls)])
+        return _with_sums(by_name(z, gradients), z, calls, gradients[len(z) :])
 
     def derive(self) -> Matrices:
         """The likeliest candidate of each edge; where a node keeps n inputs, its n likeliest pairs of an edge and a

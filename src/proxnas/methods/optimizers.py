@@ -23,6 +23,8 @@ class WeightOptions:
     momentum: float = 0.9
     weight_decay: float = 3e-4
     clip: float = 5.0
+    clip_unrolled: bool = False
+    """Clip the gradients of DARTS' unrolled step too, as its recurrent search does."""
     epochs: int = 50
     cycles: int = 1
     """Cosines one after the other within the epochs, each twice as long as the one before."""
@@ -115,11 +117,12 @@ class WeightOptimizer:
         progress = cycled(min(self.t // self.steps_per_epoch, o.epochs) / o.epochs, o.cycles)
         return o.learning_rate_min + (o.learning_rate - o.learning_rate_min) * (1 + math.cos(math.pi * progress)) / 2
 
-    def step(self, loss: Tensor) -> None:
+    def step(self, loss: Tensor, share: float = 1.0) -> None:
+        """`share`: how large a step the batch stands for."""
         self.accumulate(loss)
         self.scaler.unscale_(self.sgd)
         nn.utils.clip_grad_norm_(self.weights, self.options.clip)
-        self.sgd.param_groups[0]["lr"] = self.learning_rate
+        self.sgd.param_groups[0]["lr"] = share * self.learning_rate
         self.scaler.step(self.sgd)
         self.scaler.update()
         self.t += 1

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
-from proxnas.choice import NONE, Source
+from proxnas.choice import NONE, Call, Source
 from proxnas.complexity import parameters
 from proxnas.supernet import Supernet
 from proxnas.types import Matrices
@@ -34,7 +34,7 @@ def log_costs(net: Supernet, A_bar: Matrices, x: Tensor) -> Matrices:
     sums = {name: torch.zeros(group.shape, dtype=torch.float64) for name, group in net.groups.items()}
     places = {name: torch.zeros(group.shape[0], 1, dtype=torch.float64) for name, group in net.groups.items()}
     known: dict[Any, float] = {}
-    for call in tape:
+    for call in (call for call in tape if isinstance(call, Call)):
         for choice, source in zip(call.choices, call.sources, strict=True):
             assert choice.row is not None
             places[choice.row.group][choice.row.edge] += 1

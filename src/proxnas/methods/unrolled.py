@@ -18,6 +18,9 @@ class UnrolledStep:
 
     w' = w - xi (momentum buffer + dL_train/dw + decay w),   v = dL_val(w')/dw'
     dA = dL_val(w')/dA - xi [dL_train(w + Rv)/dA - dL_train(w - Rv)/dA] / 2R,   R = 0.01 / |v|
+
+    With `clip_unrolled` dL_train/dw and v are clipped like the gradient of a weight step; the coefficient of the former
+    then stands before the bracket too.
     """
 
     def __init__(self, net: Supernet, optimizer: WeightOptimizer) -> None:
@@ -25,11 +28,14 @@ class UnrolledStep:
         self.optimizer = optimizer
 
     def __call__(self, gradient: ArchitectureGradient, train: Batch, valid: Batch) -> Matrices:
-        weights, xi = self.optimizer.weights, self.optimizer.learning_rate
+        weights = self.optimizer.weights
+        xi = self.optimizer.learning_rate * self.net.objective.share(train)
         kept = [w.detach().clone() for w in weights]
-        _add(weights, self._direction(train), -xi)
+        direction, clipped = self._direction(train)
+        _add(weights, direction, -xi)
         dA, v = gradient(valid, weights)
         _restore(weights, kept)
+        self._clip(v)
         R = 0.01 / norm(v)
         _add(weights, v, R)
         plus, _ = gradient(train, ())
@@ -37,17 +43,28 @@ class UnrolledStep:
         _add(weights, v, -R)
         minus, _ = gradient(train, ())
         _restore(weights, kept)
-        return {name: dA[name] - xi * (plus[name] - minus[name]) / (2 * R) for name in dA}
+        return {name: dA[name] - xi * clipped * (plus[name] - minus[name]) / (2 * R) for name in dA}
 
-    def _direction(self, train: Batch) -> list[Tensor | None]:
-        """momentum * buffer + dL_train/dw + decay * w, for the weights that the architecture in use reaches."""
+    def _clip(self, gradients: Sequence[Tensor | None]) -> float:
+        """The factor that they were made smaller by."""
+        if not self.optimizer.options.clip_unrolled:
+            return 1.0
+        factor = min(1.0, self.optimizer.options.clip / norm(gradients))
+        torch._foreach_mul_([g for g in gradients if g is not None], factor)
+        return factor
+
+    def _direction(self, train: Batch) -> tuple[list[Tensor | None], float]:
+        """momentum * buffer + dL_train/dw + decay * w, for the weights that the architecture in use reaches; and the
+        factor by which dL_train/dw was clipped."""
         o, weights = self.optimizer.options, self.optimizer.weights
         loss, _ = self.net.loss(train)
         gradients = torch.autograd.grad(loss, weights, allow_unused=True)
-        return [
+        clipped = self._clip(gradients)
+        moves: list[Tensor | None] = [
             None if g is None else self._with_momentum(w, g.add(w.detach(), alpha=o.weight_decay))
             for w, g in zip(weights, gradients, strict=True)
         ]
+        return moves, clipped
 
     def _with_momentum(self, w: Tensor, direction: Tensor) -> Tensor:
         buffer = self.optimizer.momentum_of(w)

@@ -1,1 +1,32 @@
 """Discrete networks from a Genotype, and the stacks of cells that search networks share with them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from proxnas.errors import InputError
+
+if TYPE_CHECKING:
+    from proxnas.genotype import Genotype
+    from proxnas.networks.cnn import Size, Stack
+    from proxnas.networks.nasbench201 import Stages
+
+NETWORKS: dict[str, str] = {
+    "cnn": "proxnas.networks.cnn:cell_network",
+    "nasbench201": "proxnas.networks.nasbench201:nasbench201_network",
+}
+"""Kind of a genotype -> 'module:function' that makes its network, resolved late."""
+
+
+def build(genotype: Genotype, size: Size) -> Stack | Stages:
+    """The network that is trained, for a genotype of any kind that classifies images.
+
+    It is called with images and gives logits; `forward_auxiliary` gives (logits, auxiliary logits or None), and
+    `set_drop_path(probability)` sets how often a path is left out in training.
+    """
+    if genotype.kind not in NETWORKS:
+        raise InputError(f"a cell of kind {genotype.kind} makes no image classifier: give one of {', '.join(NETWORKS)}")
+    module, function = NETWORKS[genotype.kind].split(":")
+    network: Stack | Stages = getattr(import_module(module), function)(genotype, size)
+    return network

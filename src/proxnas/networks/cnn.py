@@ -1,21 +1,25 @@
 """Stacks of convolutional cells: the skeleton that search and final networks share, and cells from a Genotype.
 
 The network of DARTS, which the paper uses: a stem, L cells, of which those at L/3 and 2L/3 halve the image and double
-the channels, global average pooling and a linear classifier. Cell k reads the outputs of cells k-2 and k-1.
+the channels, global average pooling and a linear classifier. Cell k reads the outputs of cells k-2 and k-1. Stems are
+those for CIFAR (32 x 32 pixels or fewer), ImageNet (224 x 224) and Tiny ImageNet (64 x 64).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from proxnas.genotype import Cell, Genotype
+from proxnas.errors import unknown
+from proxnas.genotype import Cell, Edge, Genotype
+from proxnas.networks.parts import STEMS, AuxiliaryHead, DropPath, set_drop_path
 from proxnas.ops import (
     FactorizedReduce,
     Norm,
+    Zero,
     final_norm,
     final_operation,
     relu_conv_norm,
@@ -23,17 +27,21 @@ from proxnas.ops import (
     search_operation,
 )
 
-STEM_MULTIPLIER = 3
-
 
 @dataclass(frozen=True)
 class Size:
-    """How large a stack of cells is, and what it reads and tells apart."""
+    """How large a stack of cells is, what it reads and tells apart, and what it has besides cells."""
 
     cells: int
     channels: int
     image_channels: int
     classes: int
+    stem: str = "cifar"
+    auxiliary: bool = False
+
+    def __post_init__(self) -> None:
+        if self.stem not in STEMS:
+            raise unknown("stem", str(self.stem), STEMS)
 
 
 @dataclass(frozen=True)
@@ -52,27 +60,45 @@ CellBuilder = Callable[[CellPlace], tuple[nn.Module, int]]
 
 
 class Stack(nn.Module):
-    """Stem, cells, pooling, classifier."""
+    """Stem, cells, pooling, classifier; in training perhaps an auxiliary classifier after two thirds of the cells."""
 
     def __init__(self, size: Size, build_cell: CellBuilder, norm: Norm) -> None:
         super().__init__()
-        C_stem = STEM_MULTIPLIER * size.channels
-        self.stem = nn.Sequential(nn.Conv2d(size.image_channels, C_stem, 3, padding=1, bias=False), norm(C_stem))
+        self.stem = STEMS[size.stem](size.image_channels, size.channels, norm)
         self.cells = nn.ModuleList()
-        C_before_last, C_last, reduction_last = C_stem, C_stem, False
-        for C, reduction in widths(size.cells, size.channels):
+        self.auxiliary: AuxiliaryHead | None = None
+        self.auxiliary_place = 2 * size.cells // 3
+        C_before_last, C_last, reduction_last = self.stem.C_out, self.stem.C_out, self.stem.halves
+        for k, (C, reduction) in enumerate(widths(size.cells, size.channels)):
             place = CellPlace(C_before_last, C_last, C, reduction, reduction_last)
             cell, C_out = build_cell(place)
             self.cells.append(cell)
             C_before_last, C_last, reduction_last = C_last, C_out, reduction
+            if size.auxiliary and k == self.auxiliary_place:
+                deep = size.stem != "cifar"
+                self.auxiliary = AuxiliaryHead(C_last, size.classes, stride=2 if deep else 3, last_norm=not deep)
         self.classifier = nn.Linear(C_last, size.classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        before_last = last = self.stem(x)
-        for cell in self.cells:
+        return self._run(x)[0]
+
+    def forward_auxiliary(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(logits, logits of the auxiliary classifier, or None without one)."""
+        logits, two_thirds = self._run(x)
+        return logits, None if self.auxiliary is None else self.auxiliary(two_thirds)
+
+    def set_drop_path(self, probability: float) -> None:
+        """From now on operations other than identities are left out with that probability, in training."""
+        set_drop_path(self, probability)
+
+    def _run(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(logits, the map that the auxiliary classifier reads)."""
+        before_last, last = self.stem(x)
+        two_thirds = last
+        for k, cell in enumerate(self.cells):
             before_last, last = last, cell(before_last, last)
-        logits: Tensor = self.classifier(last.mean((2, 3)))
-        return logits
+            two_thirds = last if k == self.auxiliary_place else two_thirds
+        return self.classifier(last.mean((2, 3))), two_thirds
 
 
 def widths(cells: int, channels: int) -> Iterator[tuple[int, bool]]:
@@ -103,26 +129,44 @@ class DiscreteCell(nn.Module):
 
     def __init__(self, cell: Cell, place: CellPlace, searched: bool) -> None:
         super().__init__()
-        self.preprocess = Preprocess(place, search_norm if searched else final_norm)
-        build = search_operation if searched else final_operation
-        self.edges = [[(edge.input, edge.value) for edge in node] for node in cell.nodes]
+        norm, build = (search_norm, search_operation) if searched else (final_norm, final_operation)
+        self.preprocess = Preprocess(place, norm)
+        nodes = [present(node) or node[:1] for node in cell.nodes]  # a node without any is zero: one `none` makes it
+        self.edges = [[(edge.input, edge.value) for edge in node] for node in nodes]
         self.concat = list(cell.concat)
         self.operations = nn.ModuleList(
             nn.ModuleList(build(edge.op, place.C, 2 if place.reduction and edge.input < 2 else 1) for edge in node)
-            for node in cell.nodes
+            for node in nodes
         )
+        self.drop_path = DropPath()
+        # an input that is part of the output of a reduction cell is halved too, as its inventors do
+        whole = [i for i in cell.concat if place.reduction and i < 2]
+        self.halved = nn.ModuleDict({str(i): FactorizedReduce(place.C, place.C, norm) for i in whole})
 
     def forward(self, before_last: Tensor, last: Tensor) -> Tensor:
         states: list[Tensor] = self.preprocess(before_last, last)
         for edges, operations in zip(self.edges, self.operations, strict=True):
-            states.append(sum_of(outputs_of(states, edges, operations)))
+            states.append(sum_of(outputs_of(states, edges, operations, self.drop_path)))
+        for i, reduce in self.halved.items():
+            states[int(i)] = reduce(states[int(i)])
         return torch.cat([states[i] for i in self.concat], dim=1)
 
 
-def outputs_of(states: list[Tensor], edges: list[tuple[int, float]], operations: nn.Module) -> list[Tensor]:
-    """The outputs of a node's operations, times their factors (1 unless the search kept a_k)."""
-    outputs = [op(states[i]) for (i, _), op in zip(edges, operations.children(), strict=True)]
-    return [y if value == 1 else y * value for y, (_, value) in zip(outputs, edges, strict=True)]
+def present(node: Sequence[Edge]) -> list[Edge]:
+    """The edges of a node that are not `none`."""
+    return [edge for edge in node if edge.op != "none"]
+
+
+def outputs_of(
+    states: list[Tensor], edges: list[tuple[int, float]], operations: nn.Module, drop_path: nn.Module
+) -> list[Tensor]:
+    """The outputs of a node's operations, times their factors (1 unless the search kept a_k), some paths dropped."""
+    outputs = []
+    for (i, value), operation in zip(edges, operations.children(), strict=True):
+        y = operation(states[i])
+        y = y if isinstance(operation, nn.Identity | Zero) else drop_path(y)
+        outputs.append(y if value == 1 else y * value)
+    return outputs
 
 
 def sum_of(tensors: list[Tensor]) -> Tensor:
@@ -141,7 +185,7 @@ def channels_last(module: nn.Module) -> nn.Module:
     return module
 
 
-def cell_network(genotype: Genotype, size: Size, searched: bool = False) -> nn.Module:
+def cell_network(genotype: Genotype, size: Size, searched: bool = False) -> Stack:
     """The discrete network of a CNN genotype; `searched`: normalised as in a search network."""
 
     def build(place: CellPlace) -> tuple[nn.Module, int]:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from proxnas.errors import InputError
 from proxnas.genotype import Genotype
-from proxnas.networks.cnn import Size, outputs_of, sum_of
+from proxnas.networks.cnn import Size, outputs_of, present, sum_of
+from proxnas.networks.parts import DropPath, conv_norm, set_drop_path
 from proxnas.ops import NASBENCH201, Norm, final_norm, relu_conv_norm, search_norm
 
 NODES = 4
@@ -40,8 +42,10 @@ class Stages(nn.Module):
 
     def __init__(self, size: Size, build_cell: CellBuilder, norm: Norm) -> None:
         super().__init__()
+        if size.stem != "cifar":
+            raise InputError(f"a NAS-Bench-201 network has the stem cifar, not {size.stem}: train it by that protocol")
         C = size.channels
-        self.stem = nn.Sequential(nn.Conv2d(size.image_channels, C, 3, padding=1, bias=False), norm(C))
+        self.stem = nn.Sequential(*conv_norm(size.image_channels, C, 1, norm))
         self.body = nn.Sequential()
         for stage in range(3):
             if stage:
@@ -56,28 +60,36 @@ class Stages(nn.Module):
         logits: Tensor = self.classifier(features.mean((2, 3)))
         return logits
 
+    def forward_auxiliary(self, x: Tensor) -> tuple[Tensor, None]:
+        """(logits, None): this network has no auxiliary classifier, whatever its Size asks for."""
+        return self(x), None
+
+    def set_drop_path(self, probability: float) -> None:
+        """From now on operations other than identities are left out with that probability, in training."""
+        set_drop_path(self, probability)
+
 
 class DiscreteCell(nn.Module):
     """A NAS-Bench-201 cell: edges that are `none` are left out, a node without any is zero."""
 
     def __init__(self, genotype: Genotype, C: int, norm: Norm) -> None:
         super().__init__()
-        nodes = genotype.cells["cell"].nodes
-        present = [[edge for edge in node if edge.op != "none"] for node in nodes]
-        self.edges = [[(edge.input, edge.value) for edge in node] for node in present]
+        nodes = [present(node) for node in genotype.cells["cell"].nodes]
+        self.edges = [[(edge.input, edge.value) for edge in node] for node in nodes]
         self.operations = nn.ModuleList(
-            nn.ModuleList(NASBENCH201[edge.op](C, 1, norm) for edge in node) for node in present
+            nn.ModuleList(NASBENCH201[edge.op](C, 1, norm) for edge in node) for node in nodes
         )
+        self.drop_path = DropPath()
 
     def forward(self, x: Tensor) -> Tensor:
         states = [x]
         for edges, operations in zip(self.edges, self.operations, strict=True):
-            outputs = outputs_of(states, edges, operations)
+            outputs = outputs_of(states, edges, operations, self.drop_path)
             states.append(sum_of(outputs) if outputs else torch.zeros_like(x))
         return states[-1]
 
 
-def nasbench201_network(genotype: Genotype, size: Size, searched: bool = False) -> nn.Module:
+def nasbench201_network(genotype: Genotype, size: Size, searched: bool = False) -> Stages:
     """The discrete network of a NAS-Bench-201 genotype; size.cells is the number of cells a stage."""
     norm = search_norm if searched else final_norm
     return Stages(size, lambda C: DiscreteCell(genotype, C, norm), norm)

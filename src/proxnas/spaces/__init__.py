@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proxnas.errors import unknown
 
@@ -17,13 +17,14 @@ SPACES: dict[str, str] = {
     "nasp12-full": "proxnas.spaces.cnn:nasp12_full",
     "nasbench201": "proxnas.spaces.nasbench201:NasBench201",
     "enas5": "proxnas.spaces.enas5:Enas5",
+    "rnn": "proxnas.spaces.rnn:RecurrentSpace",
 }
 
 
-def find(name: str) -> Space:
+def find(name: str) -> Space[Any]:
     """The space of that name."""
     if name not in SPACES:
         raise unknown("space", name, SPACES)
     module, factory = SPACES[name].split(":")
-    space: Space = getattr(import_module(module), factory)()
+    space: Space[Any] = getattr(import_module(module), factory)()
     return space

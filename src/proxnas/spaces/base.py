@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from torch import nn
 
 from proxnas.choice import Group
 from proxnas.genotype import Edge, Genotype
-from proxnas.networks.cnn import Size
 from proxnas.types import Matrices
 
+Size = TypeVar("Size", contravariant=True)
+"""How large its networks are: that of networks/cnn.py, or of networks/language.py."""
 
-class Space(Protocol):
+
+class Space(Protocol[Size]):
     """A family of networks that A_bar chooses from."""
 
     @property

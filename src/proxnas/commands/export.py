@@ -1,0 +1,144 @@
+"""`proxnas export MODEL [DATA]`: a trained model as files that need no proxnas."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from proxnas.errors import InputError
+from proxnas.settings import command_line
+
+if TYPE_CHECKING:
+    from proxnas.model import Model
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """Write a trained model as an ONNX file or a torch.export program, checked on images, and its model card."""
+
+    model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
+    """The folder of a train or fit run, or a model.safetensors."""
+    data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[DATA]")] = ""
+    """Images to check the files on; without it the data of the run."""
+    onnx: str = ""
+    """ONNX file to write (needs the extra: pip install 'proxnas[onnx]')."""
+    torch: str = ""
+    """torch.export program to write, for example model.pt2."""
+    card: str = ""
+    """Model card to write (Markdown)."""
+    device: str = "cpu"
+    """Where the latency of the card is measured."""
+    threads: int = 0
+    """CPU threads; 0: torch's choice."""
+    json: bool = False
+    """Print JSON."""
+
+    def __post_init__(self) -> None:
+        if not (self.onnx or self.torch or self.card):
+            raise InputError("nothing to write: give --onnx FILE, --torch FILE or --card FILE")
+        if self.threads < 0:
+            raise InputError(f"--threads {self.threads}: give a number of threads, or 0 for torch's choice")
+
+
+def main(argv: list[str]) -> None:
+    """Writes the files asked for."""
+    config = command_line(ExportConfig, "proxnas export", argv)
+    from proxnas.environment import pick_device, set_threads
+    from proxnas.model import find_model, load_model
+    from proxnas.text_model import is_text_model
+
+    device = pick_device(config.device)
+    set_threads(config.threads)
+    path = find_model(config.model)
+    text = is_text_model(path)
+    written = export_text(config, path) if text else export(config, load_model(path, device), path.parent)
+    if config.json:
+        print(json.dumps(written, indent=2))
+        return
+    for kind in ("onnx", "torch"):
+        if kind in written:
+            how = f"its answers differ by at most {written['difference'][kind]:.1e}"
+            print(f"{written[kind]} written; checked on {written['images']}: {how}")
+    if "card" in written:
+        print(f"{written['card']} written")
+
+
+def export(config: ExportConfig, model: Model, folder: Path) -> dict[str, Any]:
+    """Kind of file -> file; `difference` -> kind -> largest difference of a logit; `images`: what they were."""
+    from proxnas.deliver import card_text, found_by
+    from proxnas.export import export_model
+    from proxnas.run import write_atomically
+
+    files = {kind: Path(name) for kind, name in (("onnx", config.onnx), ("torch", config.torch)) if name}
+    written: dict[str, Any] = {kind: str(path) for kind, path in files.items()}
+    if files:
+        images, what = images_for(model, config.data, folder)
+        differences = export_model(model, images, files.get("onnx"), files.get("torch"))
+        written |= {"difference": {kind: differences[path] for kind, path in files.items()}, "images": what}
+    if config.card:
+        write_atomically(Path(config.card), card_text(model, files, found_by(folder)))
+        written["card"] = config.card
+    return written
+
+
+def export_text(config: ExportConfig, path: Path) -> dict[str, Any]:
+    """The same of a language model, which needs no data to be checked on."""
+    from proxnas.deliver_text import text_card
+    from proxnas.export_text import export_text_model
+    from proxnas.run import write_atomically
+    from proxnas.text_model import load_text_model
+
+    if config.data:
+        raise InputError(f"{config.data}: a language model is exported without DATA: leave it out")
+    model = load_text_model(path)
+    files = {kind: Path(name) for kind, name in (("onnx", config.onnx), ("torch", config.torch)) if name}
+    differences = export_text_model(model, files.get("onnx"), files.get("torch"))
+    written: dict[str, Any] = {kind: str(file) for kind, file in files.items()}
+    if files:
+        written |= {"difference": {kind: differences[file] for kind, file in files.items()}, "images": "some text"}
+    if config.card:
+        write_atomically(Path(config.card), text_card(model, files))
+        written["card"] = config.card
+    return written
+
+
+def images_for(model: Model, data: str, folder: Path) -> tuple[Any, str]:
+    """(arrays as the model was trained on, what they are): of DATA, of the run's data, or, if there are none, noise."""
+    from proxnas.deliver import IMAGES, read_object
+
+    spec = data or read_object(folder / "config.json").get("data", "")
+    try:
+        if isinstance(spec, str) and spec:
+            return real_images(model, spec), f"{IMAGES} images of {spec}"
+    except InputError:
+        if data:  # else it is not the user's doing that the run's data are gone
+            raise
+    import numpy as np
+
+    C, H, W = model.shape
+    noise = np.random.default_rng(0).integers(0, 256, (IMAGES, H, W, C))
+    if model.pixels == "float32":
+        mean, std = np.asarray(model.mean), np.asarray(model.std)
+        return (mean + std * (noise / 64 - 2)).astype(np.float32), "noise (no DATA given)"
+    return noise.astype(np.uint8), "noise (no DATA given)"
+
+
+def real_images(model: Model, data: str) -> Any:
+    """Some test images of DATA, as arrays."""
+    import numpy as np
+
+    from proxnas.data.images import load
+    from proxnas.data.options import LoadOptions
+    from proxnas.deliver import IMAGES
+
+    C, H, W = model.shape
+    # arrays come as they are stored and are held to the model's shape below; image files are brought to it
+    images = load(data, LoadOptions(image_size=H if H == W and Path(data).is_dir() else 0))
+    if images.shape != model.shape or str(images.x_test.dtype) != model.pixels:
+        found = f"{'x'.join(map(str, images.shape))} {images.x_test.dtype}"
+        raise InputError(f"{data}: images are {found}, the model reads {C}x{H}x{W} {model.pixels}: give such images")
+    return np.asarray(images.x_test[:IMAGES])

@@ -1,0 +1,24 @@
+"""`proxnas generate MODEL --prompt "..."`: text from a trained language model."""
+
+from __future__ import annotations
+
+import sys
+
+from proxnas.settings import parse
+from proxnas.text_config import GenerateConfig
+from proxnas.train_settings import need
+
+
+def main(argv: list[str]) -> None:
+    """Prints the prompt and what the model makes of it."""
+    config = parse(GenerateConfig, "proxnas generate", argv)
+    need(config, "model")
+    from proxnas.environment import pick_device, set_threads
+    from proxnas.text_model import load_text_model
+
+    set_threads(config.threads)
+    model = load_text_model(config.model, pick_device(config.device))
+    if (unknown := model.unknown(config.prompt)) and not config.quiet:
+        shown = ", ".join(map(repr, unknown[:5]))
+        print(f"proxnas: not in the model's vocabulary, read as <unk>: {shown}", file=sys.stderr)
+    print(model.generate(config.prompt, config.words, config.temperature, config.seed))

@@ -1,0 +1,54 @@
+"""`proxnas test MODEL DATA`: a trained model on the test part of a data set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from proxnas import text_commands
+from proxnas.settings import parse
+from proxnas.train_config import TestConfig
+from proxnas.train_settings import need
+
+MOST_SHOWN = 20  # classes whose confusion matrix fits on a screen
+
+
+def main(argv: list[str]) -> None:
+    """Tests the model, prints the figures or writes them into a file."""
+    if text_commands.about_text_model(argv):
+        text_commands.test(argv)
+        return
+    config = parse(TestConfig, "proxnas test", argv)
+    need(config, "model", "data")
+    figures = _figures(config)
+    _print(figures)
+    if config.json:
+        from proxnas.run import write_atomically
+
+        write_atomically(Path(config.json), json.dumps(figures, indent=2) + "\n")
+
+
+def _figures(config: TestConfig) -> dict[str, Any]:
+    from proxnas.environment import pick_device, set_threads
+    from proxnas.model import load_model
+    from proxnas.training.testing import load_for, test_model
+
+    set_threads(config.threads)
+    device = pick_device(config.device)
+    model = load_model(config.model, device)
+    return {"model": config.model, "data": config.data} | test_model(model, load_for(model, config), config.part)
+
+
+def _print(figures: dict[str, Any]) -> None:
+    top5 = f"  top 5 {figures['top5']:.4f}" if "top5" in figures else ""
+    print(f"{figures['part']} accuracy {figures['accuracy']:.4f}{top5}  loss {figures['loss']:.4f}"
+          f"  ({figures['images']} images)")  # fmt: skip
+    width = max(map(len, figures["per_class"]))
+    for name, accuracy in figures["per_class"].items():
+        print(f"  {name:<{width}}  {'no images' if accuracy is None else f'{accuracy:.4f}'}")
+    if len(figures["confusion"]) <= MOST_SHOWN:
+        print("confusion (row: true class, column: answer)")
+        digits = len(str(max(map(max, figures["confusion"]))))
+        for name, row in zip(figures["classes"], figures["confusion"], strict=True):
+            print(f"  {name:<{width}}  " + " ".join(f"{count:>{digits}}" for count in row))

@@ -1,0 +1,71 @@
+"""`proxnas train CELL DATA`: the network of a cell, trained from scratch and tested."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from proxnas import text_commands
+from proxnas.genotype import Genotype, read
+from proxnas.jobs import build_training, data_word, run_training, slug
+from proxnas.settings import parse_resumed
+from proxnas.text_settings import about_text
+from proxnas.train_config import TrainConfig
+from proxnas.train_settings import PROG, need, parse_train, stored
+
+
+def main(argv: list[str]) -> None:
+    """Parses the flags and trains."""
+    if about_text(argv, TrainConfig):
+        text_commands.train(argv)
+        return
+    config = parse_train(argv)
+    if config.dry_run:
+        _dry_run(config)
+        return
+    folder = Path(config.run or default_folder(config))
+    exists = (folder / "config.json").exists()
+    if config.resume and exists:
+        config = parse_resumed(argv, stored(folder, "train", TrainConfig), folder, PROG)
+    need(config, "cell", "data")
+    genotype = _genotype(config, folder)
+    # built before the folder is touched: bad input must neither make a run nor harm an earlier one
+    built = build_training(config, genotype) if config.force or not exists else None
+    _print_result(run_training(config, genotype, folder, built), folder)
+
+
+def _genotype(config: TrainConfig, folder: Path) -> Genotype:
+    """The cell of the run that is resumed, whatever became of CELL, else CELL."""
+    kept = folder / "genotype.json"
+    return read(kept if config.resume and kept.exists() else config.cell)
+
+
+def default_folder(config: TrainConfig) -> str:
+    """runs/train-<data>-<space>-<method>-<seed> for the cell of a search, else with the cell's name."""
+    return f"runs/train-{data_word(config.data)}-{_cell_word(config.cell)}-{config.seed}"
+
+
+def _cell_word(cell: str) -> str:
+    try:
+        found = json.loads((Path(cell) / "config.json").read_text(encoding="utf-8"))
+        return slug(f"{found['space']}-{found['method']}")
+    except (OSError, ValueError, TypeError, KeyError):
+        return slug(Path(cell.removeprefix("zoo:")).stem) or "cell"
+
+
+def _print_result(result: dict[str, Any], folder: Path) -> None:
+    top5 = f"  top 5 {result['test_top5']:.4f}" if "test_top5" in result else ""
+    print(f"test accuracy {result['test_accuracy']:.4f}{top5}  ({result['test_images']} images)")
+    if result["valid_accuracy"] is not None:
+        print(f"validation accuracy {result['valid_accuracy']:.4f}, the best (epoch {result['best_epoch']})")
+    print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,}")
+    print(f"training seconds {result['seconds']:.1f}  run folder {folder}")
+
+
+def _dry_run(config: TrainConfig) -> None:
+    from proxnas.plan_train import plan_text, plan_training
+
+    need(config, "cell", "data")
+    figures = plan_training(build_training(config, read(config.cell)))
+    print(json.dumps(figures, indent=2) if config.json else plan_text(figures))

@@ -1,0 +1,202 @@
+"""Labelled images in memory, checked before anything is built on them."""
+
+# N images, H height, W width, C channels, K classes; x is (N, H, W, C), y is (N,)
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from proxnas.data.options import SMALLEST_SIDE, LoadOptions
+from proxnas.data.split import Array, split, stable_seed
+from proxnas.errors import InputError
+
+if TYPE_CHECKING:
+    from proxnas.data.lazy import Lazy
+
+Pixels: TypeAlias = "Array | Lazy"
+Part: TypeAlias = "tuple[Pixels, Array]"  # x and y
+Form = tuple[tuple[int, ...], np.dtype[Any]]  # shape and dtype
+PARTS = ("train", "valid", "test")
+SAMPLE = 2048  # images that mean and std are measured on where not all are in memory
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """A data set; x is (N, H, W, C), uint8 or float32; y is int64, any integers re-indexed to 0 .. K-1.
+
+    A set too large for the memory has a `Lazy` in place of each array x: shapes and slices, read when asked for.
+    """
+
+    name: str
+    """A short word, safe as part of a folder's name."""
+    x_train: Pixels
+    y_train: Array
+    x_test: Pixels
+    y_test: Array
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    """A channel, over x_train: of x / 255 for uint8, of x itself for float32; `std` likewise."""
+    std: tuple[float, ...]
+    shift: bool
+    """Whether a shifted image keeps its class; `flip`: whether a mirrored one does."""
+    flip: bool
+    x_valid: Pixels | None = None
+    y_valid: Array | None = None
+    skipped: tuple[str, ...] = ()
+    """Broken images that were left out, by name."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W)."""
+        _, height, width, channels = self.x_train.shape
+        return channels, height, width
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+
+def from_arrays(arrays: Mapping[str, Array], name: str, where: str, shift: bool = True, flip: bool = False) -> Images:
+    """Images of x_train, y_train and, if given, x_valid, y_valid, x_test, y_test; errors begin with `where`."""
+    check_forms({key: (array.shape, array.dtype) for key, array in arrays.items()}, where)
+    labels, y = reindexed({part: arrays[f"y_{part}"] for part in PARTS if f"y_{part}" in arrays}, where)
+    parts: dict[str, Part] = {
+        part: (_pixels(arrays[f"x_{part}"], f"{where}: x_{part}"), numbers) for part, numbers in y.items()
+    }
+    return build(parts, tuple(map(str, labels)), name, where, shift=shift, flip=flip)
+
+
+def reindexed(labels: Mapping[str, Array], where: str) -> tuple[Array, dict[str, Array]]:
+    """The labels that occur in train, in order, and every part's labels as numbers 0 .. K-1 into them."""
+    known = np.unique(labels["train"])
+    if len(known) < 2:
+        raise InputError(f"{where}: y_train has one class only ({known[0]}): give images of at least two classes")
+    for part, y in labels.items():
+        if len(unseen := np.setdiff1d(y, known)):
+            raise InputError(
+                f"{where}: y_{part} has label {unseen[0]}, which y_train has not: remove it or train on some"
+            )
+    return known, {part: np.searchsorted(known, y).astype(np.int64) for part, y in labels.items()}
+
+
+def build(
+    parts: Mapping[str, Part],
+    classes: Sequence[str],
+    name: str,
+    where: str,
+    *,
+    shift: bool = True,
+    flip: bool = False,
+    skipped: tuple[str, ...] = (),
+) -> Images:
+    """Images of checked parts: the test part is set aside if there is none, mean and std are measured."""
+    if "test" not in parts:
+        parts = dict(parts) | _set_aside(*parts["train"], where)
+    stored: dict[str, Any] = {
+        f"{kind}_{part}": array for part, pair in parts.items() for kind, array in zip("xy", pair, strict=True)
+    }
+    mean, std = statistics(parts["train"][0])
+    fields: dict[str, Any] = {"classes": tuple(classes), "mean": mean, "std": std, "shift": shift, "flip": flip}
+    return Images(name, **stored, **fields, skipped=skipped)
+
+
+def as_stored(images: Images, options: LoadOptions) -> Images:
+    """Arrays are not resized: a flag that would do nothing is refused."""
+    _, height, width = images.shape
+    if options.image_size and (height, width) != (options.image_size, options.image_size):
+        raise InputError(
+            f"--image-size {options.image_size}: {images.name} is stored as {height} x {width} pixels: "
+            "leave it out (it is for image files)"
+        )
+    return images
+
+
+def search_parts(images: Images, seed: int) -> tuple[Part, Part]:
+    """The part that trains w and the part that trains A: x_train and x_valid, or two seeded halves of x_train."""
+    x, y = images.x_train, images.y_train
+    if images.x_valid is not None and images.y_valid is not None:
+        return (x, y), (images.x_valid, images.y_valid)
+    w, A = split(y, 2, seed)
+    if not len(A):
+        raise InputError(f"{images.name}: one image a class cannot be halved: give more, or x_valid and y_valid")
+    return (x[w], y[w]), (x[A], y[A])
+
+
+def statistics(x: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel; a constant channel gets 1, so that it can be divided by."""
+    if not isinstance(x, np.ndarray):
+        chosen = np.random.RandomState(stable_seed(0, "statistics") % 2**32).permutation(len(x))[:SAMPLE]
+        x = np.asarray(x[np.sort(chosen)])
+    unit = 255.0 if x.dtype == np.uint8 else 1.0
+    mean = x.mean(axis=(0, 1, 2), dtype=np.float64)
+    chunks = np.array_split(x, math.ceil(len(x) / 256))  # x.std() would hold all of x in float64
+    std = np.sqrt(sum(np.square(chunk - mean).sum(axis=(0, 1, 2)) for chunk in chunks) / x[..., 0].size)
+    std = np.where(std > np.maximum(1e-6 * np.abs(mean), 1e-30), std, unit)  # else constant up to float32's rounding
+    return tuple((mean / unit).tolist()), tuple((std / unit).tolist())
+
+
+def check_forms(forms: Mapping[str, Form], where: str) -> None:
+    """Everything that shapes and dtypes alone can tell, so that headers are judged before any array is read."""
+    for x, y in ((f"x_{part}", f"y_{part}") for part in PARTS):
+        if x not in forms and y not in forms and x != "x_train":
+            continue
+        if missing := [name for name in (x, y) if name not in forms]:
+            found = ", ".join(sorted(forms)[:6]) or "no arrays"
+            raise InputError(f"{where}: no {missing[0]} (found: {found}): store both {x} and {y} with numpy.savez")
+        _check_form(forms[x], (3, 4), "f", "(N, H, W) or (N, H, W, C), uint8 or float", f"{where}: {x}")
+        _check_form(forms[y], (1,), "iu", "(N,), integer", f"{where}: {y}")
+        ((images, *sides), dtype), ((labels,), _), ((_, *like), dtype_train) = forms[x], forms[y], forms["x_train"]
+        if images != labels:
+            raise InputError(f"{where}: {images} images in {x} but {labels} labels in {y}: give one label an image")
+        if min(sides[:2]) < SMALLEST_SIDE:
+            raise InputError(f"{where}: {x} is {forms[x][0]}: H and W of (N, H, W, C) must be at least {SMALLEST_SIDE}")
+        if [*sides, 1][:3] != [*like, 1][:3] or dtype.kind != dtype_train.kind:
+            raise InputError(f"{where}: {x} and x_train differ in image shape or in uint8 / float: make them alike")
+
+
+def short_name(path: Path) -> str:
+    """A word for the data in `path`, safe as part of a folder's name."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", path.stem)[:40].strip("-") or "data"
+
+
+def reason(error: BaseException) -> str:
+    """An error of another library in a few words of one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:120]
+
+
+def _set_aside(x: Pixels, y: Array, where: str) -> dict[str, Part]:
+    """A fixed, stratified fifth becomes the test part: it must not depend on the seed of a run."""
+    test = split(y, 5, seed=0)[-1]
+    if not len(test):
+        raise InputError(f"{where}: too few images to set a fifth aside for testing: give more, or x_test and y_test")
+    train = np.setdiff1d(np.arange(len(y)), test)
+    return {"train": (x[train], y[train]), "test": (x[test], y[test])}
+
+
+def _check_form(form: Form, ndims: tuple[int, ...], kinds: str, wanted: str, where: str) -> None:
+    shape, dtype = form
+    if dtype.hasobject:
+        raise InputError(f"{where} is an object array (rows of different sizes?): store one plain array, {wanted}")
+    if dtype.kind not in kinds and dtype != np.uint8:
+        raise InputError(f"{where} has dtype {dtype}: convert it to {wanted}")
+    if len(shape) not in ndims:
+        raise InputError(f"{where} has shape {shape}: reshape it to {wanted}")
+    if math.prod(shape) == 0:
+        raise InputError(f"{where} is empty (shape {shape}): give at least one image")
+
+
+def _pixels(x: Array, where: str) -> Array:
+    """x as (N, H, W, C), uint8 or finite float32."""
+    if x.dtype != np.uint8:
+        with np.errstate(over="ignore"):
+            x = x.astype(np.float32)
+        if not np.isfinite(x).all():
+            raise InputError(f"{where} has NaN or infinite pixels (in float32): remove or replace them")
+    return np.ascontiguousarray(x if x.ndim == 4 else x[..., None])

@@ -1,0 +1,126 @@
+"""Image folders: a folder a class, in train, valid and test or by themselves; and Tiny ImageNet as it is published."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from proxnas.data.arrays import Images, short_name
+from proxnas.data.gather import gather
+from proxnas.data.lazy import Files
+from proxnas.data.options import LoadOptions
+from proxnas.data.picture import SUFFIXES
+from proxnas.data.split import Array
+from proxnas.errors import InputError
+
+ANNOTATIONS = "val_annotations.txt"
+NOT_OURS = ("__MACOSX", "lost+found")
+Listed = dict[str, list[str]]
+"""Class -> its image files."""
+
+
+def read(folder: Path, options: LoadOptions) -> Images:
+    """The images of a folder in one of the three layouts."""
+    found = _listed(folder)
+    classes = sorted(found["train"])
+    if len(classes) < 2:
+        raise InputError(f"{folder}: one class only ({classes[0]!r}): give images of at least two classes")
+    for part, listed in found.items():
+        _check_classes(folder, part, listed, classes)
+    parts = {part: _part(listed, classes) for part, listed in found.items()}
+    tiny = (folder / "val" / ANNOTATIONS).is_file()
+    names = [os.fsencode(name).decode("utf-8", "replace") for name in classes]
+    return gather(parts, names, "tinyimagenet" if tiny else short_name(folder), str(folder), options, flip=tiny)
+
+
+def _listed(folder: Path) -> dict[str, Listed]:
+    """Part -> class -> files."""
+    # a class may be called train: then it has images in it, not folders
+    if not _folders(folder / "train"):
+        return {"train": _classes(folder)}
+    found = {"train": _classes(folder / "train")}
+    if (folder / "val" / ANNOTATIONS).is_file():
+        return found | {"test": _annotated(folder / "val", set(found["train"]))}  # its test folder has no labels
+    if (folder / "val").is_dir() and (folder / "valid").is_dir():
+        raise InputError(f"{folder}: both val and valid are in it: keep one of them")
+    parts = {"val": "valid", "valid": "valid", "test": "test"}
+    return found | {part: _classes(folder / name) for name, part in parts.items() if (folder / name).is_dir()}
+
+
+def _classes(folder: Path) -> Listed:
+    """Class -> files, for the class folders in a folder."""
+    classes = {name: _images(folder / name) for name in _folders(folder)}
+    if any(classes.values()):
+        return classes
+    if _images(folder):
+        raise InputError(f"{folder}: images without class folders, so without labels: sort them into a folder a class")
+    if classes:
+        first = folder / min(classes)
+        raise InputError(f"{first}: no images in this class folder, nor in any other: put some in it")
+    raise InputError(f"{folder}: neither CIFAR nor images in class folders: give a folder with a folder a class")
+
+
+def _folders(folder: Path) -> list[str]:
+    return [name for name, is_folder in _entries(folder) if is_folder]
+
+
+def _entries(folder: Path) -> list[tuple[str, bool]]:
+    """(name, whether it is a folder), hidden ones left out, in the order of names."""
+    if not folder.is_dir():
+        return []
+    try:
+        with os.scandir(folder) as entries:
+            # neither pipes nor sockets, which would be waited for; a link to nothing is a broken image
+            found = [(e.name, e.is_dir()) for e in entries if e.is_dir() or e.is_file() or e.is_symlink()]
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read ({error.strerror}): change its permissions") from error
+    return sorted((name, is_folder) for name, is_folder in found if not name.startswith(".") and name not in NOT_OURS)
+
+
+def _images(folder: Path, depth: int = 8) -> list[str]:
+    """All image files in a folder and the folders in it; `depth` ends loops of links."""
+    found = []
+    for name, is_folder in _entries(folder):
+        if is_folder and depth:
+            found += _images(folder / name, depth - 1)
+        elif not is_folder and os.path.splitext(name)[1].lower() in SUFFIXES:
+            found.append(str(folder / name))
+    return found
+
+
+def _annotated(folder: Path, classes: set[str]) -> Listed:
+    """Tiny ImageNet's val: all images in one folder, and a file with lines of image, class and a box."""
+    path = folder / ANNOTATIONS
+    found: Listed = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) < 2 or words[1] not in classes:
+            raise InputError(f"{path}: line {number} is not an image and a class of train: extract the archive again")
+        image = folder / "images" / os.path.basename(words[0])
+        if not image.is_file():
+            raise InputError(f"{path}: line {number} names {words[0][:80]!r}, which is not in images: extract it again")
+        found.setdefault(words[1], []).append(str(image))
+    return found
+
+
+def _check_classes(folder: Path, part: str, listed: Listed, classes: list[str]) -> None:
+    """Every class has images, and all parts have the same classes."""
+    for name, files in listed.items():
+        if name not in classes:
+            raise InputError(f"{folder}: class {name!r} is in {part} but not in train: add it there or remove it here")
+        if not files:
+            raise InputError(f"{folder}: no images of class {name!r} in {part}: put some in its folder or remove it")
+    if missing := [name for name in classes if name not in listed]:
+        raise InputError(
+            f"{folder}: class {missing[0]!r} is in train but not in {part}: add it there or remove it here"
+        )
+
+
+def _part(listed: Listed, classes: list[str]) -> tuple[Files, Array]:
+    files = [file for name in classes for file in listed[name]]
+    y = np.repeat(np.arange(len(classes)), [len(listed[name]) for name in classes])
+    return Files(tuple(files)), y

@@ -1,0 +1,51 @@
+"""Arrays that numpy.savez wrote: never unpickled, and judged by their headers before any of them is read."""
+
+from __future__ import annotations
+
+import math
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from proxnas.data.arrays import PARTS, Form, Images, check_forms, from_arrays, reason, short_name
+from proxnas.data.split import Array
+from proxnas.errors import InputError
+
+LARGEST_ARRAY = 16 * 2**30  # bytes
+DEFLATE_RATIO = 1032  # no byte of a zip file can stand for more bytes than this
+
+
+def read(path: Path) -> Images:
+    """The images of an npz file."""
+    try:
+        arrays = _stored_arrays(path)
+    except InputError:
+        raise
+    except Exception as error:  # damaged zips and headers raise nearly every kind
+        why = reason(error) if path.stat().st_size else "it is empty"
+        raise InputError(f"{path}: not a readable npz file ({why}): write it again with numpy.savez") from error
+    # no flip: a mirrored image of unknown kind may be of another class
+    return from_arrays(arrays, short_name(path), str(path))
+
+
+def _stored_arrays(path: Path) -> dict[str, Array]:
+    with zipfile.ZipFile(path) as archive:
+        forms = {name[:-4]: _header(archive, name) for name in archive.namelist() if name.endswith(".npy")}
+    check_forms(forms, str(path))
+    known = [name for name in forms if re.fullmatch(f"[xy]_({'|'.join(PARTS)})", name)]
+    for name in known:
+        claimed = math.prod(forms[name][0]) * forms[name][1].itemsize
+        if claimed > min(LARGEST_ARRAY, DEFLATE_RATIO * path.stat().st_size):
+            raise InputError(f"{path}: {name} claims {claimed} bytes, above 16 GB or what the file can hold: fix it")
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in known}
+
+
+def _header(archive: zipfile.ZipFile, name: str) -> Form:
+    with archive.open(name) as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+    return shape, dtype

@@ -1,0 +1,144 @@
+"""From a text to a tested, exported language model that writes: search, training and export in one folder.
+
+RUN/search and RUN/train are ordinary runs, each resumable, as in fit.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from proxnas.config import SearchConfig
+from proxnas.data.text import load
+from proxnas.deliver_text import deliver_text
+from proxnas.environment import describe, pick_device
+from proxnas.fit import MOST_TRAINING, SEARCH_SHARE, again, budget_seconds, clear_parts, fitting, plan_both
+from proxnas.genotype import read
+from proxnas.jobs import build_search, run_search, run_text_training, store
+from proxnas.plan import measure, plan_search
+from proxnas.run import open_run, write_atomically
+from proxnas.settings import parse_search, read_values
+from proxnas.text_config import TEXT_PROTOCOLS, TextFitConfig, TextTrainConfig
+from proxnas.text_model import load_text_model
+from proxnas.train_settings import stored
+from proxnas.train_text import build_text_training, text_options
+from proxnas.training.text import TextTraining
+
+Say = Callable[[str], None]
+SAME = ("data", "seed", "device", "threads", "quiet", "tokens", "max_words", "min_count", "train_tokens")
+"""Flags that search and training share."""
+
+
+def search_config(config: TextFitConfig) -> SearchConfig:
+    """The search of a fit; sizes as the protocol says or the flag."""
+    training = train_config(config)  # a bad value is named now, not after the search
+    flags: dict[str, Any] = {
+        "space": config.space,
+        "method": config.method,
+        "protocol": "quick" if config.protocol == "quick" else "ptb",
+        "final-units": training.units,
+    }
+    chosen = {"epochs": config.search_epochs, "batch-size": config.batch_size, "bptt": config.bptt}
+    shared = {name.replace("_", "-"): getattr(config, name) for name in SAME if name not in ("data", "quiet")}
+    flags |= {name: value for name, value in (chosen | shared).items() if value or name == "seed"}
+    argv = [config.data, *(f"--{name}={value}" for name, value in flags.items()), *["--quiet"] * config.quiet]
+    return parse_search(argv + (["--config", config.search_config] if config.search_config else []))
+
+
+def train_config(config: TextFitConfig) -> TextTrainConfig:
+    """The training of a fit; sizes as the protocol says or the flag."""
+    values = TEXT_PROTOCOLS[config.protocol]() | {"protocol": config.protocol}
+    if config.train_config:
+        values |= read_values(Path(config.train_config), TextTrainConfig)
+    chosen = ("epochs", "batch_size", "bptt", "units")
+    values |= {name: getattr(config, name) for name in chosen if getattr(config, name)}
+    return TextTrainConfig(**(values | {name: getattr(config, name) for name in SAME} | {"cell": "../search"}))
+
+
+def fit_text(config: TextFitConfig, folder: Path, say: Say) -> dict[str, Any]:
+    """Search, train, test, export; from where the folder stands. Returns what result.json holds."""
+    start = time.perf_counter()
+    asked = search_config(config)
+    # built before the folder is touched: bad input must neither make a run nor harm an earlier one
+    if config.force or not (folder / "search" / "config.json").exists():
+        build_search(asked)
+        TextTraining(train_config(config), load(config.data, text_options(config)), None)
+    with open_run(folder, config.resume, config.force) as run:
+        if config.force:
+            clear_parts(folder)
+        store(config, "fit", run)
+        if run.finished:
+            finished: dict[str, Any] = run.read_json("result.json")
+            return finished
+        run.write_json("environment.json", describe(pick_device(config.device)))
+        found = _search(config, asked, folder / "search", say)
+        write_atomically(run / "genotype.json", read(folder / "search").to_json())
+        spent = max(found["seconds"], time.perf_counter() - start)
+        trained = _train(config, folder, spent, say)
+        result = _result(config, found, trained) | _deliver(config, folder, found, say)
+        run.write_json("result.json", result)
+        return result
+
+
+def _search(config: TextFitConfig, asked: SearchConfig, folder: Path, say: Say) -> dict[str, Any]:
+    if config.budget_minutes and not config.search_epochs and not (folder / "config.json").exists():
+        probe = build_search(asked)
+        seconds, _ = measure(probe, probe.method.validation)
+        epochs = fitting(SEARCH_SHARE * budget_seconds(config), seconds, asked.epochs)
+        say(f"search: {epochs} epochs of about {seconds:.1f} s")
+        asked = dataclasses.replace(asked, epochs=epochs)
+    return run_search(_part(config, folder, "search", asked), folder)
+
+
+def _train(config: TextFitConfig, folder: Path, spent: float, say: Say) -> dict[str, Any]:
+    asked = dataclasses.replace(train_config(config), cell=str(folder / "search"))
+    if config.budget_minutes and not config.epochs and not (folder / "train" / "config.json").exists():
+        probe = build_text_training(asked, folder / "train")
+        seconds, _ = measure(probe, probe.validation)
+        epochs = fitting(budget_seconds(config) - spent, seconds, MOST_TRAINING * asked.epochs)
+        say(f"training: {epochs} epochs of about {seconds:.1f} s")
+        asked = dataclasses.replace(asked, epochs=epochs)
+    return run_text_training(_part(config, folder / "train", "train", asked), folder / "train")
+
+
+def plan_fit_text(config: TextFitConfig) -> dict[str, Any]:
+    """The figures of `--dry-run`: the search's, and the training of the cell that a search would begin with."""
+    search, asked = build_search(search_config(config)), train_config(config)
+    figures = plan_search(search)
+    training = TextTraining(asked, load(config.data, text_options(config)), search.genotype())
+    return plan_both(config, figures, asked.epochs, *measure(training, training.validation))
+
+
+def _part(config: TextFitConfig, folder: Path, command: str, asked: Any) -> Any:
+    """The configuration of a part: the one that is stored, if it was begun before."""
+    known = stored(folder, command, type(asked)) if (folder / "config.json").exists() else asked
+    return again(config, known)
+
+
+def _result(config: TextFitConfig, found: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
+    kept = ("epochs", "seconds", "valid_perplexity")
+    return {
+        **{name: found[name] for name in ("method", "space", "data", "seed", "converged", "budget")},
+        **{name: value for name, value in trained.items() if name not in ("cell", "space", "data", "seed")},
+        "epochs": found["epochs"] + trained["epochs"],
+        "seconds": found["seconds"] + trained["seconds"],
+        "budget_minutes": config.budget_minutes or None,
+        **{name: {key: part[key] for key in kept} for name, part in (("search", found), ("train", trained))},
+    }
+
+
+def _deliver(config: TextFitConfig, folder: Path, found: dict[str, Any], say: Say) -> dict[str, Any]:
+    """Writes the exported step, checked, and the model card; lets the model write."""
+    model = load_text_model(folder)
+    files, difference = deliver_text(model, folder, found, say)
+    names = {kind: path.name for kind, path in files.items()}
+    return {
+        "onnx": names.get("onnx"),
+        "exported": names.get("onnx") or names["torch"],
+        "model_card": names["card"],
+        "export_difference": difference,
+        "sample": model.generate(config.prompt, config.words, config.temperature, config.seed),
+    }

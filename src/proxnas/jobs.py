@@ -1,0 +1,107 @@
+"""Runs as a whole: a configuration and a folder go in, a result comes out. For commands, which may chain several."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.console import Console
+
+from proxnas import __version__
+from proxnas.config import RunConfig, SearchConfig
+from proxnas.settings import check_same, read_values, storable
+from proxnas.table import check
+from proxnas.text_config import TextTrainConfig
+from proxnas.train_config import TrainConfig
+
+if TYPE_CHECKING:
+    from proxnas.genotype import Genotype
+    from proxnas.loop import Progress
+    from proxnas.run import Run
+    from proxnas.search import Search
+    from proxnas.train import Training
+    from proxnas.training.text import TextTraining
+
+Built = TypeVar("Built")
+AnyConfig = SearchConfig | TrainConfig | TextTrainConfig
+
+
+def slug(text: str) -> str:
+    """A word that is safe as part of a folder's name."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-")[:60]
+
+
+def data_word(data: str) -> str:
+    """DATA in the name of a folder."""
+    return slug(Path(data).stem) or "data"
+
+
+def build_search(config: SearchConfig) -> Search:
+    """The search that is described, after all input was found good."""
+    from proxnas.search import Search
+    from proxnas.tasks import load_data
+
+    if config.table:
+        check(Path(config.table))
+    return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load_data(config))
+
+
+def run_search(config: SearchConfig, folder: Path, built: Search | None = None) -> dict[str, Any]:
+    """One search in its folder; a finished one is not run again."""
+    from proxnas.search import search
+
+    title = f"{config.method} {config.space} seed {config.seed}"
+    return _run(config, "search", folder, title, lambda: built or build_search(config), search)
+
+
+def build_training(config: TrainConfig, genotype: Genotype) -> Training:
+    """The training that is described, after all input was found good."""
+    from proxnas.data.images import load
+    from proxnas.train import Training
+
+    return Training(config, load(config.data, config.load_options()), genotype)
+
+
+def run_training(
+    config: TrainConfig, genotype: Genotype, folder: Path, built: Training | None = None
+) -> dict[str, Any]:
+    """One training in its folder; a finished one is not run again."""
+    from proxnas.train import train
+
+    return _run(config, "train", folder, "train", lambda: built or build_training(config, genotype), train)
+
+
+def run_text_training(config: TextTrainConfig, folder: Path, built: TextTraining | None = None) -> dict[str, Any]:
+    """One training of a language model in its folder; a finished one is not run again."""
+    from proxnas.train_text import build_text_training, train_text
+
+    return _run(config, "train", folder, "train", lambda: built or build_text_training(config, folder), train_text)
+
+
+def _run(
+    config: AnyConfig,
+    command: str,
+    folder: Path,
+    title: str,
+    build: Callable[[], Built],
+    work: Callable[[Built, Run, Progress], dict[str, Any]],
+) -> dict[str, Any]:
+    from proxnas.progress import shown
+    from proxnas.run import open_run
+
+    with open_run(folder, config.resume, config.force) as run:
+        store(config, command, run)
+        with shown(Console(highlight=False), title, config.quiet) as bar:
+            finished: dict[str, Any] = run.read_json("result.json") if run.finished else work(build(), run, bar)
+            return finished
+
+
+def store(config: RunConfig, command: str, run: Run) -> None:
+    """Writes config.json, or finds that the one which is there says the same."""
+    if (run / "config.json").exists():
+        check_same(config, type(config)(**read_values(run / "config.json", type(config))), run.folder)
+    else:
+        run.write_json("config.json", {"proxnas": __version__, "command": command} | storable(config))

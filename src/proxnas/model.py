@@ -1,0 +1,271 @@
+"""A trained network in a file: safetensors, with all that is needed to build and feed it as JSON in the metadata.
+
+Nothing in the file is believed before it is checked, and nothing of it is ever run: metadata is JSON, weights are
+compared name by name and shape by shape with the network that the genotype makes.
+"""
+
+# N images, H height, W width, C channels, K classes
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from proxnas import __version__, networks
+from proxnas.errors import InputError
+from proxnas.genotype import Genotype
+from proxnas.networks.cnn import Size, channels_last
+
+FILE = "model.safetensors"
+PIXELS = ("uint8", "float32")
+LIMITS = {"cells": 200, "channels": 4096, "image_channels": 1024, "classes": 1_000_000}
+MOST_EDGES = 50_000  # of the whole network; the largest published one has 400
+PREDICT_BATCH = 64
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
+Read = TypeVar("Read")
+
+
+class Answer(NamedTuple):
+    """A class and how probable the network holds it."""
+
+    name: str
+    probability: float
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained network and what belongs to it."""
+
+    network: nn.Module
+    """In evaluation mode, without an auxiliary tower."""
+    genotype: Genotype
+    size: Size
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    """A channel: of x / 255 if `pixels` is uint8, of x itself if float32; `std` likewise."""
+    std: tuple[float, ...]
+    shape: tuple[int, int, int]
+    """(C, H, W) of the images it reads."""
+    pixels: str = "uint8"
+    """What it was trained on: uint8 or float32 images."""
+    info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What is known of it: data, accuracy, params, flops, ... : JSON values."""
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    def normalised(self, images: Any) -> Tensor:
+        """(N, H, W, C) or (N, H, W) arrays as trained on -> (N, C, H, W) as the network reads them."""
+        x = torch.as_tensor(images)
+        C, H, W = self.shape
+        if x.ndim == 3:
+            x = x[..., None]
+        if x.ndim != 4 or tuple(x.shape[1:]) != (H, W, C):
+            raise InputError(f"images of shape {tuple(x.shape)}: this model reads (N, {H}, {W}, {C})")
+        if x.dtype.is_floating_point != (self.pixels == "float32"):
+            raise InputError(f"images of {x.dtype}: this model was trained on {self.pixels} images")
+        unit = 255.0 if self.pixels == "uint8" else 1.0
+        mean, std = (torch.tensor(v, dtype=torch.float64).mul(unit).float() for v in (self.mean, self.std))
+        x = x.to(self.device, torch.float32)
+        return ((x - mean.to(self.device)) / std.to(self.device)).permute(0, 3, 1, 2)
+
+    @torch.no_grad()
+    def probabilities(self, images: Any) -> Tensor:
+        """(N, K) on the host, of arrays (N, H, W, C) or (N, H, W)."""
+        parts = self.normalised(images).split(PREDICT_BATCH)
+        return torch.cat([self.network(x).softmax(-1) for x in parts]).cpu()
+
+    def _read(self, files: Sequence[str | os.PathLike[str]]) -> Any:
+        """Image files as arrays of the size and channels that the network reads, made as in the training."""
+        import numpy as np
+
+        if self.pixels != "uint8":
+            raise InputError(
+                "this model was trained on float32 arrays: image files do not tell their scale, give arrays"
+            )
+        return np.stack([_picture(os.fspath(file), self.shape) for file in files])
+
+    def predict(self, images: Any, top: int = 1) -> list[list[Answer]]:
+        """For each image the `top` most probable classes, best first.
+
+        Images are arrays (N, H, W, C) or (N, H, W) of the size and kind that the network was trained on, or a list of
+        files, which are brought to that size.
+        """
+        if isinstance(images, Sequence) and images and isinstance(images[0], str | os.PathLike):
+            images = self._read(images)
+        best = self.probabilities(images).topk(min(top, len(self.classes)))
+        rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        return [[Answer(self.classes[k], p) for p, k in zip(*row, strict=True)] for row in rows]
+
+
+def _picture(file: str, shape: tuple[int, int, int]) -> Any:
+    """(H, W, C): as it is if it has that size, else its middle square, scaled."""
+    from proxnas.data.picture import BrokenImage, head, opened, pixels, quiet
+
+    C, H, W = shape
+    try:
+        with quiet(), opened(file) as image:
+            found = head(image)
+            resize = H == W and (found.height, found.width) != (H, W)
+            return pixels(image, (H, W, C), resize)
+    except BrokenImage as error:
+        raise InputError(f"{file}: {error}: give an image file") from error
+
+
+def save_model(path: Path, model: Model) -> None:
+    """Write the model whole or not at all."""
+    metadata = {
+        "proxnas": __version__,
+        "genotype": model.genotype.to_json(),
+        "size": json.dumps(dataclasses.asdict(model.size)),
+        "classes": json.dumps(model.classes),
+        "mean": json.dumps(model.mean),
+        "std": json.dumps(model.std),
+        "shape": json.dumps(model.shape),
+        "pixels": json.dumps(model.pixels),
+        "info": json.dumps(dict(model.info)),
+    }
+    write_weights(path, model.network, metadata)
+
+
+def write_weights(path: Path, network: nn.Module, metadata: dict[str, str]) -> None:
+    """A safetensors file, whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    weights = {name: w.detach().cpu().contiguous() for name, w in network.state_dict().items()}
+    save_file(weights, part, metadata)
+    with part.open("rb+") as file:
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def find_model(place: str | os.PathLike[str]) -> Path:
+    """The model file that MODEL names: itself, or in the folder of a `train` or `fit` run."""
+    path = Path(place)
+    if not path.is_dir():
+        if not path.is_file():
+            raise InputError(f"{place}: no such file: give a {FILE} or the folder of a train or fit run")
+        return path
+    for found in (path / FILE, path / "train" / FILE):
+        if found.is_file():
+            return found
+    raise InputError(f"{path}: holds no {FILE}: give the folder of a finished train or fit run")
+
+
+def load_model(place: str | os.PathLike[str], device: torch.device | str = "cpu") -> Model:
+    """The model in a file or run folder, ready to use; an InputError says what is wrong with it."""
+    return read_file(place, lambda file, metadata: _read(file, metadata, torch.device(device)))
+
+
+def read_file(place: str | os.PathLike[str], read: Callable[[Any, Mapping[str, str]], Read]) -> Read:
+    """What `read` makes of the model file and its metadata; errors name the file."""
+    path = find_model(place)
+    try:
+        with safe_open(path, framework="pt") as file:
+            return read(file, file.metadata() or {})
+    except SafetensorError as error:
+        raise InputError(f"{path}: not a readable safetensors file ({error}): give a {FILE}") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model:
+    if "genotype" not in metadata:
+        raise InputError("not written by proxnas (no genotype in its metadata): give the model of a train run")
+    try:
+        genotype = Genotype.from_json(metadata["genotype"])
+    except InputError as error:
+        raise InputError(f"genotype: {error}") from error
+    size = _size(entry(metadata, "size"), genotype)
+    classes = _list(metadata, "classes", size.classes, lambda name: isinstance(name, str))
+    shape = _list(metadata, "shape", 3, lambda side: type(side) is int and 0 < side <= 65536)
+    if shape[0] != size.image_channels:
+        raise InputError(f"shape {shape} does not fit the network's {size.image_channels} image channels: damaged")
+    model = Model(
+        network=_network(file, genotype, size).to(device).eval(),
+        genotype=genotype,
+        size=size,
+        classes=classes,
+        mean=_list(metadata, "mean", shape[0], _finite),
+        std=_list(metadata, "std", shape[0], lambda value: _finite(value) and value > 0),
+        shape=(shape[0], shape[1], shape[2]),
+        pixels=entry(metadata, "pixels"),
+        info=entry(metadata, "info"),
+    )
+    if model.pixels not in PIXELS or not isinstance(model.info, dict):
+        raise InputError("pixels or info in its metadata are not as proxnas writes them: damaged")
+    return model
+
+
+def entry(metadata: Mapping[str, str], name: str) -> Any:
+    """A JSON value of the metadata."""
+    try:
+        return json.loads(metadata[name])
+    except (KeyError, ValueError, RecursionError) as error:
+        fault = "missing" if isinstance(error, KeyError) else "not JSON"
+        raise InputError(f"{name} is {fault} in its metadata: the file is damaged or not written by proxnas") from error
+
+
+def _finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _list(metadata: Mapping[str, str], name: str, length: int, good: Callable[[Any], bool]) -> tuple[Any, ...]:
+    values = entry(metadata, name)
+    if not isinstance(values, list) or len(values) != length or not all(map(good, values)):
+        raise InputError(f"{name} in its metadata is not a list of {length} sound values: the file is damaged")
+    return tuple(values)
+
+
+def _size(values: Any, genotype: Genotype) -> Size:
+    """The Size in the metadata: known fields, of their types, and no larger than can be meant."""
+    known = {field.name: field for field in dataclasses.fields(Size)}
+    if not isinstance(values, dict) or not values.keys() <= known.keys():
+        raise InputError(f"size in its metadata is not an object of {', '.join(known)}: the file is damaged")
+    for name, limit in LIMITS.items():
+        value = values.get(name)
+        if type(value) is not int or not 1 <= value <= limit:
+            raise InputError(f"size in its metadata has {name} {value!r:.40}, not 1 to {limit}: the file is damaged")
+    edges = values["cells"] * sum(len(node) for cell in genotype.cells.values() for node in cell.nodes)
+    if edges > MOST_EDGES:
+        raise InputError(f"a network of {edges} operations cannot be meant: the file is damaged")
+    try:
+        return Size(**values)
+    except TypeError as error:
+        raise InputError(f"size in its metadata is wrong ({error}): the file is damaged") from error
+
+
+def _network(file: Any, genotype: Genotype, size: Size) -> nn.Module:
+    """The network of the metadata with the weights of the file."""
+    with torch.device("meta"):
+        network = networks.build(genotype, size)
+    return channels_last(read_weights(file, network))
+
+
+def read_weights(file: Any, network: AnyModule) -> AnyModule:
+    """The network, made on the meta device, with the weights of a file: those it needs, no others, all finite."""
+    wanted, names = network.state_dict(), set(file.keys())
+    if missing := sorted(wanted.keys() - names):
+        raise InputError(f"weight {missing[0]} is missing ({len(missing)} in all): not the weights of this genotype")
+    if left := sorted(names - wanted.keys()):
+        raise InputError(f"weight {left[0]} has no place in this genotype's network ({len(left)} in all)")
+    for name, like in wanted.items():
+        if (shape := list(file.get_slice(name).get_shape())) != list(like.shape):
+            raise InputError(f"weight {name} has shape {shape}, the genotype's network {list(like.shape)}")
+    weights = {name: file.get_tensor(name) for name in wanted}
+    for name, w in weights.items():
+        if w.dtype != wanted[name].dtype or not torch.isfinite(w).all():
+            raise InputError(f"weight {name} is {w.dtype} or not finite: give finite {wanted[name].dtype} weights")
+    network.load_state_dict(weights, assign=True)
+    return network

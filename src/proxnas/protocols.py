@@ -1,0 +1,71 @@
+"""How networks are trained: functions that return values for the flags of `train`. Sources in docs/training.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def quick() -> dict[str, Any]:
+    """Small data on a laptop: few epochs, more augmentation, averaged weights, a tenth held out to choose them by."""
+    return {
+        "epochs": 30,
+        "batch_size": 64,
+        "cells": 8,
+        "channels": 16,
+        "learning_rate": 0.05,
+        "warmup": 1,
+        "label_smoothing": 0.1,
+        "rotation": 10.0,
+        "ema": 0.99,
+        "valid_share": 0.1,
+    }
+
+
+def cifar() -> dict[str, Any]:
+    """CIFAR-10 and CIFAR-100 as the public NASP and DARTS codes train: all training images, the last weights."""
+    return {
+        "epochs": 600,
+        "batch_size": 96,
+        "cells": 20,
+        "channels": 36,
+        "learning_rate": 0.025,
+        "weight_decay": 3e-4,
+        "auxiliary": 0.4,
+        "drop_path": 0.2,
+        "cutout": 16,
+        "valid_share": 0.0,
+    }
+
+
+def imagenet() -> dict[str, Any]:
+    """ImageNet as the public DARTS code trains."""
+    return {
+        "epochs": 250,
+        "batch_size": 128,
+        "cells": 14,
+        "channels": 48,
+        "stem": "imagenet",
+        "learning_rate": 0.1,
+        "weight_decay": 3e-5,
+        "schedule": "exponential",
+        "label_smoothing": 0.1,
+        "auxiliary": 0.4,
+        "resized_crop": True,
+        "colour": 0.4,
+        "image_size": 224,
+        "valid_share": 0.0,
+    }
+
+
+def tinyimagenet() -> dict[str, Any]:
+    """Tiny ImageNet as the public NASP code trains."""
+    images = {"resized_crop": False, "colour": 0.0, "rotation": 20.0, "shift": "no", "image_size": 0}
+    return imagenet() | images | {"batch_size": 96, "stem": "tinyimagenet"}
+
+
+def nasbench201() -> dict[str, Any]:
+    """The benchmark's own network: five cells a stage, sixteen channels, no auxiliary tower, no path dropout."""
+    return {"cells": 5, "channels": 16, "stem": "cifar", "auxiliary": 0.0, "drop_path": 0.0}
+
+
+PROTOCOLS = {"quick": quick, "cifar": cifar, "imagenet": imagenet, "tinyimagenet": tinyimagenet}

@@ -1,0 +1,109 @@
+"""What a search is for: images or text. A task has the data in two streams, the networks for them and their figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from proxnas.config import SearchConfig
+from proxnas.data.corpus import is_text
+from proxnas.errors import InputError
+from proxnas.genotype import Genotype
+from proxnas.methods.base import Validation
+from proxnas.supernet import Supernet
+from proxnas.types import Batch, State
+
+if TYPE_CHECKING:
+    from proxnas.data.images import Images
+    from proxnas.data.text import Text
+    from proxnas.run import Run
+
+
+class ResumableStream(Protocol):
+    """An endless source of batches that can go on where it stood."""
+
+    def next(self) -> Batch: ...
+
+    def __len__(self) -> int: ...
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: State) -> None: ...
+
+
+class Task(Protocol):
+    """One domain; the loop, the methods and the run folder know none."""
+
+    net: Supernet
+
+    @property
+    def train(self) -> ResumableStream:
+        """For w."""
+
+    @property
+    def valid(self) -> ResumableStream:
+        """For A."""
+
+    def evaluate(self) -> Validation:
+        """The network in use on the whole part for A."""
+
+    def final_network(self, genotype: Genotype) -> nn.Module:
+        """The network that would be trained, without memory behind it: for counting."""
+
+    def bare_network(self, genotype: Genotype) -> nn.Module:
+        """The selected network alone, normalised like the search network."""
+
+    def loss(self, network: nn.Module, batch: Batch, of_weights: bool = True) -> Tensor:
+        """Of a bare network; with gradients of its weights, or only of its input."""
+
+    def multiply_adds(self, network: nn.Module) -> int:
+        """Of one image or one word."""
+
+    def figures(self, part: str, measured: Validation) -> dict[str, float]:
+        """A row's entries for `train` or `valid`."""
+
+    def keep(self, run: Run) -> None:
+        """What a run writes once, at its start."""
+
+    def describe(self) -> dict[str, Any]:
+        """What is read and how large the networks are, for --dry-run."""
+
+
+def load_data(config: SearchConfig) -> Images | Text:
+    """What DATA names, if the space can be searched on it."""
+    if config.space == "rnn":
+        from proxnas.data import text
+
+        if not is_text(config.data) and not config.data.startswith("hf:"):
+            _check_no_images(config.data)
+        return text.load(config.data, config.text_options())
+    if is_text(config.data):
+        raise InputError(f"{config.data}: is text, and --space {config.space} is for images: give --space rnn")
+    from proxnas.data import images
+
+    return images.load(config.data, config.load_options())
+
+
+def _check_no_images(data: str) -> None:
+    from proxnas.data import images
+
+    try:
+        images.load(data)
+    except InputError:
+        return  # neither, so let the reader of text say what it wants
+    raise InputError(f"{data}: is images, and --space rnn is for text: give a text, or another --space")
+
+
+def make(config: SearchConfig, data: Images | Text, space: Any, device: torch.device) -> Task:
+    """The task of the data's kind."""
+    from proxnas.data.text import Text
+
+    if isinstance(data, Text):
+        from proxnas.tasks.text import TextTask
+
+        return TextTask(config, data, space, device)
+    from proxnas.tasks.images import ImageTask
+
+    return ImageTask(config, data, space, device)

@@ -1,0 +1,83 @@
+"""Searching image classifiers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proxnas.complexity import multiply_adds
+from proxnas.config import SearchConfig
+from proxnas.data.augment import Augment
+from proxnas.data.images import Images, search_parts
+from proxnas.data.stream import ImageBatches, Stream
+from proxnas.genotype import Genotype
+from proxnas.loop import PRECISIONS
+from proxnas.methods.base import Validation
+from proxnas.networks.cnn import Size, channels_last
+from proxnas.run import Run
+from proxnas.spaces.base import Space
+from proxnas.supernet import Supernet
+from proxnas.types import Batch
+
+
+class ImageTask:
+    """Half of the training images for w, half for A."""
+
+    def __init__(self, config: SearchConfig, images: Images, space: Space[Size], device: torch.device) -> None:
+        self.config, self.images, self.space, self.device = config, images, space, device
+        module = channels_last(space.search_network(self._size(config.cells, config.channels)).to(device))
+        limit = None if config.max_skip < 0 else config.max_skip
+        groups = {name: replace(group, max_skip=limit) for name, group in space.groups.items()}
+        self.net = Supernet(module, groups, precision=PRECISIONS[config.precision])
+        for_w, for_A = search_parts(images, config.seed)
+        self.part = ImageBatches(images, for_A, device=device)
+        part = ImageBatches(images, for_w, Augment(cutout=config.cutout), device=device)
+        self.train = Stream(part, config.batch_size, config.seed, "w")
+        self.valid = Stream(self.part, config.batch_size, config.seed, "A")
+
+    def _size(self, cells: int, channels: int) -> Size:
+        return Size(cells, channels, self.images.shape[0], self.images.num_classes)
+
+    @torch.no_grad()
+    def evaluate(self) -> Validation:
+        """The network in use on the half for A, normalised by the batch."""
+        sums = torch.zeros(2, device=self.device)
+        for batch in self.part.evaluation_batches(max(self.config.batch_size, 64)):
+            loss, right = self.net.objective.measure(*self.net.loss(batch), batch)
+            sums += torch.stack([loss * len(batch.y), right.to(sums.dtype)])
+        return Validation(*(sums / len(self.part)).tolist())
+
+    def final_network(self, genotype: Genotype) -> nn.Module:
+        with torch.device("meta"):
+            return self.space.network(genotype, self._size(self.config.final_cells, self.config.final_channels))
+
+    def bare_network(self, genotype: Genotype) -> nn.Module:
+        size = self._size(self.config.cells, self.config.channels)
+        return channels_last(self.space.network(genotype, size, searched=True).to(self.device))
+
+    def loss(self, network: nn.Module, batch: Batch, of_weights: bool = True) -> Tensor:
+        network.requires_grad_(of_weights)
+        return nn.functional.cross_entropy(network(batch.x.requires_grad_(not of_weights)), batch.y)
+
+    def multiply_adds(self, network: nn.Module) -> int:
+        return multiply_adds(network, self.images.shape)
+
+    def figures(self, part: str, measured: Validation) -> dict[str, float]:
+        return {f"{part}_loss": measured.loss, f"{part}_accuracy": measured.accuracy}
+
+    def keep(self, run: Run) -> None:
+        """Nothing: class names are found in the data."""
+
+    def describe(self) -> dict[str, Any]:
+        c = self.config
+        return {
+            "images": list(self.images.shape),
+            "classes": self.images.num_classes,
+            "cells": c.cells,
+            "channels": c.channels,
+            "final_cells": c.final_cells,
+            "final_channels": c.final_channels,
+        }

@@ -1,0 +1,188 @@
+"""Searching language models: the training text for w, the validation text for A, as DARTS does.
+
+The hidden state goes from window to window with the stream: a window holds a reference to it, so that each pass over
+one window starts from the same state and sees the same dropout masks, and the last of them says where the next window
+starts. Both are in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proxnas.complexity import multiply_adds_of
+from proxnas.config import SearchConfig
+from proxnas.data.split import stable_seed
+from proxnas.data.text import Text
+from proxnas.data.text_stream import TextStream, windows
+from proxnas.genotype import Genotype
+from proxnas.methods.base import Validation
+from proxnas.networks.language import Dropouts, Hidden, LanguageModel, LanguageSize, Spoken, speak
+from proxnas.run import Run
+from proxnas.spaces.rnn import RecurrentSpace
+from proxnas.supernet import Supernet
+from proxnas.types import Batch, State
+
+WORST = math.log(1e30)  # perplexities are finite numbers in JSON
+
+
+class Carry:
+    """The hidden state before a window, and after the last pass over it."""
+
+    def __init__(self) -> None:
+        self.before: Hidden | None = None
+        self.after: Hidden | None = None
+
+    def advance(self, forget: bool) -> None:
+        """To the next window."""
+        self.before = None if forget else self.after
+
+
+class Window(Batch):
+    """A batch of text that knows what came before it; without a seed nothing is dropped."""
+
+    carry: Carry
+    seed: int | None
+
+    @classmethod
+    def of(cls, batch: Batch, carry: Carry, seed: int | None = None) -> Window:
+        window = cls(*batch)
+        window.carry, window.seed = carry, seed
+        return window
+
+
+class CarriedStream:
+    """A stream of windows with the hidden state carried over, and forgotten where the text starts again."""
+
+    def __init__(self, stream: TextStream) -> None:
+        self.stream, self.carry, self.delivered = stream, Carry(), 0
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    def next(self) -> Window:
+        batch = self.stream.next()
+        self.carry.advance(self.stream.starts)
+        self.delivered += 1
+        seed = stable_seed(self.stream.seed, f"{self.stream.name}/dropout", self.delivered)
+        return Window.of(batch, self.carry, seed)
+
+    def state_dict(self) -> State:
+        hidden = None if self.carry.after is None else list(self.carry.after)
+        return {"stream": self.stream.state_dict(), "delivered": self.delivered, "hidden": hidden}
+
+    def load_state_dict(self, state: State) -> None:
+        self.stream.load_state_dict(state["stream"])
+        self.delivered = state["delivered"]
+        hidden = state["hidden"]
+        self.carry.after = None if hidden is None else tuple(h.to(self.stream.columns.device) for h in hidden)
+
+
+@dataclass(frozen=True)
+class NextWord:
+    """Cross-entropy of the next word, with AR and TAR; steps as large as windows are long."""
+
+    bptt: int
+    activation: float
+    slowness: float
+
+    def loss(self, net: Supernet, batch: Batch, weights: bool) -> tuple[Tensor, Spoken]:
+        assert isinstance(batch, Window) and isinstance(net.module, LanguageModel)
+        model, masks = net.module, None
+        if batch.seed is not None:
+            masks = model.masks(batch.x.shape[1], torch.Generator().manual_seed(batch.seed))
+        with frozen(model, not weights):
+            spoken = speak(model, *batch, batch.carry.before, masks, self.activation, self.slowness)
+        batch.carry.after = spoken.hidden
+        return spoken.loss, spoken
+
+    def measure(self, loss: Tensor, output: Spoken, batch: Batch) -> tuple[Tensor, Tensor]:
+        return output.cross_entropy, output.right / batch.y.shape[1]  # len(y) counts time steps
+
+    def share(self, batch: Batch) -> float:
+        return len(batch.x) / self.bptt
+
+
+@contextmanager
+def frozen(module: nn.Module, really: bool) -> Iterator[None]:
+    """Operations within prepare no gradients of weights, which the decoder would compute along with the loss."""
+    weights = [w for w in module.parameters() if w.requires_grad] if really else []
+    for w in weights:
+        w.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for w in weights:
+            w.requires_grad_(True)
+
+
+class TextTask:
+    """Language models of recurrent cells."""
+
+    def __init__(self, config: SearchConfig, text: Text, space: RecurrentSpace, device: torch.device) -> None:
+        self.config, self.text, self.space, self.device = c, _, _, _ = config, text, space, device
+        dropouts = Dropouts(c.drop_output, c.drop_hidden, c.drop_input, c.drop_embedding, c.drop_words)
+        module = space.search_network(self._size(c.units), dropouts, c.norm == "batch").to(device)
+        objective = NextWord(c.bptt, c.activation, c.slowness)
+        self.net = Supernet(module, space.groups, objective=objective)
+        self.train = self._stream(text.train, "w", random_lengths=c.lengths == "random")
+        self.valid = self._stream(text.valid, "A", random_lengths=False)
+
+    def _size(self, units: int) -> LanguageSize:
+        return LanguageSize(self.text.num_words, units)
+
+    def _stream(self, tokens: Any, name: str, random_lengths: bool) -> CarriedStream:
+        c = self.config
+        return CarriedStream(TextStream(tokens, c.batch_size, c.bptt, c.seed, name, self.device, random_lengths))
+
+    @torch.no_grad()
+    def evaluate(self) -> Validation:
+        """The network in use on the text for A, normalised by the batch, nothing dropped."""
+        sums, steps, carry = torch.zeros(2, device=self.device), 0, Carry()
+        for batch in windows(self.text.valid, self.config.batch_size, self.config.bptt, self.device):
+            window = Window.of(batch, carry)
+            loss, right = self.net.objective.measure(*self.net.loss(window), window)
+            sums += torch.stack([loss * len(batch.y), right])
+            steps += len(batch.y)
+            carry.advance(forget=False)
+        return Validation(*(sums / steps).tolist())
+
+    def final_network(self, genotype: Genotype) -> nn.Module:
+        with torch.device("meta"):
+            return self.space.network(genotype, self._size(self.config.final_units))
+
+    def bare_network(self, genotype: Genotype) -> nn.Module:
+        searched = self.config.norm == "batch"
+        return self.space.network(genotype, self._size(self.config.units), searched).to(self.device)
+
+    def loss(self, network: nn.Module, batch: Batch, of_weights: bool = True) -> Tensor:
+        assert isinstance(network, LanguageModel)
+        hidden = tuple(h.requires_grad_(not of_weights) for h in network.initial(batch.x.shape[1]))
+        network.requires_grad_(of_weights)
+        return speak(network, *batch, hidden).loss
+
+    def multiply_adds(self, network: nn.Module) -> int:
+        return multiply_adds_of(network, torch.zeros(1, 1, dtype=torch.long, device="meta"))
+
+    def figures(self, part: str, measured: Validation) -> dict[str, float]:
+        return {f"{part}_loss": measured.loss, f"{part}_perplexity": math.exp(min(measured.loss, WORST))}
+
+    def keep(self, run: Run) -> None:
+        run.keep_vocabulary(self.text.vocabulary)
+
+    def describe(self) -> dict[str, Any]:
+        c, text = self.config, self.text
+        return {
+            "tokens": c.tokens,
+            "words": text.num_words,
+            "train_tokens": len(text.train),
+            "valid_tokens": len(text.valid),
+            "units": c.units,
+            "final_units": c.final_units,
+        }

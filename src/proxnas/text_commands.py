@@ -1,0 +1,161 @@
+"""What `train`, `test` and `fit` do when they are asked for a language model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from proxnas.data.corpus import is_text
+from proxnas.errors import InputError
+from proxnas.jobs import data_word, run_text_training, slug
+from proxnas.settings import given_values, parse, parse_resumed
+from proxnas.text_config import TextFitConfig, TextTestConfig, TextTrainConfig
+from proxnas.text_settings import PROG, parse_text_train, values_of, words_of
+from proxnas.train_config import FitConfig, TestConfig
+from proxnas.train_settings import need, stored
+
+
+def train(argv: list[str]) -> None:
+    """Parses the flags and trains."""
+    config = parse_text_train(argv)
+    folder = Path(config.run or default_folder(config))
+    if config.dry_run:
+        _dry_run(config, folder)
+        return
+    exists = (folder / "config.json").exists()
+    if config.resume and exists:
+        config = parse_resumed(argv, stored(folder, "train", TextTrainConfig), folder, PROG)
+    need(config, "cell", "data")
+    print_result(_trained(config, folder, exists), folder)
+
+
+def _trained(config: TextTrainConfig, folder: Path, exists: bool) -> dict[str, Any]:
+    from proxnas.train_text import build_text_training
+
+    # built before the folder is touched: bad input must neither make a run nor harm an earlier one
+    built = build_text_training(config, folder) if config.force or not exists else None
+    return run_text_training(config, folder, built)
+
+
+def default_folder(config: TextTrainConfig) -> str:
+    """runs/train-<data>-<cell>-<seed>."""
+    cell = slug(Path(config.cell).stem.removeprefix("search-").removeprefix("fit-")) or "cell"
+    return f"runs/train-{data_word(config.data)}-{cell}-{config.seed}"
+
+
+def print_result(result: dict[str, Any], folder: Path) -> None:
+    """The figures of a training for people."""
+    averaged = result["averaged_from"]
+    how = f", weights averaged from epoch {averaged} on" if averaged and averaged < result["best_epoch"] else ""
+    print(f"test perplexity {result['test_perplexity']:.2f}  ({result['test_tokens']:,} tokens)")
+    print(f"validation perplexity {result['valid_perplexity']:.2f}, the best (epoch {result['best_epoch']}{how})")
+    print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,} a token  words {result['words']:,}")
+    print(f"training seconds {result['seconds']:.1f}  run folder {folder}")
+
+
+def _dry_run(config: TextTrainConfig, folder: Path) -> None:
+    from proxnas.complexity import parameters
+    from proxnas.plan import epochs_text, measure
+    from proxnas.text_model import multiply_adds
+    from proxnas.train_text import build_text_training
+
+    need(config, "cell", "data")
+    this = build_text_training(config, folder)
+    seconds, peak = measure(this, this.validation)
+    params = parameters(this.network)
+    f = {
+        "protocol": config.protocol,
+        "words": this.text.num_words,
+        "train_tokens": len(this.text.train),
+        "units": config.units,
+        "params": params,
+        "params_smallest": params,  # one cell is given: as in a space of one network
+        "params_largest": params,
+        "flops": multiply_adds(this.network),
+        "epochs": config.epochs,
+        "steps_per_epoch": len(this),
+        "seconds_per_epoch": seconds,
+        "peak_bytes": peak,
+    }
+    lines = [
+        f"{f['protocol']}: {f['train_tokens']:,} tokens to train on, {f['words']:,} words",
+        f"network: {f['units']} units, {f['params']:,} parameters, {f['flops']:,} multiply-adds a token",
+        epochs_text(f),
+    ]
+    print(json.dumps(f, indent=2) if config.json else "\n".join(lines))
+
+
+def print_plan(figures: dict[str, Any], as_json: bool) -> None:
+    """The plan of a fit, on images or text."""
+    from proxnas.plan import plan_text
+
+    train = (f"training: {figures['train_epochs']} epochs, about {figures['train_seconds_per_epoch']:.1f} s each; "
+             f"all together about {figures['minutes']:.1f} min")  # fmt: skip
+    print(json.dumps(figures, indent=2) if as_json else f"{plan_text(figures)}\n{train}")
+
+
+def about_text_model(argv: list[str]) -> bool:
+    """Whether `test` is asked about a language model."""
+    words = words_of(argv, TestConfig, TextTestConfig)
+    if not words or not Path(words[0]).exists():
+        return False
+    from proxnas.text_model import is_text_model
+
+    try:
+        return is_text_model(words[0])
+    except InputError:  # no model at all: that will be said
+        return False
+
+
+def test(argv: list[str]) -> None:
+    """Tests the model, prints the figures, and writes them into a file if asked."""
+    config = parse(TextTestConfig, "proxnas test", argv)
+    need(config, "model", "data")
+    from proxnas.environment import pick_device, set_threads
+    from proxnas.run import write_atomically
+    from proxnas.text_model import load_text_model, text_for
+    from proxnas.train_text import text_figures
+
+    set_threads(config.threads)
+    model = load_text_model(config.model, pick_device(config.device))
+    text = text_for(model, config.data, config.other_text)
+    figures = {"model": config.model, "data": config.data} | text_figures(model, text, config.part)
+    f = figures
+    print(f"{f['part']} perplexity {f['perplexity']:.2f}  loss {f['loss']:.4f}  accuracy {f['accuracy']:.4f}  "
+          f"({f['tokens']:,} tokens, {f['unknown']:.1%} <unk>)")  # fmt: skip
+    if config.json:
+        write_atomically(Path(config.json), json.dumps(figures, indent=2) + "\n")
+
+
+def about_fitting_text(argv: list[str]) -> bool:
+    """Whether `fit` is asked for a language model: by its data, its space, or the run that it is to go on with."""
+    words = words_of(argv, FitConfig, TextFitConfig)
+    return (
+        "rnn" in given_values(argv, "--space")
+        or bool(words and is_text(words[0]))
+        or "tokens" in values_of(argv, "--run")
+    )
+
+
+def fit(argv: list[str]) -> None:
+    """Parses the flags and does it all."""
+    from proxnas.fit_text import fit_text, plan_fit_text
+    from proxnas.genotype import Genotype
+    from proxnas.report.cell import cell_text
+
+    prog = "proxnas fit"
+    config = parse(TextFitConfig, prog, argv)
+    folder = Path(config.run or f"runs/fit-{data_word(config.data)}-{config.space}-{config.method}-{config.seed}")
+    if config.resume and (folder / "config.json").exists():
+        config = parse_resumed(argv, stored(folder, "fit", TextFitConfig), folder, prog)
+    need(config, "data")
+    if config.dry_run:
+        print_plan(plan_fit_text(config), config.json)
+        return
+    result = fit_text(config, folder, (lambda text: None) if config.quiet else print)
+    print(cell_text(Genotype.from_json(json.dumps(result["genotype"]))))
+    print_result(result | {"seconds": result["train"]["seconds"]}, folder / "train")
+    print(f"search seconds {result['search']['seconds']:.1f}  exported to {folder / result['exported']}, checked: "
+          f"logits differ by at most {result['export_difference']:.1e}")  # fmt: skip
+    print(f"it writes:\n{result['sample']}")

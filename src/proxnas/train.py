@@ -1,0 +1,253 @@
+"""From-scratch training of a discrete network: build it, step, log, checkpoint, keep the best weights, test once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proxnas import networks
+from proxnas.clock import Clock
+from proxnas.complexity import multiply_adds, parameters
+from proxnas.data.augment import AS_SUITS, Augment
+from proxnas.data.images import Images, Part, stable_seed
+from proxnas.data.stream import ImageBatches, Stream
+from proxnas.deliver import read_object
+from proxnas.environment import pick_device, set_threads
+from proxnas.errors import InputError
+from proxnas.genotype import Genotype
+from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
+from proxnas.methods.base import Metrics, correct
+from proxnas.model import FILE, Model, save_model
+from proxnas.networks.cnn import Size, channels_last
+from proxnas.ops import shared_relu
+from proxnas.run import Run, write_atomically
+from proxnas.train_config import TrainConfig
+from proxnas.training.average import Average, rising
+from proxnas.training.evaluate import TOP, Evaluation, evaluate
+from proxnas.training.optimizer import Optimizer
+from proxnas.training.parts import train_parts
+from proxnas.types import Batch, State
+
+CHOICE = {"auto": None, "yes": True, "no": False}
+
+
+class Training:
+    """A network, its optimizer and its data, with everything that a checkpoint must hold."""
+
+    def __init__(self, config: TrainConfig, images: Images, genotype: Genotype) -> None:
+        self.config, self.images, self.genotype = config, images, genotype
+        self.device = pick_device(config.device)
+        set_threads(config.threads)
+        self.precision = PRECISIONS[config.precision]
+        torch.manual_seed(stable_seed(config.seed, "weights"))
+        self.size = _size(config, images)
+        self.network = networks.build(genotype, self.size).to(self.device)
+        channels_last(self.network)
+        self._check_images()
+        train, valid = train_parts(images, config.valid_share)
+        self.valid = self.batches(valid) if valid else None
+        self.train = Stream(self.batches(train, augmentation(config)), config.batch_size, config.seed, "train")
+        self.optimizer = Optimizer(self.network, config, len(self.train))
+        self.average = Average(self.network, rising(config.ema)) if config.ema else None
+        self.clock = Clock(self.device)
+        self.totals = Totals(self.device)
+        self.epochs_done = 0
+        self.best: State = {}
+
+    def _check_images(self) -> None:
+        try:
+            self.flops = multiply_adds(self.network, self.images.shape)
+        except RuntimeError as error:
+            _, H, W = self.images.shape
+            raise InputError(f"images of {H} x {W} pixels are too small for this network ({error}): use --stem cifar "
+                             "or a larger --image-size") from error  # fmt: skip
+
+    def batches(self, part: Part, augment: Augment = AS_SUITS) -> ImageBatches:
+        """A part of the images on the device."""
+        return ImageBatches(self.images, part, augment=augment, device=self.device)
+
+    def __len__(self) -> int:
+        return len(self.train)
+
+    def done(self) -> bool:
+        return self.epochs_done >= self.config.epochs
+
+    def step(self) -> Metrics:
+        """One update by one batch, computed in `accumulate` parts."""
+        # seeded by the step, so that dropped paths need no state in the checkpoint
+        torch.manual_seed(stable_seed(self.config.seed, "step", self.optimizer.t))
+        self.network.train()
+        self.network.set_drop_path(self.config.drop_path * self.epochs_done / self.config.epochs)
+        batch = self.train.next()
+        pieces = [Batch(*piece) for piece in zip(*(t.tensor_split(self.config.accumulate) for t in batch), strict=True)]
+        results = [self._piece(piece, len(piece.y) / len(batch.y)) for piece in pieces]
+        with self.clock("update"):
+            self.optimizer.step()
+            if self.average:
+                self.average.update(self.network)
+        loss, right = (sum(values[1:], values[0]) for values in zip(*results, strict=True))
+        return Metrics(loss, right, len(batch.y), 0)
+
+    def _piece(self, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
+        """(share of the loss, right answers); the gradient is added up."""
+        smooth = self.config.label_smoothing
+        with self.clock("forward"):
+            half = torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
+            with half, shared_relu():
+                logits, auxiliary = self.network.forward_auxiliary(batch.x)
+            loss = nn.functional.cross_entropy(logits.float(), batch.y, label_smoothing=smooth) * share
+            total = loss
+            if auxiliary is not None:
+                more = nn.functional.cross_entropy(auxiliary.float(), batch.y, label_smoothing=smooth)
+                total = loss + self.config.auxiliary * share * more
+        with self.clock("backward"):
+            self.optimizer.backward(total)
+        return loss.detach(), correct(logits, batch.y)
+
+    @property
+    def kept(self) -> nn.Module:
+        """What is evaluated and kept: the average of the weights if there is one."""
+        return self.average.network if self.average else self.network
+
+    def evaluation(self, network: nn.Module, part: ImageBatches) -> Evaluation:
+        return evaluate(network, part, self.size.classes, self.precision)
+
+    def row(self, start: float) -> dict[str, Any]:
+        train_loss, train_accuracy = self.totals.means()
+        check_finite(self, train_loss)
+        row = {
+            "epoch": self.epochs_done + 1,
+            "step": (self.epochs_done + 1) * len(self.train),
+            "train_loss": train_loss,
+            "train_accuracy": train_accuracy,
+        }
+        if self.valid:
+            with self.clock("evaluate"):
+                found = self.evaluation(self.kept, self.valid)
+            check_finite(self, found.loss)
+            row |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
+        self._keep(row)
+        seconds = dict.fromkeys(("forward", "backward", "update", "evaluate"), 0.0) | self.clock.take()
+        other = max(0.0, time.perf_counter() - start - sum(seconds.values()))
+        return row | {"seconds": seconds | {"other": other}}
+
+    def _keep(self, row: dict[str, Any]) -> None:
+        """Remember the weights if they are the best yet; without a validation part the last ones are."""
+        rank = [row["valid_accuracy"], -row["valid_loss"]] if self.valid else [row["epoch"]]
+        if not self.best or rank > self.best["rank"]:
+            kept = {n: w.clone() for n, w in self.kept.state_dict().items() if "auxiliary" not in n.split(".")}
+            self.best = {"rank": rank, "epoch": row["epoch"], "accuracy": row.get("valid_accuracy"), "weights": kept}
+
+    def best_network(self) -> nn.Module:
+        """The network to keep: best weights, no auxiliary tower."""
+        network = networks.build(self.genotype, dataclasses.replace(self.size, auxiliary=False)).to(self.device)
+        network.load_state_dict(self.best["weights"])
+        return channels_last(network).eval()
+
+    def write(self, run: Run) -> None:
+        """Nothing besides the checkpoint: the genotype is there from the start."""
+
+    def state_dict(self) -> State:
+        return {
+            "weights": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": self.average.state_dict() if self.average else None,
+            "train": self.train.state_dict(),
+            "totals": self.totals.state_dict(),
+            "epochs_done": self.epochs_done,
+            "best": self.best,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self.network.load_state_dict(state["weights"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.average:
+            self.average.load_state_dict(state["average"])
+        self.train.load_state_dict(state["train"])
+        self.totals.load_state_dict(state["totals"])
+        self.epochs_done, self.best = state["epochs_done"], state["best"]
+
+
+def _size(config: TrainConfig, images: Images) -> Size:
+    return Size(
+        cells=config.cells,
+        channels=config.channels,
+        image_channels=images.shape[0],
+        classes=images.num_classes,
+        stem=config.stem,
+        auxiliary=config.auxiliary > 0,
+    )
+
+
+def augmentation(config: TrainConfig) -> Augment:
+    """What is done to training images."""
+    return Augment(
+        shift=CHOICE[config.shift],
+        flip=CHOICE[config.flip],
+        cutout=config.cutout,
+        rotation=config.rotation,
+        colour=config.colour,
+        resized_crop=config.resized_crop,
+    )
+
+
+def train(this: Training, run: Run, progress: Progress) -> dict[str, Any]:
+    """Trains to the end, from where the folder stands, tests the best weights; returns what result.json holds."""
+    write_atomically(run / "genotype.json", this.genotype.to_json())
+    rows = run_epochs(this, run, progress)
+    network = this.best_network()
+    tested = this.evaluation(network, this.batches((this.images.x_test, this.images.y_test)))
+    result = {"method": _method(this.config.cell, run)} | _result(this, rows, network, tested)
+    save_model(run / FILE, _model(this, network, result))
+    run.write_json("result.json", result)
+    return result
+
+
+def _method(cell: str, run: Run) -> str | None:
+    """What found the cell, if it is the cell of a run; in a fit it is named from the run folder."""
+    places = (Path(cell), run / cell) if cell else ()
+    return next(
+        (found["method"] for place in places if "method" in (found := read_object(place / "config.json"))), None
+    )
+
+
+def _result(this: Training, rows: list[dict[str, Any]], network: nn.Module, tested: Evaluation) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "cell": this.config.cell,
+        "space": this.genotype.space,
+        "data": this.config.data,
+        "seed": this.config.seed,
+        "genotype": json.loads(this.genotype.to_json()),
+        "params": parameters(network),
+        "flops": this.flops,
+        "valid_accuracy": this.best["accuracy"],
+        "best_epoch": this.best["epoch"],
+        "test_accuracy": tested.accuracy,
+        "test_loss": tested.loss,
+        "test_images": tested.images,
+        "epochs": this.epochs_done,
+        "seconds": sum(sum(row["seconds"].values()) for row in rows),
+    }
+    return result | ({"test_top5": tested.top5} if this.size.classes > TOP else {})
+
+
+def _model(this: Training, network: nn.Module, result: dict[str, Any]) -> Model:
+    images = this.images
+    wanted = ("params", "flops", "valid_accuracy", "test_accuracy", "test_top5", "epochs", "seed")
+    return Model(
+        network=network,
+        genotype=this.genotype,
+        size=dataclasses.replace(this.size, auxiliary=False),
+        classes=images.classes,
+        mean=images.mean,
+        std=images.std,
+        shape=images.shape,
+        pixels=str(images.x_train.dtype),
+        info={"data": images.name, "protocol": this.config.protocol} | {k: result[k] for k in wanted if k in result},
+    )

@@ -1,0 +1,57 @@
+"""From a command line to the configuration of a training: protocol, file, flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from proxnas.config import RunConfig
+from proxnas.errors import InputError
+from proxnas.genotype import Genotype, read
+from proxnas.protocols import PROTOCOLS, nasbench201
+from proxnas.settings import AnyRunConfig, auto_protocol, command_line, config_file, read_values
+from proxnas.train_config import TrainConfig
+
+PROG = "proxnas train"
+
+
+def defaults(protocol: str, data: str, genotype: Genotype | None) -> dict[str, Any]:
+    """The values of a protocol, `auto` decided by the data, fitted to the kind of the cell."""
+    name = auto_protocol(data) if protocol == "auto" else protocol
+    values = PROTOCOLS[name]() | {"protocol": name}
+    return values | (nasbench201() if genotype and genotype.kind == "nasbench201" else {})
+
+
+def parse_train(argv: list[str]) -> TrainConfig:
+    """The configuration of a command line."""
+    file = config_file(argv, TrainConfig)
+    named = command_line(TrainConfig, PROG, argv, file)  # the words that choose the layers
+    genotype = read(named.cell) if named.cell and not named.resume else None
+    layers = defaults(named.protocol, named.data, genotype)
+    return command_line(TrainConfig, PROG, argv, layers | {k: v for k, v in file.items() if k != "protocol"})
+
+
+def stored(folder: Path, command: str, cls: type[AnyRunConfig]) -> AnyRunConfig:
+    """The configuration in a run folder, if it is of that command."""
+    path = folder / "config.json"
+    try:
+        writer = json.loads(path.read_text(encoding="utf-8")).get("command")
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: cannot be read ({error}): use --force to run anew") from error
+    if writer != command:
+        raise InputError(f"{folder}: holds a run of `proxnas {writer}`, not of {command}: choose another --run")
+    return cls(**read_values(path, cls))
+
+
+def need(config: RunConfig, *names: str) -> None:
+    """An InputError unless the words that have no flag are all there."""
+    for name in names:
+        if not getattr(config, name):
+            raise InputError(f"{name.upper().removesuffix('S')} is missing: --help shows how it is given")
+
+
+def as_new(config: TrainConfig) -> TrainConfig:
+    """Without the flags of one call."""
+    return dataclasses.replace(config, resume=False, force=False)

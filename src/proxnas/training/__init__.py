@@ -1,0 +1,1 @@
+"""What the training of a discrete network is made of."""

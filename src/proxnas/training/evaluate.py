@@ -1,0 +1,59 @@
+"""How good a network is on a part of the data: loss, accuracy, and who is taken for whom."""
+
+# K classes; confusion is (K, K): row = true class, column = answer
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from proxnas.data.stream import ImageBatches
+
+BATCH = 128  # fixed: the same batches give the same answers to the bit, in training as in a later test
+TOP = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Figures of one pass over a part."""
+
+    loss: float
+    top5: float
+    """Share of images whose class is among the five most probable."""
+    confusion: Tensor
+
+    @cached_property
+    def images(self) -> int:
+        return int(self.confusion.sum())
+
+    @property
+    def accuracy(self) -> float:
+        return int(self.confusion.trace()) / self.images
+
+    def per_class(self) -> list[float | None]:
+        """Accuracy of each class; None for one without images."""
+        rows = zip(self.confusion.diagonal().tolist(), self.confusion.sum(1).tolist(), strict=True)
+        return [right / images if images else None for right, images in rows]
+
+
+@torch.no_grad()
+def evaluate(network: nn.Module, part: ImageBatches, classes: int, precision: torch.dtype) -> Evaluation:
+    """The network on a whole part; it is in evaluation mode within, and afterwards as it was."""
+    before = network.training
+    network.eval()
+    sums = torch.zeros(2, dtype=torch.float64)
+    confusion = torch.zeros(classes * classes, dtype=torch.int64, device=part.device)
+    for x, y in part.evaluation_batches(BATCH):
+        with torch.autocast(part.device.type, precision, enabled=precision != torch.float32):
+            logits = network(x)
+        logits = logits.float()
+        confusion += torch.bincount(y * classes + logits.argmax(-1), minlength=classes * classes)
+        loss = nn.functional.cross_entropy(logits, y, reduction="sum")
+        among = (logits.topk(min(TOP, classes)).indices == y[:, None]).sum()
+        sums += torch.stack([loss, among.to(loss.dtype)]).to("cpu", torch.float64)
+    network.train(before)
+    loss_mean, top5 = (sums / confusion.sum().cpu()).tolist()
+    return Evaluation(loss_mean, top5, confusion.view(classes, classes).cpu())

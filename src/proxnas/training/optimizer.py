@@ -1,0 +1,67 @@
+"""The update of the weights: SGD or AdamW, clipped, on a schedule over epochs."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from proxnas.train_config import TrainConfig
+from proxnas.types import State
+
+FUSED = ("cpu", "cuda", "mps")
+
+
+def factor(config: TrainConfig, t: int, steps_per_epoch: int) -> float:
+    """What the learning rate is multiplied by in step t: constant within an epoch, but for the warm-up."""
+    epoch = t // steps_per_epoch
+    rising = min(1.0, (t + 1) / (config.warmup * steps_per_epoch)) if config.warmup else 1.0
+    if config.schedule == "exponential":
+        return rising * float(config.gamma**epoch)
+    low = config.learning_rate_min / config.learning_rate if config.learning_rate else 0.0
+    return rising * (low + (1 - low) * (1 + math.cos(math.pi * epoch / config.epochs)) / 2)
+
+
+class Optimizer:
+    """Owns the weights' update; `t` counts the steps done."""
+
+    def __init__(self, network: nn.Module, config: TrainConfig, steps_per_epoch: int) -> None:
+        self.config, self.steps_per_epoch, self.t = config, steps_per_epoch, 0
+        self.weights = [w for w in network.parameters() if w.requires_grad]
+        device = self.weights[0].device.type
+        self.inner = self._make(device in FUSED)
+        # float16 loses small gradients: the loss is scaled up, and steps with an overflow are left out
+        self.scaler = torch.amp.GradScaler(device, enabled=config.precision == "fp16")
+
+    def _make(self, fused: bool) -> torch.optim.Optimizer:
+        c = self.config
+        if c.optimizer == "adamw":
+            return torch.optim.AdamW(self.weights, lr=c.learning_rate, weight_decay=c.weight_decay, fused=fused)
+        return torch.optim.SGD(
+            self.weights, lr=c.learning_rate, momentum=c.momentum, weight_decay=c.weight_decay, fused=fused
+        )
+
+    def backward(self, loss: Tensor) -> None:
+        """Adds the gradient of a loss."""
+        self.scaler.scale(loss).backward()
+
+    def step(self) -> None:
+        """One update by the gradients added up since the last."""
+        if self.config.clip:
+            self.scaler.unscale_(self.inner)
+            nn.utils.clip_grad_norm_(self.weights, self.config.clip, foreach=True)
+        for group in self.inner.param_groups:
+            group["lr"] = self.config.learning_rate * factor(self.config, self.t, self.steps_per_epoch)
+        self.scaler.step(self.inner)
+        self.scaler.update()
+        self.inner.zero_grad()
+        self.t += 1
+
+    def state_dict(self) -> State:
+        return {"t": self.t, "inner": self.inner.state_dict(), "scaler": self.scaler.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        self.t = state["t"]
+        self.inner.load_state_dict(state["inner"])
+        self.scaler.load_state_dict(state["scaler"])

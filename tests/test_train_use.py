@@ -1,0 +1,171 @@
+"""A trained model in use: `proxnas test` on other data, `proxnas predict` on image files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from proxnas import networks
+from proxnas.cli import main
+from proxnas.genotype import Genotype
+from proxnas.model import Model, load_model, save_model
+from proxnas.networks.cnn import Size
+
+CELL = "|nor_conv_1x1~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
+
+
+@torch.no_grad()
+def brightness_model(folder: Path, channels: int, pixels: str = "uint8", side: int = 8) -> Path:
+    """Tells dark from bright images, by a network whose last layer is set by hand."""
+    size = Size(cells=1, channels=2, image_channels=channels, classes=3)
+    genotype = Genotype.from_string(CELL)
+    network = networks.build(genotype, size).eval()
+    for w in network.parameters():
+        w.data.fill_(0.1)  # all positive: brighter images make larger features
+    weight, bias = network.classifier.weight.data, network.classifier.bias.data
+    weight[:] = torch.tensor([[-1.0], [1.0], [0.0]])
+    bias.zero_()
+    levels = torch.tensor([-40.0, 40.0]).view(2, 1, 1, 1).expand(2, channels, side, side)
+    middle = float(network(levels)[:, 1].mean())  # between dark and bright
+    bias[:] = torch.tensor([middle, -middle, -9.0])
+    unit = 1.0 if pixels == "uint8" else 255.0
+    model = Model(network, genotype, size, ("dark", "bright", "none"), (0.5 * unit,) * channels,
+                  (0.01 * unit,) * channels, (channels, side, side), pixels)  # fmt: skip
+    save_model(folder / "model.safetensors", model)
+    return folder / "model.safetensors"
+
+
+def grey(level: int, *shape: int) -> np.ndarray[Any, Any]:
+    return np.full(shape, level, np.uint8)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> dict[str, Path]:
+    """Files of all kinds: bright ones but for `dark`."""
+    made = {
+        "dark.png": Image.fromarray(grey(10, 8, 8)),
+        "same.png": Image.fromarray(grey(240, 8, 8)),
+        "large.jpg": Image.fromarray(grey(240, 30, 50)),
+        "colour.png": Image.fromarray(grey(240, 8, 8, 3)),
+        "alpha.png": Image.fromarray(grey(240, 9, 9, 4)),
+        "wide.png": Image.fromarray(np.full((8, 8), 62000, np.uint16)),
+    }
+    for name, image in made.items():
+        image.save(tmp_path / name)
+    return {name: tmp_path / name for name in made}
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_predict_takes_files_of_all_kinds(
+    channels: int, pictures: dict[str, Path], tmp_path: Path, capsys: Any
+) -> None:
+    model = brightness_model(tmp_path, channels)
+    assert main(["predict", str(model), *map(str, pictures.values())]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [str(path) for path in pictures.values()]
+    assert [line.split()[1] for line in lines] == ["dark", *["bright"] * 5]
+    assert main(["predict", str(model), str(pictures["dark.png"]), "--top", "9", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert [answer["class"] for answer in row["answers"]] == ["dark", "bright", "none"]
+    assert sum(answer["probability"] for answer in row["answers"]) == pytest.approx(1.0)
+
+
+def test_predict_from_python(pictures: dict[str, Path], tmp_path: Path) -> None:
+    model = load_model(brightness_model(tmp_path, 1))
+    from_files = model.predict([pictures["dark.png"], pictures["same.png"]], top=2)
+    from_arrays = model.predict(np.stack([grey(10, 8, 8), grey(240, 8, 8)]), top=2)
+    assert from_files == from_arrays and [row[0].name for row in from_files] == ["dark", "bright"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "MODEL is missing"),
+        ("{model}", "IMAGE is missing"),
+        ("{model} nothing.png", "nothing.png: "),
+        ("{model} {broken}", "broken.png: "),
+        ("{model} {model}", "model.safetensors: no image in a format that is read"),
+        ("{broken} {same}", "broken.png: not a readable safetensors file"),
+        ("{model} {same} --top 0", "--top 0: give a number of at least 1"),
+        ("{floats} {same}", "this model was trained on float32 arrays"),
+        ("{oblong} {same}", "same.png: 8 x 8 pixels instead of 9 x 8"),
+    ],
+)
+def test_bad_input_to_predict_is_one_line(
+    words: str, said: str, pictures: dict[str, Path], tmp_path: Path, capsys: Any
+) -> None:
+    (tmp_path / "broken.png").write_bytes(pictures["same.png"].read_bytes()[:40])
+    for name in ("floats", "oblong"):
+        (tmp_path / name).mkdir()
+    places = {
+        "model": brightness_model(tmp_path, 1),
+        "floats": brightness_model(tmp_path / "floats", 1, "float32"),
+        "oblong": tmp_path / "oblong" / "model.safetensors",
+        "same": pictures["same.png"],
+        "broken": tmp_path / "broken.png",
+    }
+    model = load_model(places["model"])
+    save_model(places["oblong"], Model(model.network, model.genotype, model.size, model.classes, model.mean, model.std,
+                                       (1, 8, 9)))  # fmt: skip
+    assert main(["predict", *(word.format(**places) for word in words.split())]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("proxnas: error: ") and said in error and error.count("\n") == 1
+
+
+def folder_data(place: Path, classes: dict[str, int], side: int = 8) -> Path:
+    """class -> brightness; five images a class in train and test."""
+    for part in ("train", "test"):
+        for name, level in classes.items():
+            (place / part / name).mkdir(parents=True)
+            for i in range(5):
+                Image.fromarray(grey(level + i, side, side)).save(place / part / name / f"{i}.png")
+    return place
+
+
+def test_classes_are_matched_by_name(tmp_path: Path, capsys: Any) -> None:
+    """The folder sorts them otherwise and lacks one."""
+    data = folder_data(tmp_path / "data", {"bright": 200, "dark": 20})
+    model = brightness_model(tmp_path, 1)
+    assert main(["test", str(model), str(data), "--json", str(tmp_path / "t.json")]) == 0
+    figures = json.loads((tmp_path / "t.json").read_text())
+    assert figures["accuracy"] == 1.0 and figures["per_class"] == {"dark": 1.0, "bright": 1.0, "none": None}
+    assert figures["confusion"] == [[5, 0, 0], [0, 5, 0], [0, 0, 0]]
+    assert "no images" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "MODEL is missing"),
+        ("{model}", "DATA is missing"),
+        ("{model} {others}", "class 'cat' is none of the model's 3 classes (dark, bright, none"),
+        ("{model} {larger}", "images of 1 x 16 x 16 (channels, height, width), the model reads 1 x 8 x 8"),
+        ("{model} {data} --part valid", "--part valid: data has no such part"),
+        ("{model} digits", "class '0' is none of the model's 3 classes"),
+        ("{floats} {data}", "uint8 images, the model was trained on float32"),
+    ],
+)
+def test_bad_input_to_test_is_one_line(words: str, said: str, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "floats").mkdir()
+    places = {
+        "model": brightness_model(tmp_path, 1),
+        "floats": brightness_model(tmp_path / "floats", 1, "float32"),
+        "data": folder_data(tmp_path / "data", {"bright": 200, "dark": 20}),
+        "others": folder_data(tmp_path / "others", {"cat": 200, "dark": 20}),
+        "larger": folder_data(tmp_path / "larger", {"bright": 200, "dark": 20}, side=16),
+    }
+    assert main(["test", *(word.format(**places) for word in words.split())]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("proxnas: error: ") and said in error and error.count("\n") == 1
+
+
+def test_image_files_are_brought_to_the_models_size(tmp_path: Path, capsys: Any) -> None:
+    data = folder_data(tmp_path / "larger", {"bright": 200, "dark": 20}, side=16)
+    assert main(["test", str(brightness_model(tmp_path, 1)), str(data), "--image-size", "8"]) == 0
+    assert "test accuracy 1.0000" in capsys.readouterr().out
