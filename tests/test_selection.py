@@ -11,7 +11,7 @@ from torch import Tensor
 from proxnas import spaces
 from proxnas.choice import Group
 from proxnas.prox import prox_c1
-from proxnas.selection import changed, keep_inputs, one_hot, random_selection
+from proxnas.selection import changed, keep_inputs, one_hot, random_selection, without_weights
 
 THREE = Group(("skip", "conv"), nodes=((0, 1, 2),), max_inputs=2)
 WITH_NONE = Group(("none", "skip", "conv"), nodes=((0, 1, 2),), max_inputs=2)
@@ -143,3 +143,12 @@ def test_no_cell_has_more_skip_connections_than_allowed(name: str, limit: int) -
 def test_where_there_is_nothing_else_skip_connections_stay() -> None:
     group = Group(("none", "skip_connect"), nodes=((0, 1),), max_inputs=2, max_skip=0)
     assert kept([[0.1, 0.9], [0.2, 0.8]], group) == [[0, 0.9], [0, 0.8]]
+
+
+def test_a_cell_without_weights_is_noticed_where_it_had_a_choice() -> None:
+    groups = {"normal": LIMITED, "reduce": Group(("skip_connect", "max_pool_3x3"), nodes=((0, 1),), max_inputs=2)}
+    A_bar = {"normal": torch.zeros(LIMITED.shape), "reduce": torch.tensor([[1.0, 0.0], [0.0, 1.0]])}
+    A_bar["normal"][0, 1] = A_bar["normal"][2, 3] = A_bar["normal"][3, 0] = 1.0
+    assert without_weights(A_bar, groups) == ["normal"]
+    A_bar["normal"][4, 2] = 0.3
+    assert without_weights(A_bar, groups) == []

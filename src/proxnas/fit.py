@@ -162,14 +162,14 @@ def fitting(seconds: float, per_epoch: float, most: int) -> int:
 
 def _result(config: FitConfig, found: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
     parts = {"search": found, "train": trained}
-    kept = ("epochs", "seconds", "valid_accuracy")
+    kept = ("epochs", "seconds", "valid_accuracy", "warning")
     return {
         **{name: found[name] for name in ("method", "space", "data", "seed", "converged", "budget")},
         **{name: value for name, value in trained.items() if name not in ("cell", "method", "space", "data", "seed")},
         "epochs": found["epochs"] + trained["epochs"],
         "seconds": found["seconds"] + trained["seconds"],
         "budget_minutes": config.budget_minutes or None,
-        **{name: {key: part[key] for key in kept} for name, part in parts.items()},
+        **{name: {key: part[key] for key in kept if key in part} for name, part in parts.items()},
     }
 
 

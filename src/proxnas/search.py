@@ -20,6 +20,7 @@ from proxnas.loop import Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, Setup, Validation
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
 from proxnas.run import Run, write_atomically
+from proxnas.selection import without_weights
 from proxnas.spaces.base import Space
 from proxnas.table import look_up
 from proxnas.types import State
@@ -177,6 +178,11 @@ def _finish(this: Search, run: Run, rows: list[dict[str, Any]]) -> dict[str, Any
         "converged": this.converged,
         "budget": None,
     }
+    if poor := without_weights(this.method.architecture()[1], this.net.groups):
+        result["warning"] = (
+            f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling, which often means "
+            "that the search collapsed; try more epochs, another --seed or --max-skip 2"
+        )
     if this.config.table:
         result["table"] = look_up(Path(this.config.table), genotype)
     run.write_json("result.json", result)

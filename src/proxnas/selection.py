@@ -5,6 +5,8 @@ E edges, K candidates; all on the host, where these few numbers are decided once
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -69,6 +71,16 @@ def one_hot(A: Tensor, group: Group) -> Tensor:
 def changed(before: Matrices, after: Matrices) -> int:
     """How many entries of A_bar were switched on or off."""
     return sum(int(((before[name] != 0) != (after[name] != 0)).sum()) for name in after)
+
+
+def without_weights(A_bar: Matrices, groups: Mapping[str, Group]) -> list[str]:
+    """The groups that selected nothing but skip connections, pooling and `none`, though they had a choice."""
+    found = []
+    for name, group in groups.items():
+        weighty = [not (op in (SKIP, NONE) or "pool" in op) for op in group.candidates]
+        if any(weighty) and not (A_bar[name] != 0)[:, weighty].any():
+            found.append(name)
+    return found
 
 
 def random_selection(group: Group, generator: torch.Generator) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +49,5 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
     print(f"{folder / result['exported']} answers as the network does; see {folder / 'model_card.md'}")
     print(f"seconds: search {result['search']['seconds']:.1f}, training {result['train']['seconds']:.1f}"
           f"  run folder {folder}")  # fmt: skip
+    if "warning" in result["search"]:
+        print(f"proxnas: warning: {result['search']['warning']}", file=sys.stderr)

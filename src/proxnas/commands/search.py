@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,8 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
     if "mean" in result:
         print(f"over seeds {result['seeds']}: {result['mean']:.4f} +- {result['std']:.4f}")
     print(f"search seconds {result['seconds']:.1f}  run folder {folder}")
+    if "warning" in result:
+        print(f"proxnas: warning: {result['warning']}", file=sys.stderr)
 
 
 def _dry_run(config: SearchConfig) -> None:
