@@ -324,6 +324,7 @@ def test_defaults_by_protocol(corpus: Path) -> None:
     assert drops == (0.75, 0.25, 0.75, 0.2, 0.0) and (config.activation, config.slowness) == (0.0, 1e-3)
     quick = parse_search(["pydocs", "--space", "rnn"])
     assert quick.protocol == "quick" and quick.units < 300 and quick.learning_rate == 20.0
+    assert (config.norm, quick.norm) == ("batch", "none")
     assert parse_search(["pydocs", "--space", "rnn", "--method", "darts-2nd"]).arch_decay == 1e-3
     assert parse_search([]).learning_rate == 0.025
 
