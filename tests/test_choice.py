@@ -56,6 +56,13 @@ def discrete(space: Space, seed: int, weighted: bool = False) -> Matrices:
     return A_bar
 
 
+def nodes_of(cell: nn.Module) -> list[tuple[nn.Module, ...]]:
+    """The parts of each node: two sides in enas5, else the node itself."""
+    if hasattr(cell, "sides"):
+        return list(zip(cell.sides[::2], cell.sides[1::2], strict=True))
+    return [(node,) for node in cell.nodes]
+
+
 def plain_forward(net: Supernet, A: Matrices, x: Tensor, skip_zeros: bool = False) -> Tensor:
     """The network of the mixture, its cells walked by hand."""
 
@@ -69,8 +76,8 @@ def plain_forward(net: Supernet, A: Matrices, x: Tensor, skip_zeros: bool = Fals
         return torch.stack(terms).sum(0) if terms else torch.zeros_like(states[0])
 
     def run(cell: nn.Module, states: list[Tensor]) -> list[Tensor]:
-        for n in cell.nodes:
-            states.append(node(n.choices, states))
+        for parts in nodes_of(cell):
+            states.append(sum(node(part.choices, states) for part in parts))
         return states
 
     module = net.module
@@ -159,7 +166,7 @@ def test_weight_gradients_touch_the_selected_operations_only(name: str, weighted
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("weighted", [False, True], ids=["one", "a_k"])
-@pytest.mark.parametrize("name", ["darts8", "nasbench201"])
+@pytest.mark.parametrize("name", ["darts8", "nasbench201", "enas5"])
 def test_the_discrete_network_of_the_genotype_is_the_network_that_was_trained(name: str, weighted: bool) -> None:
     """Output and weight gradients agree when the plain network is normalised like the search network."""
     space, batch = spaces.find(name), images()
@@ -192,8 +199,9 @@ def final_network(net: Supernet, space: Space, A_bar: Matrices) -> tuple[list[tu
         cells = [(f, s) for f, s in parts if hasattr(s, "nodes")]
         pairs += [(f, s) for f, s in parts if not hasattr(s, "nodes")]
     for final_cell, cell in cells:
-        for operations, node in zip(final_cell.operations, cell.nodes, strict=True):
-            chosen = [(c, k) for c in node.choices for k in A_bar[c.row.group][c.row.edge].nonzero().flatten().tolist()]
+        for operations, parts in zip(final_cell.operations, nodes_of(cell), strict=True):
+            choices = [c for part in parts for c in part.choices]
+            chosen = [(c, k) for c in choices for k in A_bar[c.row.group][c.row.edge].nonzero().flatten().tolist()]
             pairs += zip(operations, (c.candidates[k] for c, k in chosen if c.names[k] != NONE), strict=True)
     for final_part, part in [*pairs, (final.stem, net.module.stem), (final.classifier, net.module.classifier)]:
         final_part.load_state_dict(part.state_dict())
