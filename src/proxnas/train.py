@@ -193,7 +193,8 @@ def train(this: Training, run: Run, progress: Progress) -> dict[str, Any]:
     write_atomically(run / "genotype.json", this.genotype.to_json())
     rows = run_epochs(this, run, progress)
     network = this.best_network()
-    tested = this.evaluation(network, this.batches((this.images.x_test, this.images.y_test)))
+    test = this.batches((this.images.x_test, this.images.y_test))
+    tested = evaluate(network, test, this.size.classes, torch.float32)  # as the kept model will be used
     result = {"method": _method(this.config.cell, run)} | _result(this, rows, network, tested)
     save_model(run / FILE, _model(this, network, result))
     run.write_json("result.json", result)
