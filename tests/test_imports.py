@@ -23,7 +23,8 @@ FILES = {
 WITHOUT_TORCH = ["proxnas", "proxnas.genotype", "proxnas.errors", "proxnas.config", "proxnas.settings", "proxnas.cli",
                  "proxnas.interrupt", "proxnas.progress", "proxnas.methods", "proxnas.spaces", "proxnas.report.cell",
                  "proxnas.commands.search", "proxnas.commands.show", "proxnas.commands.bench", "proxnas.zoo",
-                 "proxnas.report.model_card", "proxnas.commands.zoo", "proxnas.commands.export"]  # fmt: skip
+                 "proxnas.report.model_card", "proxnas.commands.zoo", "proxnas.commands.export",
+                 "proxnas.text_commands", "proxnas.commands.generate", "proxnas.data.corpus"]  # fmt: skip
 
 
 def test_the_source_is_found() -> None:
