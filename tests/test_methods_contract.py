@@ -95,10 +95,10 @@ def test_discrete_and_complete_are_as_the_table_says(method: str, make_search: M
     used: list[dict[Any, tuple[int, ...]]] = []
     plain = type(search.net).loss
 
-    def loss(batch: Any) -> Any:
+    def loss(batch: Any, weights: bool = True) -> Any:
         if torch.is_grad_enabled():
             used.append(dict(search.net.route.active))
-        return plain(search.net, batch)
+        return plain(search.net, batch, weights)
 
     search.net.loss = loss  # type: ignore[method-assign]
     search.method.step()
