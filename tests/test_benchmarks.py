@@ -69,16 +69,15 @@ def test_quality_reduces_and_sums_up(tmp_path: Path) -> None:
         records[:, 0] = np.arange(40) % 10
         (folder / name).write_bytes(records.tobytes())
     (folder / "batches.meta.txt").write_text("\n".join("abcdefghij"))
-    quality.IMAGES = 50
     images = load(str(quality.reduced(str(folder), tmp_path / "reduced.npz")))
     assert images.shape == (3, 16, 16)
-    assert np.bincount(images.y_train).tolist() == [5] * 10
+    assert np.bincount(images.y_train).tolist() == [20] * 10
     rows = [
-        {"configuration": "nasp", "seed": seed, "seconds": 80.0, "changes": 7}
+        {"configuration": "nasp", "seed": seed, "seconds": 80.0, "changes": 7, "valid_loss": 1.25}
         | {"table": {"cifar10_test": test, "cifar10_valid_ep12": 80.0}}
         for seed, test in ((0, 93.0), (1, 94.0))
     ]
-    assert quality.summary(rows)[-1] == "| nasp | 0,1 | 93.50 | 0.71 | 93.00 | 80.00 | 80 | 7 |"
+    assert quality.summary(rows)[-1] == "| nasp | 0,1 | 93.50 | 0.71 | 93.00 | 80.00 | 1.250 | 80 | 7 |"
 
 
 @pytest.mark.slow

@@ -213,7 +213,7 @@ def test_the_weight_step_runs_the_returned_cell_and_nothing_else(
     name: str, make_search: Callable[..., Search], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Completeness, counted with hooks: what NASP trains is what it returns."""
-    search = make_search("--space", name, "--method", "nasp", "--arch-learning-rate", "0.1")
+    search = make_search("--space", name, "--method", "nasp", "--explore", "0", "--arch-learning-rate", "0.1")
     ran: Counter[tuple[str, int, str]] = Counter()
     watch_candidates(search.net, ran)
     plain_step = proximal.weight_step

@@ -45,6 +45,7 @@ WITH_NONE = pytest.mark.parametrize(
     + [(m, s) for m in ("nasp", "gdas", "enas", "asng") for s in spaces.SPACES if s not in (*SPACES, "darts8")],
 )
 QUICK = {
+    "nasp": ("--look-ahead", "3"),
     "enas": ("--controller-steps", "1"),
     "bayesnas": ("--warmup", "0"),
     "asap": ("--tau-start", "0.9"),
@@ -337,7 +338,7 @@ def unselected(search: Search) -> list[nn.Parameter]:
 
 @pytest.mark.parametrize("fate", ["still", "drift"])
 def test_unselected_weights_stay_or_decay(fate: str, make_search: MakeSearch) -> None:
-    search = make_search("--unselected", fate, "--arch-learning-rate", "0", "--weight-decay", "0.1")
+    search = make_search("--unselected", fate, "--explore", "0", "--arch-learning-rate", "0", "--weight-decay", "0.1")
     weights = unselected(search)
     before = [w.detach().clone() for w in weights]
     steps(search, 1)
@@ -499,8 +500,8 @@ def test_second_order_proximal_is_the_exact_unrolled_gradient_at_A_bar(
     setup = quadratic(noise=0.2, order=2, value=value)
     method = make(setup)
     train_a_little(method)
-    method.A_bar = method.select(method.A)
-    A_bar = method.A_bar["c"]
+    method.path = method.select(method.A)
+    A_bar = method.path["c"]
     assert A_bar.count_nonzero() == 1
     exact = exact_unrolled(setup, method.w_optimizer, A_bar, lambda A: A)
     ours = method.gradient(setup.train.next())["c"]

@@ -69,10 +69,14 @@ def places(search: Search) -> tuple[int, int, int]:
     return len(search.net.choices), sum(len(c.names) for c in search.net.choices.values()), kept
 
 
+EVERY_STEP = {"nasp": ("--look-ahead", "0", "--explore", "0")}
+"""What is the same in every step: not the look ahead, and no noise on the path."""
+
+
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"darts-2nd", "pa", "lazy-pa"}))
 def test_a_step_runs_the_candidates_that_the_table_says(method: str, make_search: MakeSearch) -> None:
     """`all`: every candidate of every edge; `edges`: one on every edge; `cell`: those of a discrete cell."""
-    search = make_search("--method", method, "--space", "darts7", *QUICK.get(method, ()))
+    search = make_search("--method", method, "--space", "darts7", *(QUICK | EVERY_STEP).get(method, ()))
     edges, everything, cell = places(search)
     runs = Runs(search)
     search.method.step()
@@ -91,7 +95,7 @@ def test_a_step_runs_the_candidates_that_the_table_says(method: str, make_search
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"darts-2nd"}))
 def test_discrete_and_complete_are_as_the_table_says(method: str, make_search: MakeSearch) -> None:
     """Discrete: w is trained through one candidate an edge. Complete: through the very cell that is returned."""
-    search = make_search("--method", method, "--space", "darts7", *QUICK.get(method, ()))
+    search = make_search("--method", method, "--space", "darts7", *(QUICK | EVERY_STEP).get(method, ()))
     used: list[dict[Any, tuple[int, ...]]] = []
     plain = type(search.net).loss
 

@@ -39,7 +39,7 @@ def earlier_run(folder: Path, finished: bool = True) -> Path:
         (folder / name).write_text("{}\n")
     (folder / "config.json").write_text(json.dumps({"proxnas": "0.1.0", "command": "search"}))
     (folder / "notes.txt").write_text("mine\n")
-    (folder / "model.safetensors").write_text("mine too\n")
+    (folder / "model.pth").write_text("mine too\n")
     if not finished:
         (folder / "result.json").unlink()
     return folder
@@ -133,7 +133,7 @@ def test_force_removes_our_files_and_no_others(tmp_path: Path) -> None:
     (folder / "seed-0" / "result.json").write_text("{}")
     with open_run(folder, force=True):
         pass
-    assert contents(folder).keys() == {"notes.txt", "model.safetensors", "seed-0/result.json"}
+    assert contents(folder).keys() == {"notes.txt", "model.pth", "seed-0/result.json"}
 
 
 def test_force_that_is_killed_leaves_config_json_till_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

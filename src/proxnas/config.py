@@ -189,7 +189,6 @@ class SearchConfig(TextFlags, RunConfig):
             for name, neutral in flags.items():
                 idle = self.method not in methods and getattr(self, name) != neutral
                 require(not idle, flag(name), getattr(self, name), f"is for {', '.join(methods)}: leave it out")
-        require(not self.explore or self.value == "one", "--explore", self.explore, "needs --value one")
         check_domain(self)
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         self.load_options()

@@ -138,6 +138,10 @@ def auto_protocol(data: str) -> str:
 def parse_resumed(argv: list[str], stored: AnyRunConfig, where: Path, prog: str = "proxnas search") -> AnyRunConfig:
     """The stored configuration, after a check that no flag contradicts it."""
     cls = type(stored)
+    for name in ("space", "method"):  # first: the other stored values may be wrong together with another one
+        asked = given_values(argv, flag(name))
+        if asked and asked[-1] != getattr(stored, name, asked[-1]):
+            raise _contradiction(flag(name), asked[-1], getattr(stored, name), where)
     given = command_line(cls, prog, argv, storable(stored) | config_file(argv, cls))
     if getattr(given, "protocol", "") == "auto":
         known: dict[str, Any] = {"protocol": getattr(stored, "protocol", "")}
@@ -152,10 +156,13 @@ def check_same(given: RunConfig, stored: RunConfig, where: Path) -> None:
         old, new = getattr(stored, field.name), getattr(given, field.name)
         if field.name not in NOT_STORED | MAY_CHANGE and old != new:
             name = field.name.upper() if field.name in POSITIONAL else flag(field.name)
-            raise InputError(
-                f"{name} {new}: the run in {where} was started with {old}; leave the flag out to resume, "
-                "or choose another --run"
-            )
+            raise _contradiction(name, new, old, where)
+
+
+def _contradiction(name: str, new: object, old: object, where: Path) -> InputError:
+    return InputError(
+        f"{name} {new}: the run in {where} was started with {old}; leave the flag out to resume, or choose another --run"
+    )
 
 
 def storable(config: RunConfig) -> dict[str, Any]:

@@ -75,12 +75,14 @@ class Proximal:
 
     def select(self, A: Matrices, noise: Matrices | None = None) -> Matrices:
         """A -> A_bar: the prox on every row, then the node's inputs, then the value of a selected entry."""
-        return {name: self._select(name, a + noise[name] if noise else a) for name, a in A.items()}
+        return {name: self._select(name, a, noise[name] if noise else None) for name, a in A.items()}
 
-    def _select(self, name: str, A: Tensor) -> Tensor:
-        priority = self._priority(name)
-        A_bar = keep_inputs(A, self.prox(A, priority), self.net.groups[name], priority)
-        return A_bar if self.options.value == "a_k" else (A_bar != 0).to(A.dtype)
+    def _select(self, name: str, A: Tensor, noise: Tensor | None) -> Tensor:
+        priority, judged = self._priority(name), A if noise is None else A + noise
+        A_bar = keep_inputs(judged, self.prox(judged, priority), self.net.groups[name], priority)
+        if self.options.value == "one":
+            return (A_bar != 0).to(A.dtype)
+        return A_bar if noise is None else torch.where(A_bar != 0, A.clamp(1e-6, 1.0), 0.0)  # a_k, without the noise
 
     def _noise(self) -> Matrices | None:
         """What is added to A before selecting, so that others than the best are tried and trained too.
