@@ -250,7 +250,7 @@ def test_steps_are_as_large_as_windows_are_long(make_search: MakeSearch) -> None
 @pytest.mark.usefixtures("double")
 def test_the_second_order_gradient_is_clipped_as_in_darts(make_search: MakeSearch) -> None:
     """By hand: both gradients clipped, the coefficient of the first before the bracket."""
-    search = make_search("--space", "rnn", "--method", "darts-2nd", "--weight-decay", "0.1")
+    search = make_search("--space", "rnn", "--norm", "batch", "--method", "darts-2nd", "--weight-decay", "0.1")
     method, clip = search.method, search.config.clip
     train, valid = search.train.next(), search.valid.next()
     weights = method.w_optimizer.weights  # type: ignore[attr-defined]

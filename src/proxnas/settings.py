@@ -161,7 +161,8 @@ def check_same(given: RunConfig, stored: RunConfig, where: Path) -> None:
 
 def _contradiction(name: str, new: object, old: object, where: Path) -> InputError:
     return InputError(
-        f"{name} {new}: the run in {where} was started with {old}; leave the flag out to resume, or choose another --run"
+        f"{name} {new}: the run in {where} was started with {old}; leave the flag out to resume, "
+        "or choose another --run"
     )
 
 
