@@ -27,7 +27,10 @@ SIZES = ["--space", "nasbench201", "--cells", "1", "--channels", "16", "--epochs
 CONFIGURATIONS: dict[str, list[str]] = {
     "nasp": [],
     "nasp horizon 0.3": ["--horizon", "0.3"],
-    "nasp horizon 1": ["--horizon", "1"],
+    "nasp horizon 0.5": ["--horizon", "0.5"],
+    "nasp look-ahead 20": ["--look-ahead", "20"],
+    "nasp look-ahead 20, horizon 0.5": ["--look-ahead", "20", "--horizon", "0.5"],
+    "nasp look-ahead 20, horizon 0.3": ["--look-ahead", "20", "--horizon", "0.3"],
     "nasp no look-ahead": ["--look-ahead", "0"],
     "nasp no exploration": ["--explore", "0"],
     "nasp explore 0.02": ["--explore", "0.02"],

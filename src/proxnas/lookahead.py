@@ -31,9 +31,25 @@ class Recorded(NamedTuple):
     gradients: Sequence[Tensor | None]
 
 
-def potentials(train: Recorded, valid: Recorded, groups: Mapping[str, Group]) -> Matrices:
-    """Sum over calls of < u_train , u_valid > for each row and candidate; 0 for those without weights of their own."""
-    found = list(_all(train, valid))
+Place = tuple[int, int, int]
+"""Call on the tape, edge of the node, candidate."""
+
+
+def slopes(recorded: Recorded) -> dict[Place, tuple[Tensor, ...]]:
+    """u for each candidate with weights of its own, where the loss depends on its node."""
+    return {(*place, k): _slope(choice, k, x, g, w) for place, choice, k, x, g, w in _trainable(recorded)}
+
+
+def potentials(u_train: Mapping[Place, Sequence[Tensor]], valid: Recorded, groups: Mapping[str, Group]) -> Matrices:
+    """Sum over calls of < u_train , u_valid > for each row and candidate; the host reads them once.
+
+    The slopes of `train` are kept rather than its tape: they are as large as the weights, not as the batch.
+    """
+    found: list[tuple[Row, int, Tensor]] = []
+    for place, choice, k, x, g, w in _trainable(valid):
+        if (*place, k) in u_train and choice.row:
+            pairs = zip(u_train[*place, k], _slope(choice, k, x, g, w), strict=True)
+            found.append((choice.row, k, torch.stack([inner(a, b) for a, b in pairs]).sum()))
     values = torch.stack([value for _, _, value in found]).tolist() if found else []
     sums = {name: torch.zeros(group.shape, dtype=torch.float64) for name, group in groups.items()}
     for (row, k, _), value in zip(found, values, strict=True):
@@ -41,18 +57,15 @@ def potentials(train: Recorded, valid: Recorded, groups: Mapping[str, Group]) ->
     return sums
 
 
-def _all(train: Recorded, valid: Recorded) -> Iterator[tuple[Row, int, Tensor]]:
-    for t, v, g_t, g_v in zip(train.tape, valid.tape, train.gradients, valid.gradients, strict=True):
-        if g_t is None or g_v is None:  # the loss does not depend on this node
+def _trainable(recorded: Recorded) -> Iterator[tuple[tuple[int, int], Choice, int, Source, Tensor, Sequence[Tensor]]]:
+    """(call, edge), Choice, k, what it read, g_j, w_k."""
+    for number, (call, g) in enumerate(zip(recorded.tape, recorded.gradients, strict=True)):
+        if g is None or not isinstance(call, Call):  # else its candidates have no weights of their own
             continue
-        if not isinstance(t, Call) or not isinstance(v, Call):  # its candidates have no weights of their own
-            continue
-        for choice, x_t, x_v in zip(t.choices, t.sources, v.sources, strict=True):
+        for e, (choice, source) in enumerate(zip(call.choices, call.sources, strict=True)):
             for k, candidate in enumerate(choice.candidates):
-                w = [p for p in candidate.parameters() if p.requires_grad]
-                if w and choice.row:
-                    u_t, u_v = (_slope(choice, k, x.detached(), g, w) for x, g in ((x_t, g_t), (x_v, g_v)))
-                    yield choice.row, k, torch.stack([inner(a, b) for a, b in zip(u_t, u_v, strict=True)]).sum()
+                if w := [p for p in candidate.parameters() if p.requires_grad]:
+                    yield (number, e), choice, k, source.detached(), g, w
 
 
 def _slope(choice: Choice, k: int, x: Source, g: Tensor, w: Sequence[Tensor]) -> tuple[Tensor, ...]:

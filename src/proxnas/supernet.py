@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.choice import Call, Choice, Group, OwnCall, Route, Routed, Row
-from proxnas.lookahead import Recorded, potentials
+from proxnas.lookahead import Recorded, potentials, slopes
 from proxnas.ops import shared_relu
 from proxnas.scoring import Share, scores
 from proxnas.types import Batch, Matrices
@@ -149,9 +149,13 @@ class Supernet:
         """For all entries what a step of the candidate's own weights on `train` would win on `valid`, over xi."""
         if not any(True for choice in self.choices.values() for _ in choice.candidates.parameters()):
             return {}
-        (on_train, _), (on_valid, _) = self._recorded(train), self._recorded(valid)
+        recorded, _ = self._recorded(train)
         with self.autocast():
-            return potentials(on_train, on_valid, self.groups)
+            u_train = slopes(recorded)
+        del recorded  # one tape at a time
+        recorded, _ = self._recorded(valid)
+        with self.autocast():
+            return potentials(u_train, recorded, self.groups)
 
     def _recorded(self, batch: Batch, weights: Sequence[Tensor] = ()) -> tuple[Recorded, tuple[Tensor | None, ...]]:
         """A pass at the architecture in use, the gradients at its nodes, and those of the weights asked for."""
