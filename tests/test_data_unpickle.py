@@ -254,7 +254,7 @@ def test_bombs_do_not_go_off(case: str) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert time.perf_counter() - start < 20
+    assert time.perf_counter() - start < 60
     assert peak < 100 * len(content) + 2**20
 
 

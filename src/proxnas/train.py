@@ -19,7 +19,6 @@ from proxnas.data.images import Images, Part, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
 from proxnas.deliver import read_object
 from proxnas.environment import pick_device, set_threads
-from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, correct
@@ -49,7 +48,7 @@ class Training:
         self.size = _size(config, images)
         self.network = networks.build(genotype, self.size).to(self.device)
         channels_last(self.network)
-        self._check_images()
+        self.flops = multiply_adds(self.network, images.shape)
         train, valid = train_parts(images, config.valid_share)
         self.valid = self.batches(valid) if valid else None
         self.train = Stream(self.batches(train, augmentation(config)), config.batch_size, config.seed, "train")
@@ -59,14 +58,6 @@ class Training:
         self.totals = Totals(self.device)
         self.epochs_done = 0
         self.best: State = {}
-
-    def _check_images(self) -> None:
-        try:
-            self.flops = multiply_adds(self.network, self.images.shape)
-        except RuntimeError as error:
-            _, H, W = self.images.shape
-            raise InputError(f"images of {H} x {W} pixels are too small for this network ({error}): use --stem cifar "
-                             "or a larger --image-size") from error  # fmt: skip
 
     def batches(self, part: Part, augment: Augment = AS_SUITS) -> ImageBatches:
         """A part of the images on the device."""
@@ -202,7 +193,8 @@ def train(this: Training, run: Run, progress: Progress) -> dict[str, Any]:
     write_atomically(run / "genotype.json", this.genotype.to_json())
     rows = run_epochs(this, run, progress)
     network = this.best_network()
-    tested = this.evaluation(network, this.batches((this.images.x_test, this.images.y_test)))
+    test = this.batches((this.images.x_test, this.images.y_test))
+    tested = evaluate(network, test, this.size.classes, torch.float32)  # as the kept model will be used
     result = {"method": _method(this.config.cell, run)} | _result(this, rows, network, tested)
     save_model(run / FILE, _model(this, network, result))
     run.write_json("result.json", result)

@@ -44,7 +44,7 @@ def evaluate(network: nn.Module, part: ImageBatches, classes: int, precision: to
     """The network on a whole part; it is in evaluation mode within, and afterwards as it was."""
     before = network.training
     network.eval()
-    sums = torch.zeros(2, dtype=torch.float64)
+    sums = []  # (2,) a batch: loss, images with their class among the best; read by the host at the end
     confusion = torch.zeros(classes * classes, dtype=torch.int64, device=part.device)
     for x, y in part.evaluation_batches(BATCH):
         with torch.autocast(part.device.type, precision, enabled=precision != torch.float32):
@@ -53,7 +53,8 @@ def evaluate(network: nn.Module, part: ImageBatches, classes: int, precision: to
         confusion += torch.bincount(y * classes + logits.argmax(-1), minlength=classes * classes)
         loss = nn.functional.cross_entropy(logits, y, reduction="sum")
         among = (logits.topk(min(TOP, classes)).indices == y[:, None]).sum()
-        sums += torch.stack([loss, among.to(loss.dtype)]).to("cpu", torch.float64)
+        sums.append(torch.stack([loss, among.to(loss.dtype)]))
     network.train(before)
-    loss_mean, top5 = (sums / confusion.sum().cpu()).tolist()
-    return Evaluation(loss_mean, top5, confusion.view(classes, classes).cpu())
+    confusion = confusion.view(classes, classes).cpu()
+    loss_mean, top5 = (torch.stack(sums).cpu().double().sum(0) / confusion.sum()).tolist()
+    return Evaluation(loss_mean, top5, confusion)
