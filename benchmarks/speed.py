@@ -19,8 +19,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 from proxnas.bench import bench
+from proxnas.bench_config import BenchConfig
 from proxnas.commands.bench import MIB
-from proxnas.config import BenchConfig
 
 SPACES = ("darts8", "nasp12", "nasp12-full")
 GROWTH: dict[str, tuple[int, ...]] = {

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from proxnas import bench
+from proxnas.bench_config import BenchConfig
 from proxnas.cli import main
 from proxnas.complexity import parameters
-from proxnas.config import BenchConfig
 from proxnas.methods import METHODS
 from proxnas.plan import extremes
 
@@ -87,6 +87,8 @@ def test_the_sizes_of_a_recurrent_bench_are_fixed():
     config = BenchConfig(space="rnn")
     assert (config.batch_size, config.units, config.bptt, config.words) == (64, 300, 35, 10_000)
     assert BenchConfig().batch_size == 16
+    every = BenchConfig(methods="all").all_methods()
+    assert set(every) - set(BenchConfig(space="rnn", methods="all").all_methods()) == {"bayesnas"}
     search = bench.build(BenchConfig(space="rnn", units=4, batch_size=2, bptt=3, words=5), "nasp")
     assert [len(search.train.next().x) for _ in range(8)] == [3] * 8
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxnas.config import BenchConfig
+from proxnas.bench_config import BenchConfig
 from proxnas.data.images import load
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"

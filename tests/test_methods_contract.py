@@ -14,12 +14,13 @@ import pytest
 import torch
 
 from proxnas import spaces
+from proxnas.choice import Group
 from proxnas.cli import main
 from proxnas.methods import METHODS
 from proxnas.methods.base import Occasional
 from proxnas.networks.cnn import Size
 from proxnas.search import Search
-from proxnas.selection import random_selection
+from proxnas.selection import one_hot, random_selection
 from proxnas.settings import METHOD_DEFAULTS
 from test_methods import QUICK
 
@@ -94,10 +95,10 @@ def test_discrete_and_complete_are_as_the_table_says(method: str, make_search: M
     used: list[dict[Any, tuple[int, ...]]] = []
     plain = type(search.net).loss
 
-    def loss(batch: Any) -> Any:
+    def loss(batch: Any, weights: bool = True) -> Any:
         if torch.is_grad_enabled():
             used.append(dict(search.net.route.active))
-        return plain(search.net, batch)
+        return plain(search.net, batch, weights)
 
     search.net.loss = loss  # type: ignore[method-assign]
     search.method.step()
@@ -197,3 +198,9 @@ def test_the_cell_of_enas5_has_two_free_inputs_a_node() -> None:
     net = space.search_network(Size(3, 2, 3, 2))
     weights = [w for side in net.cells[0].sides[:2] for w in side.choices[1].candidates[0].parameters()]  # type: ignore[index,union-attr]
     assert len({id(w) for w in weights}) == len(weights)  # each side has weights of its own
+
+
+def test_entries_of_a_derived_cell_are_one_even_where_a_skip_connection_turned() -> None:
+    group = Group(("skip_connect", "a"), nodes=((0, 1),), max_inputs=2, max_skip=1)
+    p = torch.tensor([[0.9, 0.1], [0.8, 0.2]])
+    assert torch.equal(one_hot(p, group), torch.tensor([[1.0, 0.0], [0.0, 1.0]]))

@@ -16,8 +16,8 @@ from proxnas.errors import InputError
 from proxnas.methods.base import Setup, Validation
 from proxnas.methods.gdas import Gdas, pairs
 from proxnas.methods.gumbel import concrete, gumbel, hard
-from proxnas.methods.learner import clipped
-from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
+from proxnas.methods.learner import clipped, joint_step
+from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
 from proxnas.methods.resource import log_costs
 from proxnas.methods.snas import Snas
 from proxnas.search import Search
@@ -146,6 +146,20 @@ def test_a_large_resource_weight_makes_snas_choose_what_is_cheap(make_search: Ma
     assert {edge.op for node in cell.nodes for edge in node} == {"none"}
 
 
+def test_snas_keeps_the_best_edge_of_a_node_whose_edges_are_all_none(make_search: MakeSearch) -> None:
+    search = make_search("--method", "snas", "--space", "darts8")
+    method, ops = search.method, search.space.groups["normal"].candidates
+    assert isinstance(method, Snas)
+    A = method.learner.A["normal"]
+    A[:, ops.index("none")] = 5.0
+    A[1, ops.index("sep_conv_3x3")] = 3.0
+    A[3, ops.index("dil_conv_3x3")] = 9.0  # the only edge of node 1 that is present
+    method.A_bar = method.derive()
+    nodes = search.genotype().cells["normal"].nodes
+    assert [tuple(edge) for edge in nodes[0]] == [("sep_conv_3x3", 1, 1.0)]  # at full weight, not at its probability
+    assert [tuple(edge) for edge in nodes[1]] == [("dil_conv_3x3", 1, 1.0)]
+
+
 # --------------------------------------------------------------------- GDAS
 
 
@@ -227,3 +241,25 @@ def test_gdas_trains_w_by_nesterov_momentum_and_then_A() -> None:
     )
     method.step()
     assert seen == [True]
+
+
+def test_a_joint_step_in_float16_gives_unscaled_gradients_or_none() -> None:
+    """The loss is scaled up for float16; what reaches A must not be."""
+    found = []
+    for precision in (torch.float32, torch.float16):
+        torch.manual_seed(0)
+        setup = classified()
+        setup.net.precision = precision
+        optimizer = WeightOptimizer(setup.net, setup.weights, 10)
+        A = torch.zeros(1, 3, requires_grad=True)
+        for scale in (2.0**16, math.inf):
+            if scale == math.inf and precision == torch.float16:
+                optimizer.scaler.update(scale)
+            setup.net.use({"c": A.softmax(-1)}, weighted=True)
+            _, _, gradients = joint_step(setup.net, setup.train.next(), optimizer, setup.clock, [A])
+            found.append(gradients[0].clone() if gradients else None)
+            A.grad = None
+    exact, _, scaled, overflown = found
+    assert exact is not None and scaled is not None and exact.abs().max() > 1e-3
+    torch.testing.assert_close(scaled, exact, rtol=0.02, atol=1e-4)
+    assert overflown is None

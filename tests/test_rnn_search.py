@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from proxnas.cli import main
 from proxnas.data.text_stream import TextStream
 from proxnas.genotype import Genotype
-from proxnas.networks.language import Dropouts, LanguageModel, LanguageSize, Masks
+from proxnas.networks.language import Dropouts, LanguageModel, LanguageSize, Masks, speak
 from proxnas.networks.recurrence import ACTIVATIONS
 from proxnas.progress import Silent
 from proxnas.scoring import Share
@@ -145,6 +145,21 @@ def test_entries_that_are_zero_take_no_part_in_a_mixture() -> None:
     net.use({NAME: one_op})
     with pytest.raises(RuntimeError, match="discrete"):
         net.architecture_gradient(batch)
+
+
+@pytest.mark.usefixtures("double")
+@NORMS
+@pytest.mark.parametrize("value", ["one", "a_k"])
+def test_the_cell_returned_is_the_cell_trained(norm: bool, value: str) -> None:
+    """The genotype's own network with the same weights computes the same loss, factors and all."""
+    net, batch, A_bar = supernet(norm), window(), discrete(value)
+    net.use(A_bar, weighted=value == "a_k")
+    genotype = Genotype.from_json(SPACE.genotype(A_bar).to_json())
+    network = SPACE.network(genotype, LanguageSize(V, H), searched=norm)
+    network.load_state_dict(net.module.state_dict())
+    close(speak(network, *batch, batch.carry.before).cross_entropy, net.loss(batch)[1].cross_entropy)
+    values = {edge.value for node in genotype.cells[NAME].nodes for edge in node}
+    assert (values == {1.0}) == (value == "one")
 
 
 def test_only_selected_activations_run_forward(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,6 +324,7 @@ def test_defaults_by_protocol(corpus: Path) -> None:
     assert drops == (0.75, 0.25, 0.75, 0.2, 0.0) and (config.activation, config.slowness) == (0.0, 1e-3)
     quick = parse_search(["pydocs", "--space", "rnn"])
     assert quick.protocol == "quick" and quick.units < 300 and quick.learning_rate == 20.0
+    assert (config.norm, quick.norm) == ("batch", "none")
     assert parse_search(["pydocs", "--space", "rnn", "--method", "darts-2nd"]).arch_decay == 1e-3
     assert parse_search([]).learning_rate == 0.025
 

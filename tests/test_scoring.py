@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from proxnas import bench
+from proxnas.bench_config import BenchConfig
 from proxnas.choice import Choice
-from proxnas.config import BenchConfig
 from proxnas.ops import relu, shared_relu
 from proxnas.scoring import Share, inner
 from proxnas.supernet import Supernet

@@ -101,7 +101,7 @@ def check_valid(A_bar: Tensor, group: Group) -> None:
     assert set(A_bar.unique().tolist()) <= {0.0, 1.0}
     assert (A_bar.sum(1) <= 1).all()
     inputs = [int(A_bar[list(rows)].sum()) for rows in group.nodes]
-    assert inputs == [2] * 4 if group.max_inputs else inputs == [1, 2, 3]
+    assert inputs == [group.max_inputs] * len(group.nodes) if group.max_inputs else inputs == [1, 2, 3]
     if group.max_inputs and "none" in group.candidates:
         assert A_bar[:, group.candidates.index("none")].sum() == 0
 

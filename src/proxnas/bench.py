@@ -25,8 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from proxnas.bench_config import BenchConfig
 from proxnas.choice import NONE, Call
-from proxnas.config import BenchConfig, SearchConfig
+from proxnas.config import SearchConfig
 from proxnas.data.images import Images, from_arrays
 from proxnas.data.text import Text
 from proxnas.memory import peak_memory

@@ -125,6 +125,7 @@ def quick() -> dict[str, Any]:
         "batch_size": 64,
         "units": 64,
         "final_units": 128,
+        "norm": "none",  # normalised, the first choices stay: docs/recurrent.md
         "drop_output": 0.3,
         "drop_hidden": 0.1,
         "drop_input": 0.3,

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from proxnas.config import BenchConfig
+from proxnas.bench_config import BenchConfig
 from proxnas.errors import InputError
 from proxnas.settings import parse
 

@@ -79,7 +79,8 @@ class Snas:
     def derive(self) -> Matrices:
         """The likeliest candidate of each row, `none` included; of the present ones each node keeps the strongest."""
         p = {name: A.softmax(-1) for name, A in self.learner.A.items()}
-        return {name: keep_inputs(q, hard(q), self.net.groups[name]) for name, q in p.items()}
+        kept = {name: keep_inputs(q, hard(q), self.net.groups[name]) for name, q in p.items()}
+        return {name: (A_bar != 0).double() for name, A_bar in kept.items()}
 
     def use_current(self) -> None:
         self.net.use(self.A_bar)
