@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -50,8 +49,3 @@ def need(config: RunConfig, *names: str) -> None:
     for name in names:
         if not getattr(config, name):
             raise InputError(f"{name.upper().removesuffix('S')} is missing: --help shows how it is given")
-
-
-def as_new(config: TrainConfig) -> TrainConfig:
-    """Without the flags of one call."""
-    return dataclasses.replace(config, resume=False, force=False)
