@@ -21,15 +21,13 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from proxnas.bench_config import BenchConfig
+from proxnas.bench_data import MEMORY_STEPS, random_images, random_text
 from proxnas.choice import NONE, Call
 from proxnas.config import SearchConfig
-from proxnas.data.images import Images, from_arrays
-from proxnas.data.text import Text
 from proxnas.memory import peak_memory
 from proxnas.methods.base import Occasional
 from proxnas.methods.proximal import Proximal
@@ -45,7 +43,6 @@ EPOCH_IMAGES, EPOCHS = 25_000, 50
 WARM: dict[str, dict[str, Any]] = {"asap": {"tau_start": 0.99}, "bayesnas": {"warmup": 0}}
 """What puts a method behind its warm-up."""
 PARTS = ("arch", "forward", "backward", "other")
-MEMORY_STEPS = 3
 PASSES_OF_SECOND_ORDER = 5
 """Unrolled step, validation at w', two finite differences, weight step."""
 
@@ -264,8 +261,8 @@ def build(config: BenchConfig, method: str) -> Search:
         score_nodes=config.score_nodes,
         **METHOD_DEFAULTS.get(method, {}) | WARM.get(method, {}) | (recurrent("ptb") if text else {}) | size,
     )
-    if config.candidates:  # growth is measured at one and the same network
-        search_config = dataclasses.replace(search_config, explore=0.0)
+    # the limit is that of A_bar: an explored path would be another network
+    search_config = dataclasses.replace(search_config, explore=0.0)
     if text:
         return Search(search_config, random_text(config), exact_clock=True)
     if not config.candidates:
@@ -285,19 +282,3 @@ def fix_architecture(search: Search) -> None:
         matrix[edge, edge % min(K, 4)] = 0.6 - 0.01 * edge.double()  # no two alike: no tie to be broken by chance
     if isinstance(search.method, Proximal):
         search.method.A_bar = search.method.select(search.method.A)
-
-
-def random_images(config: BenchConfig) -> Images:
-    """Noise in the shape of CIFAR-10: the cost of a step does not depend on what it sees."""
-    generator = np.random.default_rng(0)
-    # an epoch longer than the measurement: what is done between epochs is timed apart
-    n = 3 * config.batch_size * (config.rounds + MEMORY_STEPS) + 40
-    x = generator.integers(0, 256, (n, config.image_size, config.image_size, 3), dtype=np.uint8)
-    return from_arrays({"x_train": x, "y_train": np.arange(n) % 10}, "noise", "noise", flip=True)
-
-
-def random_text(config: BenchConfig) -> Text:
-    """Noise in the size of a text: words drawn uniformly."""
-    tokens = config.batch_size * (8 * config.bptt + 1)
-    parts = np.random.default_rng(0).integers(0, config.words, (3, tokens))
-    return Text("noise", "word", tuple(map(str, range(config.words))), *parts)
