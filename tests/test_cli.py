@@ -543,3 +543,24 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -
     monkeypatch.setattr("proxnas.commands.show.main", raiser(OSError(28, "No space left on device", "a/b.json")))
     assert call("show", "x") == 2
     assert one_line(capsys.readouterr().err).startswith("a/b.json: No space left on device: check")
+
+
+@pytest.mark.parametrize("flags", ["--method gdas --max-skip 2", "--space rnn --max-skip 2"])
+def test_a_limit_on_skip_connections_is_refused_where_it_would_do_nothing(flags: str, capsys: Any) -> None:
+    assert main(["search", "pydocs" if "rnn" in flags else "digits", *flags.split()]) == 2
+    assert "--max-skip 2: is " in capsys.readouterr().err
+
+
+def test_a_cell_without_weights_is_warned_of(tmp_path: Path, capsys: Any) -> None:
+    """Found by a search that may choose nothing else: every edge is pressed to be a skip connection."""
+    search = "search digits --space nasbench201 --cells 1 --channels 2 --epochs 1 --batch-size 128 --threads 1 --quiet"
+    A = ["--arch-learning-rate", "0", "--explore", "0", "--look-ahead", "0"]
+    for seed in range(12):
+        run = tmp_path / str(seed)
+        assert main([*search.split(), *A, "--seed", str(seed), "--run", str(run)]) == 0
+        result = json.loads((run / "result.json").read_text())
+        poor = "conv" not in json.dumps(result["genotype"])
+        assert ("warning" in result) == poor == ("proxnas: warning: " in capsys.readouterr().err)
+        if poor:
+            return
+    pytest.fail("no seed starts without a convolution")

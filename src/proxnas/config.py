@@ -277,6 +277,7 @@ USED_BY: dict[tuple[str, ...], dict[str, object]] = {
     ("snas",): {"resource": 0.0},
     ("gdas",): {"fixed_reduction": False, "unsampled_gradient": "zero"},
     ("enas",): {"controller_steps": 30},
+    tuple(m for m in METHODS if m not in ("gdas", "enas", "asng")): {"max_skip": -1},  # these have rules of their own
 }
 """Methods -> flags that the others would silently ignore, with the values that ask for nothing."""
 SHARES = ("score_batch", "score_nodes")

@@ -54,6 +54,7 @@ class TextFlags:
 
 TEXT_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(TextFlags)}
 IMAGE_DEFAULTS: dict[str, Any] = {
+    "max_skip": -1,
     "cells": 5,
     "channels": 16,
     "final_cells": 8,
