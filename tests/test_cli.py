@@ -554,12 +554,12 @@ def test_a_limit_on_skip_connections_is_refused_where_it_would_do_nothing(flags:
 
 def test_a_cell_without_weights_is_warned_of(make_search: Callable[..., Search], tmp_path: Path, capsys: Any) -> None:
     """A keeps what it starts with: a seed that starts with a convolution, and one that starts without."""
-    flags = "--space nasbench201 --arch-learning-rate 0 --explore 0 --look-ahead 0".split()
+    flags = ["--space", "nasbench201", "--arch-learning-rate", "0", "--explore", "0", "--look-ahead", "0"]
     starts = ((seed, make_search(*flags, "--seed", str(seed)).genotype().to_json()) for seed in range(500))
     poor = next(seed for seed, cell in starts if "conv" not in cell)
     for seed, warned in ((0, False), (poor, True)):
         run = tmp_path / str(seed)
-        sizes = "--cells 1 --channels 2 --epochs 1 --batch-size 128 --threads 1 --quiet".split()
+        sizes = ["--cells", "1", "--channels", "2", "--epochs", "1", "--batch-size", "128", "--threads", "1", "--quiet"]
         assert main(["search", "digits", *flags, *sizes, "--seed", str(seed), "--run", str(run)]) == 0
         assert ("warning" in json.loads((run / "result.json").read_text())) == warned
         assert ("proxnas: warning: no operation with weights in cell" in capsys.readouterr().err) == warned
