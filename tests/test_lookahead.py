@@ -165,8 +165,9 @@ def test_without_exploration_every_step_runs_the_cell_itself(make_search: MakeSe
     assert torch.equal(method.path["cell"], method.A_bar["cell"])
 
 
-def test_it_looks_ahead_every_so_many_steps(make_search: MakeSearch) -> None:
-    method = nasp(make_search, "--look-ahead", "2")
+@pytest.mark.parametrize(("every", "wanted"), [("1", [0, 2, 4]), ("3", [0, 3])])
+def test_it_looks_ahead_every_so_many_steps(every: str, wanted: list[int], make_search: MakeSearch) -> None:
+    method = nasp(make_search, "--look-ahead", "2", "--arch-every", every)
     looks, look = [], method.net.potentials
 
     def counted(train: Batch, valid: Batch) -> Matrices:
@@ -175,7 +176,7 @@ def test_it_looks_ahead_every_so_many_steps(make_search: MakeSearch) -> None:
 
     method.net.potentials = counted  # type: ignore[method-assign]
     taken(method, 5)
-    assert looks == [0, 2, 4]
+    assert looks == wanted
 
 
 def test_what_is_promised_counts_as_much_as_the_horizon_says(make_search: MakeSearch) -> None:

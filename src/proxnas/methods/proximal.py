@@ -45,6 +45,7 @@ class Proximal:
         self.A_bar = self.select(self.A)
         self.path = self.A_bar
         self.potentials: Matrices = {}
+        self.looked = 0
         self.costs = self._costs() if options.eta else {}
         self.A_optimizer = ArchitectureOptimizer(self.A, options)
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
@@ -117,8 +118,8 @@ class Proximal:
         o, w = self.options, self.w_optimizer
         if not o.look_ahead:
             return {}
-        if not self.potentials or w.t % o.look_ahead == 0:
-            self.potentials = self.net.potentials(train, valid)
+        if not self.potentials or w.t >= self.looked + o.look_ahead:
+            self.potentials, self.looked = self.net.potentials(train, valid), w.t
         xi = o.horizon * w.learning_rate / (1 - w.options.momentum)  # momentum sums up so many steps
         return {name: xi * potential for name, potential in self.potentials.items()}
 
@@ -166,6 +167,7 @@ class Proximal:
             "A": self.A_optimizer.state_dict(),
             "A_bar": self.A_bar,
             "potentials": self.potentials,
+            "looked": self.looked,
             "w": self.w_optimizer.state_dict(),
         }
 
@@ -173,7 +175,7 @@ class Proximal:
         self.A_optimizer.load_state_dict(state["A"])
         self.w_optimizer.load_state_dict(state["w"])
         self.A_bar = {name: state["A_bar"][name].clone() for name in self.A}
-        self.potentials = state["potentials"]
+        self.potentials, self.looked = state["potentials"], state["looked"]
 
 
 def nasp(setup: Setup) -> Proximal:
