@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from proxnas.bench_config import BenchConfig
 from proxnas.bench_data import MEMORY_STEPS, random_images, random_text
 from proxnas.choice import NONE, Call
-from proxnas.config import SearchConfig
+from proxnas.config import PROXIMAL, SearchConfig
 from proxnas.memory import peak_memory
 from proxnas.methods.base import Occasional
 from proxnas.methods.proximal import Proximal
@@ -261,8 +261,8 @@ def build(config: BenchConfig, method: str) -> Search:
         score_nodes=config.score_nodes,
         **METHOD_DEFAULTS.get(method, {}) | WARM.get(method, {}) | (recurrent("ptb") if text else {}) | size,
     )
-    # the limit is that of A_bar: an explored path would be another network
-    search_config = dataclasses.replace(search_config, explore=0.0)
+    if method in PROXIMAL:  # at one network, the random cell it starts from: an explored path would be another
+        search_config = dataclasses.replace(search_config, explore=0.0, arch_learning_rate=0.0)
     if text:
         return Search(search_config, random_text(config), exact_clock=True)
     if not config.candidates:

@@ -32,7 +32,7 @@ STAMP = ("proxnas", "command")
 
 def quick() -> dict[str, Any]:
     """Small data on a laptop."""
-    return {"epochs": 25, "batch_size": 32, "cells": 5, "channels": 16, "final_cells": 8, "final_channels": 16}
+    return {"epochs": 15, "batch_size": 32, "cells": 5, "channels": 16, "final_cells": 8, "final_channels": 16}
 
 
 def cifar() -> dict[str, Any]:
