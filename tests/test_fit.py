@@ -178,10 +178,11 @@ def test_force_clears_the_parts_too(
 @pytest.mark.parametrize(
     ("minutes", "epochs"),
     [
-        (10.0, (22, 36)),  # 552 s: 40% for the search of 10 s an epoch; then 552 - 230 s for epochs of 9 s at most
+        (6.0, (13, 22)),  # 331 s: 40% for the search of 10 s an epoch; then 331 - 130 s for epochs of 9 s at most
+        (10.0, (15, 44)),  # no more than the protocol's epochs of search
         (1.0, (1, 3)),  # 20 s are kept for start and export
         (0.1, (1, 1)),
-        (1000.0, (25, MOST_TRAINING * quick()["epochs"])),
+        (1000.0, (15, MOST_TRAINING * quick()["epochs"])),
     ],
 )
 def test_a_budget_chooses_the_epochs(
