@@ -261,7 +261,7 @@ def test_quiet_prints_only_the_result(data: Path, tmp_path: Path, capsys: Any) -
 
 def test_the_files_of_a_run(done: Path, data: Path) -> None:
     names = {"config.json", "environment.json", "metrics.jsonl", "checkpoint.pt", "checkpoint.previous.pt"}
-    assert contents(done).keys() == names | {"genotype.json", "result.json"}
+    assert contents(done).keys() == names | {"genotype.json", "space.json", "result.json"}
     result = json.loads((done / "result.json").read_text())
     wanted = "method space data seed genotype params flops valid_accuracy epochs seconds converged budget"
     assert set(wanted.split()) <= result.keys()
@@ -274,13 +274,19 @@ def test_the_files_of_a_run(done: Path, data: Path) -> None:
 
 def test_the_metrics_of_a_run(done: Path) -> None:
     rows = [json.loads(line) for line in (done / "metrics.jsonl").read_text().splitlines()]
-    wanted = "epoch step train_loss train_accuracy valid_loss valid_accuracy changes params A seconds".split()  # noqa: SIM905
+    figures = {f"{part}_{figure}" for part in ("train", "valid") for figure in ("loss", "accuracy")}
+    wanted = {"epoch", "step", *figures, "changes", "params", "A", "selected", "genotype", "seconds"}
     assert [(row["epoch"], row["step"]) for row in rows] == [(1, 5), (2, 10)]
     for row in rows:
-        assert set(wanted) <= row.keys() <= {*wanted, "memory"}
+        assert wanted <= row.keys() <= {*wanted, "memory"}
         assert row["seconds"].keys() == {"arch", "forward", "backward", "other", "evaluate"}
         assert all(value >= 0 for value in row["seconds"].values())
         assert all(len(matrix) == 6 and len(matrix[0]) == 5 for matrix in row["A"].values())
+        chosen = {(op, i) for node in row["genotype"]["cells"]["cell"]["nodes"] for op, i, *_ in node if op != "none"}
+        group = json.loads((done / "space.json").read_text())["groups"]["cell"]
+        source = {e: i for rows in group["nodes"] for i, e in enumerate(rows)}
+        marked = {(group["candidates"][k], source[e]) for e, k in row["selected"]["cell"]}
+        assert chosen == {(op, i) for op, i in marked if op != "none"}
     result = json.loads((done / "result.json").read_text())
     assert result["valid_accuracy"] == rows[-1]["valid_accuracy"] and result["params"] == rows[-1]["params"]
 
