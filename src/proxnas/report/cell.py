@@ -37,15 +37,23 @@ def cell_text(genotype: Genotype) -> str:
 
 def cell_svg(genotype: Genotype) -> str:
     """A self-contained SVG of all cells side by side, on white."""
-    cells = drawings(genotype)
+    return _svg(drawings(genotype), headline(genotype), cell_text(genotype))
+
+
+def cell_svgs(genotype: Genotype) -> list[str]:
+    """An SVG a cell, for pages that place them by themselves and tell in words what is drawn."""
+    return [_svg([cell], cell.title, "") for cell in drawings(genotype)]
+
+
+def _svg(cells: list[Drawing], title: str, description: str) -> str:
     places, width, height = page(cells)
     size = f'width="{width:g}" height="{height:g}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} viewBox="0 0 {width:g} {height:g}"'
     return "\n".join(
         [
             f'{head} font-family="DejaVu Sans Mono, Menlo, Consolas, monospace">',
-            f"<title>{escape(headline(genotype))}</title>",
-            f"<desc>{escape(cell_text(genotype))}</desc>",
+            f"<title>{escape(title)}</title>",
+            *([f"<desc>{escape(description)}</desc>"] if description else []),
             f'<rect class="paper" {size} fill="#ffffff"/>',
             *(_group(cell, *place) for cell, place in zip(cells, places, strict=True)),
             "</svg>\n",
