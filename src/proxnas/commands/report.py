@@ -9,11 +9,9 @@ from typing import Annotated
 import tyro
 
 from proxnas.errors import InputError
-from proxnas.report.page import report_html
+from proxnas.report.page import FILE, write_report
 from proxnas.report.reading import find_runs
 from proxnas.settings import command_line
-
-FILE = "report.html"
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,7 @@ def main(argv: list[str]) -> None:
     config = command_line(ReportConfig, "proxnas report", argv)
     records = [record for run in config.runs for record in find_runs(run)]
     out = Path(config.out or (Path(config.runs[0]) / FILE if len(config.runs) == 1 else FILE))
-    out.write_bytes(report_html(records))
-    print(f"report in {out}")
+    print(f"report in {write_report(records, out)}")
     if config.figures:
         from proxnas.report.figures import write_figures  # matplotlib takes a while
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxnas.genotype import Genotype
 from proxnas.report.layout import INK, LINE, PALE, Box, Drawing, Label, Mark, Stroke, drawings, page
+from proxnas.report.style import written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,12 +65,12 @@ def _box(axis: Any, box: Box, x: float, y: float, order: int) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     corner, width, height = (x + box.left, y + box.top), box.right - box.left, box.bottom - box.top
-    style = {"facecolor": box.fill, "edgecolor": box.stroke, "linewidth": POINTS, "zorder": order}
+    style: dict[str, Any] = {"facecolor": box.fill, "edgecolor": box.stroke, "linewidth": POINTS, "zorder": order}
     axis.add_patch(FancyBboxPatch(corner, width, height, boxstyle="round,pad=0,rounding_size=5", **style))
 
 
 def _write(axis: Any, label: Label, **style: Any) -> None:
-    text = re.sub(r"_\{(.*?)\}", r"$_{\\text{\1}}$", label.text)  # labels are names of ours: no $ to escape
+    text = written(label.text)
     side = "center" if label.middle else "left"
     place = {"horizontalalignment": side, "verticalalignment": "center_baseline"}
     axis.text(label.x, label.y, text, fontsize=POINTS * label.size, family=FONT, color=INK, **place, **style)

@@ -20,7 +20,11 @@ LABELS = {
     "test_perplexity": "test perplexity",
     "valid_accuracy": "validation accuracy",
     "valid_perplexity": "validation perplexity",
+    "test_images": "test images",
+    "test_tokens": "test tokens",
     "best_epoch": "best epoch",
+    "averaged_from": "weights averaged from epoch",
+    "words": "words",
     "params": "parameters",
     "flops": "multiply-adds",
     "epochs": "epochs",
@@ -55,7 +59,15 @@ def facts(record: Record) -> dict[str, str]:
     last = record.rows[-1] if record.rows else {}
     known = figures(record.config, last, record.result)
     known.setdefault("seconds", sum(map(seconds_of, record.rows)))
-    return {LABELS[name]: shown(name, value) for name, value in known.items()}
+    return labelled(known)
+
+
+def labelled(known: Mapping[str, Any]) -> dict[str, str]:
+    """Label -> value as people write it."""
+    found = {LABELS[name]: shown(name, value) for name, value in known.items()}
+    if "flops" in known and any("perplexity" in name for name in known):
+        found[LABELS["flops"]] += " a token"
+    return found
 
 
 def shown(name: str, value: Any) -> str:
@@ -64,7 +76,7 @@ def shown(name: str, value: Any) -> str:
         return "not finite"
     if name == "seconds":
         return duration(number(value))
-    if name in ("params", "flops") and type(value) is int:
+    if type(value) is int and name != "seed":
         return f"{value:,}"
     if type(value) is float:
         return f"{value:.2f}" if "perplexity" in name else f"{value:.4f}"

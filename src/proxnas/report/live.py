@@ -86,7 +86,9 @@ def serve(folder: Path, port: int) -> ThreadingHTTPServer:
                 same = version != "" and self.headers.get("If-None-Match") == version
                 self._answer(HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK, content, kind, version)
 
-        def _answer(self, status: HTTPStatus, content: bytes = b"", kind: str = "text/plain", version: str = "") -> None:
+        def _answer(
+            self, status: HTTPStatus, content: bytes = b"", kind: str = "text/plain", version: str = ""
+        ) -> None:
             body = b"" if status == HTTPStatus.NOT_MODIFIED else content or status.phrase.encode()
             self.send_response(status)
             for name, value in (_headers(kind, version) | {"Content-Length": str(len(body))}).items():

@@ -13,12 +13,14 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any
 
 from proxnas.report.page_data import page_data, text
 from proxnas.report.reading import Record
 
+FILE = "report.html"
 IN_SCRIPT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 """What could end the JSON block, or a line within it."""
 
@@ -28,6 +30,17 @@ def report_html(records: Sequence[Record]) -> bytes:
     names = [record.name for record in records]
     title = names[0] if len(names) == 1 else common(names) or f"{len(names)} runs"
     return _page(f"proxnas: {title}", page_data(records), live=False)
+
+
+def write_report(records: Sequence[Record], out: Path) -> Path:
+    """Writes the report of these runs; returns the file, which is replaced whole, and left alone if it is the same."""
+    content = report_html(records)
+    if out.is_file() and out.read_bytes() == content:
+        return out
+    part = out.with_name(out.name + ".part")
+    part.write_bytes(content)
+    part.replace(out)
+    return out
 
 
 def live_html(name: str) -> bytes:

@@ -91,7 +91,9 @@ def rounded(value: Any) -> float | None:
 
 
 def _pairs(values: dict[str, Any]) -> list[list[str]]:
-    return [[text(name), text(value if isinstance(value, str) else json.dumps(value))] for name, value in values.items()]
+    return [
+        [text(name), text(value if isinstance(value, str) else json.dumps(value))] for name, value in values.items()
+    ]
 
 
 def _progress(record: Record) -> str:
@@ -108,7 +110,7 @@ def _progress(record: Record) -> str:
 
 def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Title and lines of every chart that has something to show."""
-    found = []
+    found: list[dict[str, Any]] = []
     for title, keys in CURVES.items():
         lines = [{"name": key.split("_")[0], "values": [rounded(row.get(key)) for row in rows]} for key in keys]
         lines = [line for line in lines if any(value is not None for value in line["values"])]
@@ -147,13 +149,13 @@ def _replay(record: Record, most: int) -> dict[str, Any] | None:
 def row_genotype(row: Row) -> Genotype | None:
     """The cell of an epoch, if its row tells it."""
     try:
-        return Genotype.from_json(json.dumps(row["genotype"]))
+        return Genotype.from_object(row["genotype"])
     except (KeyError, InputError):
         return None
 
 
 def groups(record: Record, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """For each group of A: what its edges and candidates are called, its values and what is selected, frame by frame."""
+    """For each group of A: names of its edges and candidates, its values and what is selected, frame by frame."""
     kind = record.genotype.kind if record.genotype else ""
     found = []
     for name in rows[0].get("A") or {} if rows else {}:
