@@ -80,9 +80,9 @@ def stability(record: Record) -> Iterator[tuple[str, Figure]]:
 
 def _heat_maps(group: dict[str, Any], epochs: Sequence[int]) -> Figure:
     E, K = len(group["edges"]), len(group["candidates"])
-    columns = min(E, 5 if E <= 20 else 6)
+    columns = 3 if E <= 6 else 5 if E <= 20 else 6
     lines = -(-E // columns)
-    figure, axes = panels(lines, columns, (2.2, 0.8 + 0.16 * K))
+    figure, axes = panels(lines, columns, (2.1, 0.7 + 0.15 * K))
     for e, axis in enumerate(axes):
         if e >= E:
             axis.set_axis_off()
@@ -91,9 +91,21 @@ def _heat_maps(group: dict[str, Any], epochs: Sequence[int]) -> Figure:
         axis.set_yticks(range(K), [written(name) for name in group["candidates"]] if e % columns == 0 else [""] * K)
         if e + columns >= E:
             axis.set_xlabel("epoch", fontsize=7)
-    figure.colorbar(image, ax=axes, label="a", aspect=40, pad=0.01)
     figure.suptitle(written(f"A of the {group['title']}; marked: ") + r"selected by $\bar{A}$", fontsize=9)
+    _place(figure, image, lines)
     return figure
+
+
+def _place(figure: Figure, image: Any, lines: int) -> None:
+    """Room in inches for names, title and scale: what the general layout finds too, but for dozens of panels slowly."""
+    figure.set_layout_engine(None)
+    width, height = figure.get_size_inches()
+    right, low, high = 1 - 0.75 / width, 0.4 / height, 1 - 0.55 / height
+    gap = 0.5 * lines / (height - 0.95 - 0.5 * (lines - 1))  # half an inch, by the height of a panel
+    figure.subplots_adjust(left=1.1 / width, right=right, bottom=low, top=high, wspace=0.08, hspace=gap)
+    scale = figure.add_axes((right + 0.15 / width, low, 0.12 / width, high - low))
+    figure.colorbar(image, cax=scale).ax.tick_params(labelsize=7)
+    scale.set_title("a", fontsize=8)
 
 
 def _heat_map(axis: Any, group: dict[str, Any], e: int, epochs: Sequence[int]) -> Any:
@@ -105,9 +117,10 @@ def _heat_map(axis: Any, group: dict[str, Any], e: int, epochs: Sequence[int]) -
     marks = [
         (epoch, k) for epoch, pairs in zip(epochs, group["selected"], strict=True) for edge, k in pairs if edge == e
     ]
-    left, right = ([epoch + side for epoch, _ in marks] for side in (-0.5, 0.5))
+    left, right = ([epoch + side for epoch, _ in marks] for side in (-0.51, 0.51))  # no gaps between epochs
     axis.hlines([k for _, k in marks], left, right, colors=COLOURS[1], linewidth=1.6)
     axis.grid(False)
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.tick_params(labelsize=6, length=2)
     axis.set_title(written(group["edges"][e]), fontsize=8)
     return shown

@@ -126,7 +126,7 @@ function replay(run, id, cursors) {
   const maps = groups.map((group) => heatmaps(group, epochs));
   const slider = make("input", { type: "range", id: `${id}-slider`, min: "0", max: String(last), step: "1" });
   const output = make("output", { for: slider.id });
-  const play = make("button", { type: "button", "aria-label": "play the search" }, "▶ play");
+  const play = make("button", { type: "button" }, "▶ play");
   let drawn = [], timer = 0;
   function set(frame) {
     state.frames[run.name] = frame;
