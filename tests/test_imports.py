@@ -42,6 +42,8 @@ WITHOUT_TORCH = [
     "proxnas.text_commands",
     "proxnas.commands.generate",
     "proxnas.data.corpus",
+    "proxnas.executor",
+    "proxnas.board",
 ]
 
 
