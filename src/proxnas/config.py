@@ -14,6 +14,7 @@ import tyro
 
 from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
+from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.methods import METHODS
 from proxnas.spaces import SPACES
 from proxnas.text_flags import TextFlags, check_domain
@@ -51,7 +52,7 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
-class SearchConfig(TextFlags, RunConfig):
+class SearchConfig(TextFlags, ManyFlags, RunConfig):
     """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a text."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
@@ -190,10 +191,10 @@ class SearchConfig(TextFlags, RunConfig):
                 idle = self.method not in methods and getattr(self, name) != neutral
                 require(not idle, flag(name), getattr(self, name), f"is for {', '.join(methods)}: leave it out")
         check_domain(self)
+        check_many(self.minutes, self.workers)
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         self.load_options()
         seeds = self.all_seeds()
-        require(len(set(seeds)) == len(seeds), "--seeds", self.seeds, "name each seed once")
         require(not self.pick or len(seeds) > 1, "--pick", self.pick, "give --seeds with at least two seeds")
         require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
         require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
@@ -211,11 +212,7 @@ class SearchConfig(TextFlags, RunConfig):
 
     def all_seeds(self) -> list[int]:
         """The seeds to run: those of --seeds, else the one of --seed."""
-        if not self.seeds:
-            return [self.seed]
-        if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", self.seeds):
-            raise InputError(f"--seeds {self.seeds!r}: give whole numbers with commas between, for example 0,1,2")
-        return [int(seed) for seed in self.seeds.split(",")]
+        return whole_numbers("--seeds", self.seeds) if self.seeds else [self.seed]
 
 
 AT_LEAST: dict[str, float] = {
@@ -283,7 +280,7 @@ USED_BY: dict[tuple[str, ...], dict[str, object]] = {
 SHARES = ("score_batch", "score_nodes")
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
 
-NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json"}
+NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "workers"}
 """Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
 MAY_CHANGE = {"device", "threads", "checkpoint_minutes"}
 """Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to the bit."""

@@ -20,6 +20,7 @@ from typing import IO, Protocol
 
 from filelock import FileLock, Timeout
 
+from proxnas.errors import InputError
 from proxnas.interrupt import LIFELINE, Interrupted, Request, stop_requests
 
 RETRIES = 2
@@ -252,6 +253,14 @@ def _tail(log: Path, size: int = 20_000) -> list[str]:
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - size))
         return file.read().decode("utf-8", "replace").splitlines()
+
+
+def check_done(outcomes: Sequence[Outcome]) -> None:
+    """An InputError that names the first task that failed, unless all are finished."""
+    failed = [outcome for outcome in outcomes if outcome.code]
+    if failed:
+        first = failed[0]
+        raise InputError(f"{len(failed)} of {len(outcomes)} runs failed; {first.task.name}: {first.message}")
 
 
 def cores() -> int:
