@@ -92,12 +92,12 @@ def compare(config: CompareConfig, folder: Path) -> list[Outcome]:
 
 
 def _run(config: CompareConfig, tasks: list[Task], done: Callable[[Outcome], None]) -> None:
-    if all(task.finished for task in tasks):
-        return
+    """The tasks that are not finished; the others would only have the tables written again."""
     devices = _devices(config)
-    tasks = [dataclasses.replace(task, gpus=int(bool(devices))) for task in tasks]
-    with shown(Console(highlight=False), f"{len(tasks)} runs", len(tasks), config.quiet) as board:
-        make(config.workers, config.threads, devices).run(tasks, board, done)
+    left = [dataclasses.replace(task, gpus=int(bool(devices))) for task in tasks if not task.finished]
+    if left:
+        with shown(Console(highlight=False), f"{len(left)} runs", len(left), config.quiet) as board:
+            make(config.workers, config.threads, devices).run(left, board, done)
 
 
 def _devices(config: CompareConfig) -> list[str]:

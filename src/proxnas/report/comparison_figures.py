@@ -75,6 +75,8 @@ def stability(found: Comparison) -> Figure | None:
     of_A.set(xlabel="epoch", ylabel="mean change of an entry", title="A (DARTS: softmax of A)")
     of_A_bar.set(xlabel="epoch", ylabel="entries switched in an epoch", title="A_bar")
     of_A.legend(frameon=False)
+    for axis in (of_A, of_A_bar):
+        _whole_epochs(axis)
     return figure
 
 
@@ -84,18 +86,30 @@ def edges(entry: Entry) -> Figure:
     values = weights(entry, group) if _family(entry.name) == "darts" else selected(entry, group)
     columns = math.ceil(math.sqrt(values.shape[1]))
     figure, axes = panels(math.ceil(values.shape[1] / columns), columns, SMALL)
-    for e, axis in enumerate(axes):
-        if e >= values.shape[1]:
-            axis.set_axis_off()
-            continue
-        axis.imshow(values[:, e].T, aspect="auto", cmap="Blues", vmin=0, vmax=1, interpolation="nearest",
-                    extent=(0.5, len(values) + 0.5, values.shape[2] - 0.5, -0.5))  # fmt: skip
+    for axis in axes[values.shape[1] :]:
+        axis.set_axis_off()
+    for e, axis in enumerate(axes[: values.shape[1]]):
+        _image(axis, values[:, e].T, (values.min(), values.max()))
         axis.set_title(f"edge {e}", fontsize=7)
-        axis.tick_params(labelsize=6)
-        axis.grid(False)
-    what = "softmax of A" if _family(entry.name) == "darts" else "A_bar"
-    figure.suptitle(f"{entry.name}: {what} of the {group} cell, candidates against epochs", fontsize=9)
+    what = f"softmax of A, {values.min():.3f} to {values.max():.3f}" if _family(entry.name) == "darts" else "A_bar"
+    figure.suptitle(f"{entry.name}, group {group}: {what}; candidates against epochs", fontsize=9)
     return figure
+
+
+def _image(axis: Any, values: Array, limits: tuple[float, float]) -> None:
+    """(K, T) as shades, an epoch a column."""
+    low, high = limits
+    edge = (0.5, values.shape[1] + 0.5, values.shape[0] - 0.5, -0.5)
+    axis.imshow(values, aspect="auto", cmap="Blues", vmin=low, vmax=high, interpolation="nearest", extent=edge)
+    axis.tick_params(labelsize=6)
+    axis.grid(False)
+    _whole_epochs(axis)
+
+
+def _whole_epochs(axis: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
 
 
 def weights(entry: Entry, group: str | None = None) -> Array:

@@ -95,8 +95,8 @@ def costs(rows: Sequence[Row], spaces: bool = False) -> str:
     """The paper's tables of errors, parameters and search cost; with `spaces` as for the concurrent works."""
     figures = [name for name in HEADINGS if any(_has(row, name) for row in rows)]
     middle = ["Ops", "Nodes"] if spaces else []
-    errors = [HEADINGS[name] for name in figures]
-    headings = ["Method", *errors, "Params (M)", *middle, "Time (min)", "Time (days)", "Seeds"]
+    named = [HEADINGS[name] for name in figures]
+    headings = ["Method", *named, "Params (M)", *middle, "Time (min)", "Time (days)", "Seeds"]
     lines = []
     for row in rows:
         errors = [_error(row, name) for name in figures]
