@@ -44,6 +44,9 @@ WITHOUT_TORCH = [
     "proxnas.data.corpus",
     "proxnas.executor",
     "proxnas.board",
+    "proxnas.commands.compare",
+    "proxnas.report.comparison",
+    "proxnas.report.tables",
 ]
 
 
