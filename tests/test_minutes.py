@@ -42,9 +42,8 @@ def test_as_many_epochs_as_fit_chosen_once(argv: list[str], measured: list[Any],
     again = ["search", "--config", str(tmp_path / "run" / "config.json"), "--run", str(tmp_path / "again"), "--quiet"]
     assert main(again) == 0
     assert len(measured) == 1
-    rows = [
-        [line.split('"seconds"')[0] for line in (tmp_path / name / "metrics.jsonl").open()] for name in ("run", "again")
-    ]
+    files = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("run", "again")]
+    rows = [[line.split('"seconds"')[0] for line in lines] for lines in files]
     assert len(rows[0]) == 2 and rows[0] == rows[1]
 
 
@@ -63,10 +62,8 @@ def test_epochs_are_not_given_besides(argv: list[str], capsys: Any, tmp_path: Pa
 
 
 def test_a_configuration_as_words_gives_the_same_again() -> None:
-    for words in (
-        ["digits", "--method", "gdas", "--fixed-reduction", "--tau-end", "0.2"],
-        ["pydocs", "--space", "rnn"],
-    ):
+    of_gdas = ["digits", "--method", "gdas", "--fixed-reduction", "--tau-end", "0.2"]
+    for words in (of_gdas, ["pydocs", "--space", "rnn"]):
         config = parse_search(words)
         assert parse_search(flags_of(config)) == config
 
