@@ -18,9 +18,9 @@ import pytest
 from rich.console import Console
 
 from proxnas import executor
-from proxnas.board import SilentBoard, progress_of, shown
 from proxnas.executor import LocalExecutor, Outcome, Task, cores
 from proxnas.interrupt import Interrupted
+from proxnas.many_progress import SilentBoard, progress_of, shown
 
 STAND_IN = """
 import os, signal, sys, time
@@ -156,7 +156,7 @@ def test_workers_end_when_their_executor_is_killed(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
 import sys
-from proxnas.board import SilentBoard
+from proxnas.many_progress import SilentBoard
 from proxnas.executor import LocalExecutor, Task
 worker = [sys.executable, "-c", {STAND_IN + "time.sleep(60)"!r}]
 LocalExecutor.command = lambda self, task, slot: [*worker, "--run=" + str(task.folder)]

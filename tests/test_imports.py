@@ -43,7 +43,7 @@ WITHOUT_TORCH = [
     "proxnas.commands.generate",
     "proxnas.data.corpus",
     "proxnas.executor",
-    "proxnas.board",
+    "proxnas.many_progress",
     "proxnas.commands.compare",
     "proxnas.report.comparison",
     "proxnas.report.tables",

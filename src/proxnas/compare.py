@@ -14,10 +14,10 @@ from typing import Any
 
 from rich.console import Console
 
-from proxnas.board import shown
 from proxnas.compare_config import CompareConfig, search_argv, train_argv, train_values
 from proxnas.executor import Outcome, Task, make
 from proxnas.jobs import build_search, store
+from proxnas.many_progress import shown
 from proxnas.report import comparison, tables
 from proxnas.settings import parse_search
 

@@ -72,8 +72,8 @@ def _at_once(config: SearchConfig, parts: dict[SearchConfig, Path]) -> None:
     """Fills the folders by several processes; what failed is said here."""
     from rich.console import Console
 
-    from proxnas.board import shown
     from proxnas.executor import Task, check_done, make
+    from proxnas.many_progress import shown
 
     tasks = [
         Task(f"{part.method} seed {part.seed}", ("search", *flags_of(dataclasses.replace(part, threads=0))), place)
