@@ -195,6 +195,19 @@ def test_cells_are_trained_and_tested(here: Callable[..., Here], argv: list[str]
     assert "Test error (%)" in (tmp_path / "run" / "table.md").read_text()
 
 
+def test_recurrent_cells_are_compared_by_perplexity(here: Callable[..., Here], tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("a b c d e f g h\nb d f h a c e g\n" * 40)
+    (tmp_path / "s.json").write_text(json.dumps({"units": 4, "final_units": 4, "batch_size": 4, "bptt": 8}))
+    (tmp_path / "t.json").write_text(json.dumps({"units": 4, "epochs": 1, "batch_size": 4, "bptt": 8}))
+    words = ["compare", str(tmp_path / "words.txt"), "--space", "rnn", "--methods", "nasp", "--seeds", "0"]
+    files = ["--search-config", str(tmp_path / "s.json"), "--train-config", str(tmp_path / "t.json")]
+    here()
+    assert main([*words, *files, "--epochs", "1", "--train", "quick", "--run", str(tmp_path / "run"), "--quiet"]) == 0
+    (row,) = read(tmp_path / "run" / "table.json")
+    found = read(tmp_path / "run" / "train" / "nasp-0" / "result.json")["test_perplexity"]
+    assert (row["figure"], row["mean"], row["ops"], row["nodes"]) == ("test_perplexity", found, 4, 8)
+
+
 # what is asked for
 
 
