@@ -1,15 +1,16 @@
-"""The controller of ENAS: an LSTM that makes the decisions of an architecture one after the other.
+"""The controller of ENAS and of `reinforce`: an LSTM that makes the decisions of an architecture one after the other.
 
 For a node that keeps n inputs it chooses n different edges by attention over the states that they read, then one
 candidate for each of them (never `none`); for a node that keeps all edges, one candidate an edge. Row i of a node is
-taken to read state i; states come into being as nodes with more rows are reached.
+taken to read state i; states come into being as nodes with more rows are reached. Decisions can be drawn, or given to
+learn how likely they are now.
 
 H hidden units, K candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -27,10 +28,10 @@ class ControllerOptions:
     spread: float = 0.1
     """Weights start uniformly within +- this."""
     temperature: float = 1.0
-    tanh: float = 1.10
-    """Logits of inputs are squashed to +- this."""
-    tanh_candidates: float = 1.10 / 2.5
-    """Logits of candidates are squashed to +- this."""
+    tanh: float | None = 1.10
+    """Logits of inputs are squashed to +- this; None: not at all."""
+    tanh_candidates: float | None = 1.10 / 2.5
+    """Logits of candidates are squashed to +- this; None: not at all."""
     favoured: tuple[str, ...] = ("sep_conv_3x3", "sep_conv_5x5")
     """Candidates whose bias starts at +10, and gets a fixed +0.25 (the others -0.25) in the first group."""
     distance: float = 0.0
@@ -56,6 +57,29 @@ class Trace:
     """Of each state: what is fed back when it is chosen (H,)."""
     keys: list[Tensor] = field(default_factory=list)
     """Of each state: what attention compares with (H,)."""
+    decisions: list[int] = field(default_factory=list)
+    logs: list[Tensor] = field(default_factory=list)
+    """Of each decision: the log-probabilities of all that could have been decided."""
+
+    @property
+    def log_probabilities(self) -> Tensor:
+        """Of each decision that was made (D,)."""
+        return torch.stack([log_p[index] for log_p, index in zip(self.logs, self.decisions, strict=True)])
+
+
+Decide = Callable[[Tensor], int]
+"""From the probabilities of a decision to what is decided."""
+
+
+def drawn(generator: torch.Generator) -> Decide:
+    """Decides by chance."""
+    return lambda p: int(torch.multinomial(p, 1, generator=generator))
+
+
+def given(decisions: Sequence[int]) -> Decide:
+    """Decides as it was decided before."""
+    remaining = iter(decisions)
+    return lambda _: next(remaining)
 
 
 class Controller(nn.Module):
@@ -83,6 +107,10 @@ class Controller(nn.Module):
 
     def forward(self, generator: torch.Generator) -> Trace:
         """One architecture, drawn."""
+        return self.decide(drawn(generator))
+
+    def decide(self, decide: Decide) -> Trace:
+        """One architecture by the decisions of `decide`."""
         zero = torch.zeros(self.options.hidden)
         A_bar = {name: torch.zeros(group.shape, dtype=torch.float64) for name, group in self.groups.items()}
         trace = Trace(zero, zero, self.start, A_bar, torch.zeros(()))
@@ -91,9 +119,9 @@ class Controller(nn.Module):
             for rows in group.nodes:
                 if group.max_inputs is not None:
                     self._states(trace, len(rows), first=rows is group.nodes[0])
-                kept = self._inputs(trace, rows, group.max_inputs, generator)
+                kept = self._inputs(trace, rows, group.max_inputs, decide)
                 for e in kept:
-                    k = self._candidate(trace, name, biased=i == 0, generator=generator)
+                    k = self._candidate(trace, name, biased=i == 0, decide=decide)
                     trace.A_bar[name][e, k] = 1.0
         return trace
 
@@ -105,9 +133,7 @@ class Controller(nn.Module):
             trace.keys.append(self.key(trace.h))
             trace.x = self.start
 
-    def _inputs(
-        self, trace: Trace, rows: tuple[int, ...], most: int | None, generator: torch.Generator
-    ) -> tuple[int, ...]:
+    def _inputs(self, trace: Trace, rows: tuple[int, ...], most: int | None, decide: Decide) -> tuple[int, ...]:
         if most is None:
             return rows
         chosen: list[int] = []
@@ -118,12 +144,12 @@ class Controller(nn.Module):
             logits = self._squashed(self.attention(compared.tanh()).squeeze(-1), self.options.tanh) - far
             taken = torch.zeros(len(rows), dtype=torch.bool)
             taken[chosen] = True
-            index = self._choose(trace, logits.masked_fill(taken, -torch.inf), generator)
+            index = self._choose(trace, logits.masked_fill(taken, -torch.inf), decide)
             chosen.append(index)
             trace.x = trace.anchors[index]
         return tuple(rows[index] for index in chosen)
 
-    def _candidate(self, trace: Trace, name: str, biased: bool, generator: torch.Generator) -> int:
+    def _candidate(self, trace: Trace, name: str, biased: bool, decide: Decide) -> int:
         group, kind = self.groups[name], self.kind[name]
         self._advance(trace)
         logits = self._squashed(self.heads[kind](trace.h), self.options.tanh_candidates)
@@ -132,20 +158,23 @@ class Controller(nn.Module):
             logits = logits + torch.where(favoured, 0.25, -0.25)
         if group.max_inputs is not None and NONE in group.candidates and len(group.candidates) > 1:
             logits = logits.masked_fill(torch.tensor([c == NONE for c in group.candidates]), -torch.inf)
-        k = self._choose(trace, logits, generator)
+        k = self._choose(trace, logits, decide)
         trace.x = self.embeddings[kind](torch.tensor(k))
         return k
 
     def _advance(self, trace: Trace) -> None:
         trace.h, trace.c = self.lstm(trace.x, (trace.h, trace.c))
 
-    def _squashed(self, logits: Tensor, limit: float) -> Tensor:
-        return limit * (logits / self.options.temperature).tanh()
+    def _squashed(self, logits: Tensor, limit: float | None) -> Tensor:
+        cooled = logits / self.options.temperature
+        return cooled if limit is None else limit * cooled.tanh()
 
     @staticmethod
-    def _choose(trace: Trace, logits: Tensor, generator: torch.Generator) -> int:
-        p = logits.detach().softmax(-1)
-        index = int(torch.multinomial(p, 1, generator=generator))
-        trace.log_probability = trace.log_probability + logits.log_softmax(-1)[index]
+    def _choose(trace: Trace, logits: Tensor, decide: Decide) -> int:
+        p, log_p = logits.detach().softmax(-1), logits.log_softmax(-1)
+        index = decide(p)
+        trace.decisions.append(index)
+        trace.logs.append(log_p)
+        trace.log_probability = trace.log_probability + log_p[index]
         trace.entropy += float(torch.special.entr(p).sum())
         return index
