@@ -10,7 +10,7 @@ score, the same for all its decisions. After every n cells:
 
 p_old stays that of the draw through these steps, so that all of them together stay near it.
 
-D decisions of a cell.
+N cells of an update, D decisions of a cell.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Reinforce:
     @torch.no_grad()
     def ask(self) -> Cell:
         trace: Trace = self.controller(self.generator)
-        self.asked = tuple(trace.decisions), tuple(trace.log_probabilities.tolist())
+        decisions = tuple(int(index) for index in trace.decisions)
+        self.asked = decisions, tuple(trace.log_probabilities[0].tolist())
         return self.cells.of(trace.A_bar)
 
     def tell(self, cell: Cell, score: float) -> None:
@@ -82,14 +83,16 @@ class Reinforce:
 
     def update(self) -> None:
         """Some steps of Adam on the clipped objective of the cells that wait."""
-        advantages = self._advantages()
+        advantages = torch.tensor(self._advantages())
+        decisions = torch.tensor([drawn.decisions for drawn in self.waiting])
+        old = torch.tensor([drawn.logs for drawn in self.waiting])
         for _ in range(self.options.steps):
-            for drawn, advantage in zip(self.waiting, advantages, strict=True):
-                trace = self.controller.decide(given(drawn.decisions))
-                value = clipped(trace.log_probabilities, torch.tensor(drawn.logs), advantage, self.options.clip)
-                (-(value + self.options.entropy * entropy(trace)) / len(self.waiting)).backward()
-            self.adam.step()
+            trace = self.controller.decide(given(decisions), len(decisions))
+            value = clipped(trace.log_probabilities, old, advantages, self.options.clip)
             self.adam.zero_grad()
+            (-(value + self.options.entropy * trace.entropies.mean())).backward()
+            self.adam.step()
+        self.adam.zero_grad()
         self.waiting = []
 
     def _advantages(self) -> list[float]:
@@ -120,16 +123,10 @@ class Reinforce:
         self.generator.set_state(state["generator"])
 
 
-def clipped(new: Tensor, old: Tensor, advantage: float, eps: float) -> Tensor:
-    """PPO's objective of one cell: the mean over its decisions (D,) of min(r a, clip(r, 1 - eps, 1 + eps) a)."""
-    r = (new - old).exp()
-    return torch.minimum(r * advantage, r.clamp(1 - eps, 1 + eps) * advantage).mean()
-
-
-def entropy(trace: Trace) -> Tensor:
-    """The mean entropy of the decisions; what cannot be decided (log-probability -inf) counts nothing."""
-    possible = [log_p[log_p.isfinite()] for log_p in trace.logs]
-    return torch.stack([-(log_p.exp() * log_p).sum() for log_p in possible]).mean()
+def clipped(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Tensor:
+    """PPO's objective: the mean over cells and decisions (N, D) of min(r a, clip(r, 1 - eps, 1 + eps) a)."""
+    r, a = (new - old).exp(), advantages[:, None]
+    return torch.minimum(r * a, r.clamp(1 - eps, 1 + eps) * a).mean()
 
 
 def reinforce(setup: Setup) -> Sampling:
