@@ -16,6 +16,7 @@ from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
 from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.methods import METHODS
+from proxnas.sampling_flags import SamplingFlags, check_sampling
 from proxnas.spaces import SPACES
 from proxnas.text_flags import TextFlags, check_domain
 
@@ -52,7 +53,7 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
-class SearchConfig(TextFlags, ManyFlags, RunConfig):
+class SearchConfig(TextFlags, SamplingFlags, ManyFlags, RunConfig):
     """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a text."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
@@ -62,7 +63,8 @@ class SearchConfig(TextFlags, ManyFlags, RunConfig):
     space: str = "darts7"
     """darts7, darts8, nasp12, nasp12-full, nasbench201, enas5 or rnn."""
     method: str = "nasp"
-    """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng or bayesnas."""
+    """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng, bayesnas, evolution,
+    reinforce or pnas."""
     preset: Literal["default", "paper", "official"] = "default"
     """Where paper and public code differ: ours, the paper's text, or the public code's behaviour."""
     protocol: Literal["auto", "quick", "cifar", "ptb"] = "auto"
@@ -134,8 +136,6 @@ class SearchConfig(TextFlags, ManyFlags, RunConfig):
     """Chance of a node to be scored in a step (nasp, pa, lazy-pa)."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of the operations; weights stay fp32. For GPUs: most CPUs are slower in bf16."""
-    random_cells: int = 8
-    """Cells that method random draws and trains, and random-ws judges at the end."""
     tau_start: float = 1.0
     """Temperature in the first epoch (snas, gdas, asap)."""
     tau_end: float = 0.1
@@ -150,7 +150,7 @@ class SearchConfig(TextFlags, ManyFlags, RunConfig):
     """Updates of enas' controller after each epoch, 10 cells each."""
 
     table: str = ""
-    """Table of trained nasbench201 cells: the found cell's row goes into the result."""
+    """Table of trained nasbench201 cells: the found cell's row goes into the result; see --evaluate."""
     seeds: str = ""
     """Several searches, for example 0,1,2,3; with --pick the best by validation is kept."""
     pick: bool = False
@@ -178,20 +178,18 @@ class SearchConfig(TextFlags, ManyFlags, RunConfig):
         for name, high in AT_MOST.items():
             require(getattr(self, name) <= high, flag(name), getattr(self, name), f"give a number of at most {high}")
         for name in BELOW_ONE:
-            value = getattr(self, name)
-            require(0 <= value < 1, flag(name), value, "give a number from 0 to below 1")
+            require(0 <= getattr(self, name) < 1, flag(name), getattr(self, name), "give a number from 0 to below 1")
         for name in SHARES:
-            value = getattr(self, name)
-            require(0 < value <= 1, flag(name), value, "give a number above 0, at most 1")
+            require(0 < getattr(self, name) <= 1, flag(name), getattr(self, name), "give a number above 0, at most 1")
         for name in ("tau_start", "tau_end"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, flag(name), value, "give a number above 0")
+            require(0 < getattr(self, name) < math.inf, flag(name), getattr(self, name), "give a number above 0")
         for methods, flags in USED_BY.items():
             for name, neutral in flags.items():
                 idle = self.method not in methods and getattr(self, name) != neutral
                 require(not idle, flag(name), getattr(self, name), f"is for {', '.join(methods)}: leave it out")
         check_domain(self)
         check_many(self.minutes, self.workers)
+        check_sampling(self)
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         self.load_options()
         seeds = self.all_seeds()
@@ -238,7 +236,6 @@ AT_LEAST: dict[str, float] = {
     "warmup": 0,
     "arch_every": 1,
     "patience": 0,
-    "random_cells": 1,
     "resource": 0,
     "controller_steps": 0,
     "checkpoint_minutes": 0,
@@ -253,6 +250,8 @@ AT_MOST: dict[str, float] = {
 }
 """Beyond these a slip of the finger would fill the memory before anybody can say so."""
 PROXIMAL = ("nasp", "pa", "lazy-pa")
+OWN_RULES = ("gdas", "enas", "asng", "reinforce", "pnas")
+"""Methods that choose inputs and candidates by rules of their own."""
 USED_BY: dict[tuple[str, ...], dict[str, object]] = {
     PROXIMAL: {
         "preset": "default",
@@ -274,7 +273,8 @@ USED_BY: dict[tuple[str, ...], dict[str, object]] = {
     ("snas",): {"resource": 0.0},
     ("gdas",): {"fixed_reduction": False, "unsampled_gradient": "zero"},
     ("enas",): {"controller_steps": 30},
-    tuple(m for m in METHODS if m not in ("gdas", "enas", "asng")): {"max_skip": -1},  # these have rules of their own
+    ("random-ws",): {"random_cells": 100},
+    tuple(m for m in METHODS if m not in OWN_RULES): {"max_skip": -1},
 }
 """Methods -> flags that the others would silently ignore, with the values that ask for nothing."""
 SHARES = ("score_batch", "score_nodes")
