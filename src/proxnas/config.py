@@ -14,6 +14,7 @@ import tyro
 
 from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
+from proxnas.log_flags import LogFlags
 from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.methods import METHODS
 from proxnas.sampling_flags import SamplingFlags, check_sampling
@@ -53,13 +54,12 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
-class SearchConfig(TextFlags, SamplingFlags, ManyFlags, RunConfig):
+class SearchConfig(TextFlags, SamplingFlags, ManyFlags, LogFlags, RunConfig):
     """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a text."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
-    """digits, an .npz file, a CIFAR-10 or CIFAR-100 folder, a folder of class folders of images, a .parquet file, or
-    hf:NAME (Hugging Face). For --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or
-    hf:NAME."""
+    """digits, an .npz file, a CIFAR folder, a folder of class folders of images, a .parquet file, or hf:NAME. For
+    --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME."""
     space: str = "darts7"
     """darts7, darts8, nasp12, nasp12-full, nasbench201, enas5 or rnn."""
     method: str = "nasp"
@@ -119,7 +119,7 @@ class SearchConfig(TextFlags, SamplingFlags, ManyFlags, RunConfig):
     explore: float = 0.0
     """Scale of the Gumbel noise on A when a step selects, falling to 0 over the search (nasp, pa, lazy-pa)."""
     look_ahead: int = 0
-    """Least steps between two looks ahead, four an epoch at most, at what training promises; 0: none (nasp, pa, lazy-pa)."""
+    """Least steps between looks ahead at what training promises, four an epoch at most; 0: none (nasp, pa, lazy-pa)."""
     horizon: float = 1.0
     """How many steps of its training --look-ahead credits a candidate with."""
     max_skip: int = -1
@@ -280,7 +280,7 @@ USED_BY: dict[tuple[str, ...], dict[str, object]] = {
 SHARES = ("score_batch", "score_nodes")
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
 
-NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "workers"}
+NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "workers", "tensorboard"}
 """Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
 MAY_CHANGE = {"device", "threads", "checkpoint_minutes"}
 """Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to the bit."""

@@ -107,14 +107,22 @@ def _run(
     build: Callable[[], Built],
     work: Callable[[Built, Run, Progress], dict[str, Any]],
 ) -> dict[str, Any]:
+    from proxnas.board import check_tensorboard, with_board
     from proxnas.progress import shown
     from proxnas.run import open_run
 
+    if config.tensorboard:
+        check_tensorboard()
     with open_run(folder, config.resume, config.force) as run:
         store(config, command, run)
-        with shown(Console(highlight=False), title, config.quiet) as bar:
-            finished: dict[str, Any] = run.read_json("result.json") if run.finished else work(build(), run, bar)
+        if run.finished:
+            finished: dict[str, Any] = run.read_json("result.json")
             return finished
+        with (
+            shown(Console(highlight=False), title, config.quiet) as bar,
+            with_board(bar, folder, config.tensorboard) as progress,
+        ):
+            return work(build(), run, progress)
 
 
 def store(config: RunConfig, command: str, run: Run) -> None:

@@ -118,6 +118,14 @@ class Search:
         """The cell as it stands."""
         return self.space.genotype(self.method.architecture()[1])
 
+    def describe_space(self) -> dict[str, Any]:
+        """What the rows and columns of A stand for, for those who read the run folder."""
+        groups = {
+            name: {"candidates": list(group.candidates), "nodes": [list(rows) for rows in group.nodes]}
+            for name, group in self.net.groups.items()
+        }
+        return {"space": self.config.space, "groups": groups}
+
     def __len__(self) -> int:
         """Batches of the half for w; with a judge an equal part of the evaluations."""
         if self.judge is None:
@@ -144,15 +152,18 @@ class Search:
         quiet = not self.totals.changes and self.epochs_done >= self.config.warmup
         self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
         seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
-        A, _ = self.method.architecture()
+        A, A_bar = self.method.architecture()
+        genotype = self.space.genotype(A_bar)
         return {
             "epoch": self.epochs_done + 1,
             "step": self.steps_done,
             **self.task.figures("train", train),
             **self.task.figures("valid", valid),
             "changes": self.totals.changes,
-            "params": parameters(self.final_network(self.genotype())),
+            "params": parameters(self.final_network(genotype)),
             "A": {name: matrix.tolist() for name, matrix in A.items()},
+            "selected": {name: matrix.nonzero().tolist() for name, matrix in A_bar.items()},  # (edge, candidate)
+            "genotype": json.loads(genotype.to_json()),
             "seconds": seconds | {"other": max(0.0, time.perf_counter() - start - sum(seconds.values()))},
         }
 
@@ -197,6 +208,7 @@ def _judge(config: SearchConfig) -> Callable[[Genotype], float] | None:
 def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
     this.task.keep(run)
+    run.write_json("space.json", this.describe_space())
     return _finish(this, run, run_epochs(this, run, progress))
 
 
