@@ -106,7 +106,8 @@ def test_methods_know_no_space_no_data_and_no_run() -> None:
 
 @pytest.mark.parametrize("module", ["choice", "scoring", "supernet", "prox", "selection", "complexity", "ops", "types"])
 def test_the_foundations_know_nothing_above_them(module: str) -> None:
-    above = [f"proxnas.{name}" for name in ("methods", "spaces", "searching", "run", "data", "cli", "commands", "report")]
+    names = ("methods", "spaces", "searching", "run", "data", "cli", "commands", "report")
+    above = [f"proxnas.{name}" for name in names]
     assert [name for _, name in arrows(f"proxnas.{module}") if within(name, *above)] == []
 
 

@@ -14,6 +14,7 @@ import tyro
 
 from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
+from proxnas.genotype import CUSTOM
 from proxnas.methods import METHODS
 from proxnas.spaces import SPACES
 from proxnas.text_flags import TextFlags, check_domain
@@ -167,7 +168,7 @@ class SearchConfig(TextFlags, RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.space not in SPACES:
+        if self.space not in (*SPACES, CUSTOM):
             raise unknown("--space", self.space, SPACES)
         if self.method not in METHODS:
             raise unknown("--method", self.method, METHODS)

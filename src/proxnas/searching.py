@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
 from proxnas.data.split import stable_seed
 from proxnas.environment import pick_device, set_threads
-from proxnas.genotype import Genotype
+from proxnas.genotype import CUSTOM, Genotype
 from proxnas.loop import Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, Setup, Validation
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
@@ -28,14 +29,21 @@ from proxnas.types import State
 if TYPE_CHECKING:
     from proxnas.data.images import Images
     from proxnas.data.text import Text
+    from proxnas.tasks.custom import CustomData
 
 
 class Search:
     """A method over a supernet and two streams, with everything that a checkpoint must hold."""
 
     def __init__(
-        self, config: SearchConfig, data: Images | Text, space: Space[Any] | None = None, exact_clock: bool = False
+        self,
+        config: SearchConfig,
+        data: Images | Text | CustomData,
+        space: Space[Any] | None = None,
+        exact_clock: bool = False,
+        adjust: Callable[[Setup], Setup] = lambda setup: setup,
     ) -> None:
+        """`adjust`: what no configuration can hold, such as an optimizer of the user's."""
         self.config = config
         self.device = pick_device(config.device)
         set_threads(config.threads)
@@ -46,7 +54,7 @@ class Search:
         self.evaluate = self.task.evaluate
         self.final_network = self.task.final_network
         self.clock = Clock(self.device, exact_clock)
-        self.method = methods.make(config.method, self._setup())
+        self.method = methods.make(config.method, adjust(self._setup()))
         self.totals = Totals(self.device)
         self.epochs_done = self.quiet_epochs = self.steps_done = 0
 
@@ -158,10 +166,13 @@ class Search:
 def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
     this.task.keep(run)
-    return _finish(this, run, run_epochs(this, run, progress))
+    result = summary(this, run_epochs(this, run, progress))
+    run.write_json("result.json", result)
+    return result
 
 
-def _finish(this: Search, run: Run, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(this: Search, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What came out of a search that is done, given the rows of its epochs."""
     genotype = this.genotype()
     network = this.final_network(genotype)
     result = {
@@ -178,12 +189,12 @@ def _finish(this: Search, run: Run, rows: list[dict[str, Any]]) -> dict[str, Any
         "converged": this.converged,
         "budget": None,
     }
-    if poor := without_weights(this.method.architecture()[1], this.net.groups):
+    # candidates of a user's own module tell nothing by their names
+    if this.space.name != CUSTOM and (poor := without_weights(this.method.architecture()[1], this.net.groups)):
         result["warning"] = (
             f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling, which often means "
             "that the search collapsed; try more epochs, another --seed or --max-skip 2"
         )
     if this.config.table:
         result["table"] = look_up(Path(this.config.table), genotype)
-    run.write_json("result.json", result)
     return result

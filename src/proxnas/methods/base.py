@@ -71,6 +71,14 @@ class Occasional(Protocol):
         """One piece of it, and how many pieces fall to a step in a search of `epochs` epochs of `steps` steps."""
 
 
+@runtime_checkable
+class Restoring(Protocol):
+    """A method that trains several architectures one after the other, and not the returned one last."""
+
+    def restore(self) -> None:
+        """Give the network the weights that the returned architecture was judged by."""
+
+
 @dataclass(frozen=True)
 class Setup:
     """What a method over a supernet is built from."""
@@ -84,6 +92,13 @@ class Setup:
     evaluate: Callable[[], Validation]
     """Loss and accuracy of the network in use on the whole half for A."""
     seed: int = 0
+    start: Matrices | None = None
+    """What is known of A before the search; NaN where nothing is."""
+
+    def begin(self, A: Matrices) -> Matrices:
+        """The first A: as drawn, but for the entries that are known."""
+        start = self.start or {}
+        return {name: torch.where(start[name].isnan(), a, start[name]) if name in start else a for name, a in A.items()}
 
 
 def weight_step(

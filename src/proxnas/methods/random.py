@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from proxnas.methods.base import Metrics, Setup, Validation, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
@@ -28,6 +29,7 @@ class Random:
         self.w_optimizer = WeightOptimizer(self.net, replace(weights, epochs=self.steps_per_cell), steps_per_epoch=1)
         self.A_bar = self._draw()
         self.best = self.A_bar
+        self.best_weights: dict[str, Tensor] = {}
         self.measured = Validation(math.inf, 0.0)
 
     def step(self) -> Metrics:
@@ -45,12 +47,17 @@ class Random:
         measured = self.evaluate()
         if measured.loss < self.measured.loss:
             self.best, self.measured = self.A_bar, measured
+            self.best_weights = {name: x.detach().clone() for name, x in self.net.module.state_dict().items()}
         self.A_bar = self._draw()
         self.net.module.load_state_dict(self.initial)
         self.w_optimizer.restart()
 
     def _draw(self) -> Matrices:
         return {name: random_selection(group, self.generator) for name, group in self.net.groups.items()}
+
+    def restore(self) -> None:
+        if self.best_weights:
+            self.net.module.load_state_dict(self.best_weights)
 
     def use_current(self) -> None:
         self.net.use(self.A_bar)
@@ -73,9 +80,13 @@ class Random:
             "measured": list(self.measured),
             "generator": self.generator.get_state(),
             "w_optimizer": self.w_optimizer.state_dict(),
+            "initial": self.initial,
+            "best_weights": self.best_weights,
         }
 
     def load_state_dict(self, state: State) -> None:
         self.A_bar, self.best, self.measured = state["A_bar"], state["best"], Validation(*state["measured"])
         self.generator.set_state(state["generator"])
         self.w_optimizer.load_state_dict(state["w_optimizer"])
+        self.initial = state.get("initial", self.initial)  # a module of the user's may be built with other weights
+        self.best_weights = state.get("best_weights", {})

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from xml.sax.saxutils import escape
 
-from proxnas.genotype import FIRST_NODE, Cell, Edge, Genotype
+from proxnas.genotype import CUSTOM, FIRST_NODE, Cell, Edge, Genotype
 
 TITLES = {"normal": "normal cell", "reduce": "reduction cell", "recurrent": "recurrent cell", "cell": "cell"}
-INPUTS = {"cnn": ("c_{k-2}", "c_{k-1}"), "rnn": ("x_{t}, h_{t-1}",), "nasbench201": ("input",)}
-OUTPUTS = {"cnn": ("c_{k}", "concat"), "rnn": ("h_{t}", "mean"), "nasbench201": ("output", "")}
+INPUTS = {"cnn": ("c_{k-2}", "c_{k-1}"), "rnn": ("x_{t}, h_{t-1}",), "nasbench201": ("input",), CUSTOM: ("input",)}
+OUTPUTS = {"cnn": ("c_{k}", "concat"), "rnn": ("h_{t}", "mean"), "nasbench201": ("output", ""), CUSTOM: ("output", "")}
 
 ROW, GAP, MARGIN = 26.0, 14.0, 24.0  # px
 MIDDLE = 'text-anchor="middle"'
@@ -28,8 +28,15 @@ OP_FILLS = (("conv", "#eef4ff"), ("pool", "#fff3e0"), ("none", "#ffffff"), ("", 
 
 
 def cell_text(genotype: Genotype) -> str:
-    """One line a node, such as `node 2 = sep_conv_3x3(c_{k-2}) + skip_connect(c_{k-1})`; a 'none' edge is absent."""
+    """One line a node, such as `node 2 = sep_conv_3x3(c_{k-2}) + skip_connect(c_{k-1})`; a 'none' edge is absent.
+
+    Of a module of the user's own one line a Choice.
+    """
     lines = [_headline(genotype)]
+    if genotype.kind == CUSTOM:
+        width = max(map(len, genotype.cells))
+        chosen = (f"  {name:<{width}} = {_operation(cell.nodes[0][0])}" for name, cell in genotype.cells.items())
+        return "\n".join([*lines, "", *chosen]) + "\n"
     for name, cell in genotype.cells.items():
         rows = _text_rows(genotype.kind, cell)
         width = max(len(left) for left, _ in rows)
@@ -42,7 +49,8 @@ def cell_svg(genotype: Genotype) -> str:
     x, height, groups = MARGIN, 0.0, []
     for name, cell in genotype.cells.items():
         elements, right, bottom = _draw(_graph(genotype.kind, cell))
-        title = _text(0, 0, TITLES[name], 14, 'font-weight="bold"')
+        label = TITLES.get(name, name)
+        title, right = _text(0, 0, label, 14, 'font-weight="bold"'), max(right, _width(label, 14))
         groups.append("\n".join([f'<g transform="translate({x:g} {1.5 * MARGIN:g})">', title, *elements, "</g>"]))
         x, height = x + right + 2 * MARGIN, max(height, bottom + 2.5 * MARGIN)
     size = f'width="{x - MARGIN:g}" height="{height:g}"'
