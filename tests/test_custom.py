@@ -431,7 +431,7 @@ def test_a_run_can_be_stopped_and_resumed(method: Any, tmp_path: Path, monkeypat
 
 
 def test_random_search_returns_the_weights_that_it_judged() -> None:
-    found = find(Net(), proxnas.RandomSearch(random_cells=2), epochs=2, schedule="constant")
+    found = find(Net(), proxnas.RandomSearch(evaluations=2), epochs=2, schedule="constant")
     model = found.model()
     with by_the_batch(model), torch.no_grad():
         parts = torch.arange(24).tensor_split(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from importlib import import_module
@@ -17,9 +18,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "test": ("proxnas.commands.test:main", "test a trained model: accuracy, by class, confusion matrix"),
     "predict": ("proxnas.commands.predict:main", "say what a trained model sees in images"),
     "generate": ("proxnas.commands.generate:main", "let a trained language model write on from a prompt"),
-    "show": ("proxnas.commands.show:main", "show a cell as text, or draw it with --svg FILE"),
+    "show": ("proxnas.commands.show:main", "show a cell as text, or draw it with --svg, --png or --pdf FILE"),
+    "report": ("proxnas.commands.report:main", "one HTML page of runs: the cell by epoch, curves, configuration"),
+    "watch": ("proxnas.commands.watch:main", "the same page live while a run is under way"),
+    "runs": ("proxnas.commands.runs:main", "list runs: how far, how good, how large, how long"),
     "export": ("proxnas.commands.export:main", "write a trained model as ONNX or torch.export program, and its card"),
     "zoo": ("proxnas.commands.zoo:main", "list the published cells, or show one"),
+    "compare": ("proxnas.commands.compare:main", "search with several methods and seeds; tables, tests and figures"),
     "query": ("proxnas.commands.query:main", "look a NAS-Bench-201 cell up in a table of trained networks"),
     "bench": ("proxnas.commands.bench:main", "time and memory of an iteration, NASP beside DARTS"),
 }
@@ -42,9 +47,14 @@ def main(argv: list[str] | None = None) -> int:
     """Runs a command line; returns its exit code: 0 done, 2 bad input, 1 an internal error, 130 or 143 stopped."""
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        sys.stdout.flush()  # here, where a broken pipe can still be told
+        return code
     except InputError as error:
         return _say(str(error), 2)
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again when it exits
+        return 141
     except OSError as error:  # a full disk, a folder that vanished: nothing that a traceback would explain
         return _say(f"{error.filename or 'input or output'}: {error.strerror or error}: check the path and the disk", 2)
     except Interrupted as stop:

@@ -121,6 +121,7 @@ def search(
                 return _found(this, run_epochs(this, None, bar))
             with open_run(Path(run), resume, force) as folder:
                 store(config, "search", folder)
+                folder.write_json("space.json", this.describe_space())
                 return _kept(_found(this, run_epochs(this, folder, bar)), folder)
 
 
@@ -132,7 +133,7 @@ def _build(
 
     def adjust(setup: Setup) -> Setup:
         weights = setup.weights.of(optimizer) if optimizer else setup.weights
-        return dataclasses.replace(setup, weights=weights, start=begin)
+        return dataclasses.replace(setup, weights=weights, start=begin, keep_weights=True)
 
     return Search(config, data, space, adjust=adjust)
 

@@ -133,7 +133,7 @@ class RandomSearch:
 
     method: ClassVar[str] = "random"
 
-    random_cells: int | None = None
+    evaluations: int | None = None
     """How many selections."""
 
 

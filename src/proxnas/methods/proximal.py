@@ -28,6 +28,8 @@ from proxnas.supernet import EVERYTHING
 from proxnas.types import Batch, Matrices, State
 
 Prox = Callable[[Tensor, Tensor | None], Tensor]
+LOOKS_AN_EPOCH = 4
+"""More would cost time in searches with small batches and many steps an epoch."""
 
 
 class Proximal:
@@ -119,7 +121,7 @@ class Proximal:
         o, w = self.options, self.w_optimizer
         if not o.look_ahead:
             return {}
-        if not self.potentials or w.t >= self.looked + o.look_ahead:
+        if not self.potentials or w.t >= self.looked + self._pause(len(self.train)):
             self.potentials, self.looked = self.net.potentials(train, valid), w.t
         xi = w.pace(o.horizon)
         return {name: xi * potential for name, potential in self.potentials.items()}
@@ -128,7 +130,11 @@ class Proximal:
         """The look ahead, which most steps do without."""
         if not self.options.look_ahead:
             return (lambda: None), 0.0
-        return (lambda: self.net.potentials(self.train.next(), self.valid.next())), 1 / self.options.look_ahead
+        return (lambda: self.net.potentials(self.train.next(), self.valid.next())), 1 / self._pause(steps)
+
+    def _pause(self, steps: int) -> int:
+        """Steps from one look ahead to the next: weights move with the images seen, however they are cut in batches."""
+        return max(self.options.look_ahead, steps // LOOKS_AN_EPOCH)
 
     def _loss_gradient(self, batch: Batch, weights: Sequence[Tensor]) -> tuple[Matrices, Sequence[Tensor | None]]:
         return self.net.architecture_gradient(batch, weights, self._share())

@@ -120,6 +120,10 @@ class CustomTask:
             run(network, self.example)
         return int(counter.get_total_flops()) // 2 // len(self.example.y)
 
+    def score(self, measured: Validation) -> float:
+        """By the loss: of a metric of the user's nobody knows whether more is better."""
+        return -measured.loss
+
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         metric = {f"{part}_{self.metric_name}": measured.accuracy} if self.metric_name else {}
         return {f"{part}_loss": measured.loss} | metric
