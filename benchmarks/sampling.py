@@ -21,7 +21,7 @@ from scipy import stats
 
 from proxnas.data.images import Images, load
 from proxnas.methods import SAMPLING
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.settings import parse_search
 from proxnas.table import look_up
 

@@ -143,7 +143,12 @@ def save_model(path: Path, model: Model) -> None:
 def write_weights(path: Path, network: nn.Module, metadata: dict[str, str]) -> None:
     """A safetensors file, whole or not at all."""
     part = path.with_name(path.name + ".part")
-    weights = {name: w.detach().cpu().contiguous() for name, w in network.state_dict().items()}
+    weights, seen = {}, set()
+    for name, w in network.state_dict().items():
+        weights[name] = w.detach().cpu().contiguous()
+        if (place := weights[name].data_ptr()) in seen:  # the format wants tied weights written out twice
+            weights[name] = weights[name].clone()
+        seen.add(place)
     save_file(weights, part, metadata)
     with part.open("rb+") as file:
         os.fsync(file.fileno())
