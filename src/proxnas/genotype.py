@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 from proxnas.errors import InputError, unknown
 
 SCHEMA, MAX_BYTES = 1, 1_000_000
+BY_HAND = "network"
+"""Kind of what has a name in place of cells: designs.py."""
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "cnn": (
@@ -179,6 +181,8 @@ def _parse(text: str) -> Any:
 
 def _native(data: dict[str, Any]) -> Genotype:
     schema, cells = data.get("schema"), data.get("cells")
+    if data.get("kind") == BY_HAND:
+        raise InputError(f"{_show(data.get('name'))} is a network made by hand: it has no cell to show or look up")
     if type(schema) is not int or schema != SCHEMA:
         raise InputError(f"unknown schema version {_show(schema)}: this version of proxnas reads {SCHEMA}")
     if not isinstance(cells, dict) or not all(isinstance(cell, dict) for cell in cells.values()):

@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from proxnas import __version__, networks
+from proxnas.designs import Architecture, from_json
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.networks.cnn import Size, channels_last
@@ -49,7 +50,7 @@ class Model:
 
     network: nn.Module
     """In evaluation mode, without an auxiliary tower."""
-    genotype: Genotype
+    genotype: Architecture
     size: Size
     classes: tuple[str, ...]
     mean: tuple[float, ...]
@@ -189,7 +190,7 @@ def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model
     if "genotype" not in metadata:
         raise InputError("not written by proxnas (no genotype in its metadata): give the model of a train run")
     try:
-        genotype = Genotype.from_json(metadata["genotype"])
+        genotype = from_json(metadata["genotype"])
     except InputError as error:
         raise InputError(f"genotype: {error}") from error
     size = _size(entry(metadata, "size"), genotype)
@@ -233,7 +234,7 @@ def _list(metadata: Mapping[str, str], name: str, length: int, good: Callable[[A
     return tuple(values)
 
 
-def _size(values: Any, genotype: Genotype) -> Size:
+def _size(values: Any, genotype: Architecture) -> Size:
     """The Size in the metadata: known fields, of their types, and no larger than can be meant."""
     known = {field.name: field for field in dataclasses.fields(Size)}
     if not isinstance(values, dict) or not values.keys() <= known.keys():
@@ -242,7 +243,8 @@ def _size(values: Any, genotype: Genotype) -> Size:
         value = values.get(name)
         if type(value) is not int or not 1 <= value <= limit:
             raise InputError(f"size in its metadata has {name} {value!r:.40}, not 1 to {limit}: the file is damaged")
-    edges = values["cells"] * sum(len(node) for cell in genotype.cells.values() for node in cell.nodes)
+    cells = genotype.cells.values() if isinstance(genotype, Genotype) else ()
+    edges = values["cells"] * sum(len(node) for cell in cells for node in cell.nodes)
     if edges > MOST_EDGES:
         raise InputError(f"a network of {edges} operations cannot be meant: the file is damaged")
     try:
@@ -251,7 +253,7 @@ def _size(values: Any, genotype: Genotype) -> Size:
         raise InputError(f"size in its metadata is wrong ({error}): the file is damaged") from error
 
 
-def _network(file: Any, genotype: Genotype, size: Size) -> nn.Module:
+def _network(file: Any, genotype: Architecture, size: Size) -> nn.Module:
     """The network of the metadata with the weights of the file."""
     with torch.device("meta"):
         network = networks.build(genotype, size)
