@@ -30,6 +30,7 @@ WITHOUT_TORCH = [
     "proxnas.interrupt",
     "proxnas.progress",
     "proxnas.methods",
+    "proxnas.method_options",
     "proxnas.spaces",
     "proxnas.report.cell",
     "proxnas.report.figures",
