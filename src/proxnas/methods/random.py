@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import torch
 
-from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.base import Metrics, Setup, Validation, random_cell, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.selection import changed, random_selection
+from proxnas.selection import changed
 from proxnas.types import Matrices, State
 
 
@@ -20,6 +20,7 @@ class Random:
     def __init__(self, setup: Setup) -> None:
         self.net, self.train, self.clock = setup.net, setup.train, setup.clock
         self.evaluate = setup.evaluate
+        self.budget = setup.budget
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.initial = {name: x.detach().clone() for name, x in self.net.module.state_dict().items()}
         weights, cells = setup.weights, setup.architecture.random_cells
@@ -50,7 +51,7 @@ class Random:
         self.w_optimizer.restart()
 
     def _draw(self) -> Matrices:
-        return {name: random_selection(group, self.generator) for name, group in self.net.groups.items()}
+        return random_cell(self.net, self.generator, self.budget)
 
     def use_current(self) -> None:
         self.net.use(self.A_bar)
