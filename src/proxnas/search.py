@@ -19,7 +19,7 @@ from proxnas.data.split import stable_seed
 from proxnas.environment import pick_device, set_threads
 from proxnas.genotype import Genotype
 from proxnas.loop import Progress, Totals, check_finite, run_epochs
-from proxnas.methods.base import Metrics, Setup, Validation
+from proxnas.methods.base import Metrics, Priced, Setup, Validation
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
 from proxnas.run import Run, write_atomically
 from proxnas.selection import without_weights
@@ -49,6 +49,7 @@ class Search:
         self.final_network = self.task.final_network
         self.clock = Clock(self.device, exact_clock)
         self.budget = sizing.budget(config, self.task, self.space)
+        self.seconds: float | None = None
         self.setup = self._setup()
         self.method = methods.make(config.method, self.setup)
         self.totals = Totals(self.device)
@@ -132,7 +133,7 @@ class Search:
         self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
         with self.clock("evaluate"):
             if self.budget and (self.epochs_done + 1 >= self.config.epochs or self.converged):
-                sizing.settle(self.budget, self.task, self.genotype)
+                self.seconds = sizing.settle(self.budget, self.task, self.genotype)
             valid = self._validation()
         check_finite(self, train.loss + valid.loss)
         self.steps_done += self.totals.steps
@@ -145,6 +146,7 @@ class Search:
             **self.task.figures("valid", valid),
             "changes": self.totals.changes,
             "params": parameters(self.final_network(self.genotype())),
+            **({"eta": self.method.eta} if isinstance(self.method, Priced) else {}),
             "A": {name: matrix.tolist() for name, matrix in A.items()},
             "seconds": seconds | {"other": max(0.0, time.perf_counter() - start - sum(seconds.values()))},
         }
@@ -157,6 +159,7 @@ class Search:
             "weights": self.net.module.state_dict(),
             "method": self.method.state_dict(),
             "budget": self.budget.state_dict() if self.budget else None,
+            "seconds": self.seconds,
             "train": self.train.state_dict(),
             "valid": self.valid.state_dict(),
             "totals": self.totals.state_dict(),
@@ -170,6 +173,7 @@ class Search:
         self.net.module.load_state_dict(state["weights"])
         if self.budget:
             self.budget.load_state_dict(state["budget"])
+        self.seconds = state["seconds"]
         self.method.load_state_dict(state["method"])
         self.train.load_state_dict(state["train"])
         self.valid.load_state_dict(state["valid"])
@@ -202,6 +206,8 @@ def _finish(this: Search, run: Run, rows: list[dict[str, Any]]) -> dict[str, Any
         "converged": this.converged,
         "budget": this.budget.to_json() if this.budget else None,
     }
+    if this.seconds is not None:
+        result["latency"] = this.seconds
     if warnings := list(_warnings(this)):
         result["warning"] = "; ".join(warnings)
     if this.config.table:
@@ -218,5 +224,7 @@ def _warnings(this: Search) -> Iterator[str]:
             f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling, which often means "
             "that the search collapsed; try more epochs, another --seed or --max-skip 2"
         )
+    if this.budget and this.seconds and this.seconds > this.budget.limit:
+        yield f"--max-latency {this.config.max_latency}: {1e3 * this.seconds:.3g} ms were measured at the end"
     if this.config.eta and not any(cost.any() for cost in (this.setup.costs or {}).values()):
         yield f"--eta {this.config.eta} did nothing: by --cost {this.config.cost_of_R()} all candidates are free"

@@ -48,10 +48,15 @@ def budget(config: SearchConfig, task: Task, space: Space[Any]) -> Budget | None
     return Budget(sizes(limit.of, task, space), limit.value, limit.asked) if limit else None
 
 
-def settle(this: Budget, task: Task, genotype: Callable[[], Genotype]) -> None:
-    """Seconds are no sums: time the network that would be returned, and aim lower until it is within the limit."""
+def settle(this: Budget, task: Task, genotype: Callable[[], Genotype]) -> float | None:
+    """Seconds are no sums: time the network that would be returned, and aim lower until it is within the limit.
+
+    Returns what was measured; None for sizes that are sums.
+    """
+    seconds = None
     for _ in range(TRIES if this.sizes.of == "latency" else 0):
         seconds = task.seconds(task.final_network(genotype()))
         if seconds <= this.limit or this.aim < this.sizes.smallest:
             break
         this.tighten(seconds)
+    return seconds

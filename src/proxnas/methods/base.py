@@ -73,6 +73,15 @@ class Occasional(Protocol):
         """One piece of it, and how many pieces fall to a step in a search of `epochs` epochs of `steps` steps."""
 
 
+@runtime_checkable
+class Priced(Protocol):
+    """A method that weighs size against loss."""
+
+    @property
+    def eta(self) -> float:
+        """The weight of R(A) as it stands: a limit changes it during the search."""
+
+
 @dataclass(frozen=True)
 class Setup:
     """What a method over a supernet is built from."""
