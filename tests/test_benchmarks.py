@@ -13,6 +13,7 @@ import pytest
 
 from proxnas.bench_config import BenchConfig
 from proxnas.data.images import load
+from proxnas.settings import parse_search
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -87,3 +88,23 @@ def test_time_split_accounts_for_the_whole_step(monkeypatch, capsys) -> None:
     script("time_split").main()
     shares = [float(line.split()[-1][:-1]) for line in capsys.readouterr().out.splitlines() if line.endswith("%")]
     assert sum(shares) == pytest.approx(100, abs=0.5)
+
+
+def test_found_cells_are_summed_up_against_random_ones() -> None:
+    rows = [
+        {"space": "darts7", "cell": cell, "params": 1000, "test_accuracy": accuracy, "seconds": 1.0}
+        for cell, accuracy in [("found", 0.7), ("random-0", 0.6), ("random-1", 0.8)]
+    ]
+    assert script("found_cells").summary(rows)[-1] == "| darts7 | 1,000 | 0.7000 | 0.7000 | 0.1414 | 0.8000 | 1 of 2 |"
+
+
+def test_recurrent_cells_are_summed_up_by_text_and_cell() -> None:
+    figures = {"params": 1000, "valid_perplexity": 90.0, "test_perplexity": 80.0, "seconds": 2.0}
+    rows = [{"text": "ptb", "cell": "found", "seed": seed} | figures for seed in (0, 1)]
+    assert script("recurrent").summary(rows)[-1] == "| ptb | found | 0, 1 | 1,000 | 90.0, 90.0 | 80.0, 80.0 | 2 |"
+
+
+def test_every_configuration_of_the_quality_study_is_a_search() -> None:
+    quality = script("quality")
+    for flags in quality.CONFIGURATIONS.values():
+        parse_search(["digits", *quality.SIZES, *flags])

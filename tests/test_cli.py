@@ -563,3 +563,9 @@ def test_a_cell_without_weights_is_warned_of(make_search: Callable[..., Search],
         assert main(["search", "digits", *flags, *sizes, "--seed", str(seed), "--run", str(run)]) == 0
         assert ("warning" in json.loads((run / "result.json").read_text())) == warned
         assert ("proxnas: warning: no operation with weights in cell" in capsys.readouterr().err) == warned
+
+
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m proxnas zoo --json | head -c 10; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (141, "")

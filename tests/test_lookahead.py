@@ -179,6 +179,12 @@ def test_it_looks_ahead_every_so_many_steps(every: str, wanted: list[int], make_
     assert looks == wanted
 
 
+@pytest.mark.parametrize(("steps", "pause"), [(4, 100), (400, 100), (1562, 390)])
+def test_it_looks_ahead_four_times_an_epoch_at_most(steps: int, pause: int, make_search: MakeSearch) -> None:
+    _, times = nasp(make_search, "--look-ahead", "100").occasional(steps, epochs=50)
+    assert times == 1 / pause
+
+
 def test_what_is_promised_counts_as_much_as_the_horizon_says(make_search: MakeSearch) -> None:
     once, twice = (nasp(make_search, "--look-ahead", "1", "--horizon", h) for h in ("1", "2"))
     for method in (once, twice):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from importlib import import_module
@@ -42,9 +43,14 @@ def main(argv: list[str] | None = None) -> int:
     """Runs a command line; returns its exit code: 0 done, 2 bad input, 1 an internal error, 130 or 143 stopped."""
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        sys.stdout.flush()  # here, where a broken pipe can still be told
+        return code
     except InputError as error:
         return _say(str(error), 2)
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again when it exits
+        return 141
     except OSError as error:  # a full disk, a folder that vanished: nothing that a traceback would explain
         return _say(f"{error.filename or 'input or output'}: {error.strerror or error}: check the path and the disk", 2)
     except Interrupted as stop:

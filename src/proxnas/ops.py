@@ -83,13 +83,33 @@ class Pure(nn.Sequential):
         self.pure_key = key
 
 
+class Pointwise(nn.Conv2d):
+    """A 1x1 convolution with a stride.
+
+    oneDNN's gradient of its weights writes beyond its memory where few channels lie channels_last (its issue 6035, on
+    CPUs without AVX-512: wrong values or a crash). There every so many-th pixel is taken first, which is the same.
+    """
+
+    FEW = 16
+    """As many channels as oneDNN takes at a time, or more."""
+
+    def __init__(self, C_in: int, C_out: int, stride: int) -> None:
+        super().__init__(C_in, C_out, 1, stride=stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, columns = self.stride
+        if self.in_channels >= self.FEW or rows == columns == 1:
+            return super().forward(x)
+        return nn.functional.conv2d(x[:, :, ::rows, ::columns], self.weight)
+
+
 class FactorizedReduce(nn.Module):
     """Halves the image: two 1x1 convolutions of stride 2, one on the image moved by a pixel, side by side."""
 
     def __init__(self, C_in: int, C_out: int, norm: Norm) -> None:
         super().__init__()
-        self.even = nn.Conv2d(C_in, C_out // 2, 1, stride=2, bias=False)
-        self.odd = nn.Conv2d(C_in, C_out - C_out // 2, 1, stride=2, bias=False)
+        self.even = Pointwise(C_in, C_out // 2, 2)
+        self.odd = Pointwise(C_in, C_out - C_out // 2, 2)
         self.norm = norm(C_out)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -102,8 +122,9 @@ class FactorizedReduce(nn.Module):
 
 def relu_conv_norm(C_in: int, C_out: int, kernel: int, stride: int, norm: Norm) -> nn.Module:
     """ReLU, a full convolution, normalisation."""
-    conv = nn.Conv2d(C_in, C_out, kernel, stride=stride, padding=kernel // 2, bias=False)
-    return AfterReLU(conv, norm(C_out))
+    if kernel == 1:
+        return AfterReLU(Pointwise(C_in, C_out, stride), norm(C_out))
+    return AfterReLU(nn.Conv2d(C_in, C_out, kernel, stride=stride, padding=kernel // 2, bias=False), norm(C_out))
 
 
 def conv(kernel: int) -> Factory:

@@ -137,10 +137,11 @@ def _score_all(tape: Sequence[Call], sources: Iterable[list[Edge]], share: Share
 
 
 def _score(edge: Edge, rest: tuple[int, int] | None, shared: dict[Any, Tensor]) -> Iterator[Scored]:
+    g = _packed(edge.g)
     for k, name in enumerate(edge.choice.names):
         if name != NONE and (edge.e, k) != rest:
-            output = _output(edge.choice, k, edge.source, shared, edge.g.shape)
-            yield Scored(edge.call, edge.e, k, inner(edge.g, output))
+            output = _output(edge.choice, k, edge.source, shared, g.shape)
+            yield Scored(edge.call, edge.e, k, inner(g, output))
 
 
 def _part(edges: list[Edge], batch: float) -> list[Edge]:
@@ -175,6 +176,11 @@ def inner(g: Tensor, output: Tensor) -> Tensor:
         n = g.numel()
         return torch.dot(g.as_strided((n,), (1,)), output.as_strided((n,), (1,)))
     return (g * output).sum()
+
+
+def _packed(g: Tensor) -> Tensor:
+    """The same values without gaps; the gradient of a concatenated node is a slice, which no dot product can take."""
+    return g if _dense(g) or g.ndim != 4 else g.contiguous(memory_format=torch.channels_last)
 
 
 def _dense(x: Tensor) -> bool:

@@ -67,7 +67,7 @@ class ArchitectureOptions:
     explore: float = 0.0
     """Scale of the Gumbel noise on A when a step selects, falling to 0 over the search."""
     look_ahead: int = 0
-    """Steps between two looks ahead at what training a candidate promises; 0: none."""
+    """Least steps between two looks ahead (four an epoch at most) at what training a candidate promises; 0: none."""
     horizon: float = 1.0
     """How many steps of its training a candidate is credited with."""
     random_cells: int = 8

@@ -28,9 +28,10 @@ from proxnas.supernet import EVERYTHING
 from proxnas.types import Batch, Matrices, State
 
 Prox = Callable[[Tensor, Tensor | None], Tensor]
-PRICE_RATE = 20.0
-"""How far the price of size rises over a whole search in which A always selects the largest network and nothing less
-than the smallest was allowed; at --eta 1 to 10 little is left but what is free (docs/budgets.md)."""
+PRICE_RATE = 5.0
+"""How far the price of size rises over a search in which A always asks for the whole span of sizes too much."""
+LOOKS_AN_EPOCH = 4
+"""More would cost time in searches with small batches and many steps an epoch."""
 
 
 class Proximal:
@@ -51,7 +52,7 @@ class Proximal:
         self.potentials: Matrices = {}
         self.looked = 0
         self.costs = self._costs(setup.costs) if options.eta or self.budget else {}
-        self.price = 0.0
+        self.price = self.excess = 0.0
         self.A_optimizer = ArchitectureOptimizer(self.A, options)
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
         self.unrolled = UnrolledStep(self.net, self.w_optimizer)
@@ -131,8 +132,8 @@ class Proximal:
 
     @property
     def eta(self) -> float:
-        """The weight of R: what was asked for, and the price that keeps A_bar within the limit."""
-        return self.options.eta + self.price
+        """The weight of R: what was asked for and, while A asks for more than the limit, the price of size."""
+        return self.options.eta + (self.price if self.excess > 0 else 0.0)
 
     def _penalised(self) -> Matrices:
         """Where R is taken; with a limit at what A would select without it: that is what has to become smaller."""
@@ -141,17 +142,22 @@ class Proximal:
         return self.unlimited(self.A) if self.budget else self.A_bar
 
     def _adapt(self) -> None:
-        """Dual ascent on the limit: the price rises while A would select more than is allowed, else it falls."""
+        """Dual ascent on the limit: the price rises while A asks for more than is allowed, and falls otherwise.
+
+        It is charged in the first case only (a switching subgradient method): A remembers what it was pressed by, and a
+        price that is still falling would press it far below the limit.
+        """
         if self.budget:
+            self.excess = self.budget.excess(self.unlimited(self.A))
             rate = PRICE_RATE / (len(self.train) * self.w_optimizer.options.epochs)
-            self.price = max(0.0, self.price + rate * self.budget.excess(self.unlimited(self.A)))
+            self.price = max(0.0, self.price + rate * self.excess)
 
     def _promised(self, train: Batch, valid: Batch) -> Matrices:
         """What training each candidate is expected to win: xi < u_train , u_valid >, looked up now and then."""
         o, w = self.options, self.w_optimizer
         if not o.look_ahead:
             return {}
-        if not self.potentials or w.t >= self.looked + o.look_ahead:
+        if not self.potentials or w.t >= self.looked + self._pause(len(self.train)):
             self.potentials, self.looked = self.net.potentials(train, valid), w.t
         xi = o.horizon * w.learning_rate / (1 - w.options.momentum)  # momentum sums up so many steps
         return {name: xi * potential for name, potential in self.potentials.items()}
@@ -160,7 +166,11 @@ class Proximal:
         """The look ahead, which most steps do without."""
         if not self.options.look_ahead:
             return (lambda: None), 0.0
-        return (lambda: self.net.potentials(self.train.next(), self.valid.next())), 1 / self.options.look_ahead
+        return (lambda: self.net.potentials(self.train.next(), self.valid.next())), 1 / self._pause(steps)
+
+    def _pause(self, steps: int) -> int:
+        """Steps from one look ahead to the next: weights move with the images seen, however they are cut in batches."""
+        return max(self.options.look_ahead, steps // LOOKS_AN_EPOCH)
 
     def _loss_gradient(self, batch: Batch, weights: Sequence[Tensor]) -> tuple[Matrices, Sequence[Tensor | None]]:
         return self.net.architecture_gradient(batch, weights, self._share())
@@ -202,7 +212,7 @@ class Proximal:
             "potentials": self.potentials,
             "looked": self.looked,
             "costs": self.costs,
-            "price": self.price,
+            "price": [self.price, self.excess],
             "w": self.w_optimizer.state_dict(),
         }
 
@@ -211,7 +221,8 @@ class Proximal:
         self.w_optimizer.load_state_dict(state["w"])
         self.A_bar = {name: state["A_bar"][name].clone() for name in self.A}
         self.potentials, self.looked = state["potentials"], state["looked"]
-        self.costs, self.price = state["costs"], state["price"]  # seconds are not measured alike twice
+        self.costs = state["costs"]  # seconds are not measured alike twice
+        self.price, self.excess = state["price"]
 
 
 def nasp(setup: Setup) -> Proximal:
