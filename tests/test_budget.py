@@ -37,7 +37,7 @@ from proxnas.types import Matrices
 
 MakeSearch = Callable[..., Search]
 FINAL = ("--final-cells", "3", "--final-channels", "4")
-SPACES = [name for name in spaces.SPACES if name != "nasp12-full"]  # as nasp12, only slower
+SPACES = [name for name in spaces.SPACES if not name.startswith("nasp12")]  # as darts7, only slower
 
 
 def random_A(groups: Mapping[str, Group], seed: int) -> Matrices:
@@ -72,7 +72,7 @@ def cells(group: Group) -> Iterator[list[tuple[int, int]]]:
 
 def brute_force(A: Tensor, costs: Tensor, group: Group, room: float) -> float | None:
     """The largest sum of A over all cells within the room."""
-    sums = [(sum(float(x[e, k]) for e, k in cell) for x in (costs, A)) for cell in cells(group)]
+    sums = [[sum(x[e][k] for e, k in cell) for x in (costs.tolist(), A.tolist())] for cell in cells(group)]
     return max((total for cost, total in sums if cost <= room), default=None)
 
 
@@ -218,10 +218,9 @@ def test_the_price_rises_while_A_asks_for_too_much_and_falls_again(make_search: 
     assert method.price == 0
     method.step()
     assert method.price > 0 and method.eta == method.price
-    before = method.price
-    method.budget.aim = loose
+    method.price, method.budget.aim = 1.0, loose
     method.step()
-    assert 0 < method.price < before and method.eta == 0  # there is room: nothing is charged
+    assert 0 < method.price < 1 and method.eta == 0  # there is room: nothing is charged
     method.price = 0.0
     method.step()
     assert method.price == 0
@@ -243,7 +242,7 @@ def test_a_resumed_search_has_the_same_price_costs_and_cell(make_search: MakeSea
     for search in (one, other):
         search.step()
     first, second = (search.method.state_dict() for search in (one, other))
-    assert first["price"] == second["price"] > 0
+    assert first["price"] == second["price"] and first["price"][0] > 0
     for name in first["costs"]:
         assert torch.equal(first["costs"][name], second["costs"][name])  # measured once
         assert torch.equal(first["A_bar"][name], second["A_bar"][name])
@@ -256,13 +255,13 @@ def run(tmp_path: Path, *flags: str) -> int:
 
 
 def test_the_files_of_a_run_agree(stripes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, str(stripes), "--max-params", "6k") == 0
+    assert run(tmp_path, str(stripes), "--max-params", "2.1k") == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     budget = result["budget"]
-    assert budget["limit"] == 6000 and budget["of"] == "params"
-    assert budget["smallest"] <= result["params"] <= 6000 < budget["largest"]
-    assert all(row["params"] <= 6000 for row in rows) and rows[-1]["params"] == result["params"]
+    assert budget["limit"] == 2100 and budget["of"] == "params"
+    assert budget["smallest"] <= result["params"] <= 2100 < budget["largest"]
+    assert all(row["params"] <= 2100 for row in rows) and rows[-1]["params"] == result["params"]
     assert rows[-1]["eta"] > 0
     genotype = Genotype.from_json(json.dumps(result["genotype"]))
     assert read(tmp_path / "run") == genotype
