@@ -15,6 +15,7 @@ import tyro
 from proxnas.budget_flags import BudgetFlags
 from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
+from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.methods import METHODS
 from proxnas.spaces import SPACES
 from proxnas.text_flags import TextFlags, check_domain
@@ -52,7 +53,7 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
-class SearchConfig(TextFlags, BudgetFlags, RunConfig):
+class SearchConfig(TextFlags, BudgetFlags, ManyFlags, RunConfig):
     """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a text."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
@@ -196,10 +197,10 @@ class SearchConfig(TextFlags, BudgetFlags, RunConfig):
         self.check_budget()
         idle = self.fixed_reduction and self.limit() is not None
         require(not idle, "--fixed-reduction", True, "has a cell of its own size: leave it out, or the limit")
+        check_many(self.minutes, self.workers)
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         self.load_options()
         seeds = self.all_seeds()
-        require(len(set(seeds)) == len(seeds), "--seeds", self.seeds, "name each seed once")
         require(not self.pick or len(seeds) > 1, "--pick", self.pick, "give --seeds with at least two seeds")
         require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
         require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
@@ -217,11 +218,7 @@ class SearchConfig(TextFlags, BudgetFlags, RunConfig):
 
     def all_seeds(self) -> list[int]:
         """The seeds to run: those of --seeds, else the one of --seed."""
-        if not self.seeds:
-            return [self.seed]
-        if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", self.seeds):
-            raise InputError(f"--seeds {self.seeds!r}: give whole numbers with commas between, for example 0,1,2")
-        return [int(seed) for seed in self.seeds.split(",")]
+        return whole_numbers("--seeds", self.seeds) if self.seeds else [self.seed]
 
 
 AT_LEAST: dict[str, float] = {
@@ -291,7 +288,7 @@ USED_BY: dict[tuple[str, ...], dict[str, object]] = {
 SHARES = ("score_batch", "score_nodes")
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
 
-NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json"}
+NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "workers"}
 """Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
 MAY_CHANGE = {"device", "threads", "checkpoint_minutes"}
 """Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to the bit."""

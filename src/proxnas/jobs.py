@@ -49,6 +49,24 @@ def build_search(config: SearchConfig) -> Search:
     return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load_data(config))
 
 
+def fitted_to_minutes(config: SearchConfig) -> SearchConfig:
+    """With as many epochs as take --minutes, by a measurement of a few steps.
+
+    Not a stop in the middle: what follows a schedule over all epochs, or chooses at the end, would be cut off before.
+    """
+    from proxnas.bench import WARM
+    from proxnas.plan import measure
+
+    probe = build_search(dataclasses.replace(config, **WARM.get(config.method, {})))
+    seconds, _ = measure(probe, probe.method.validation)
+    return dataclasses.replace(config, epochs=fitting(60 * config.minutes, seconds, config.epochs))
+
+
+def fitting(seconds: float, per_epoch: float, most: int) -> int:
+    """How many epochs fit, at least one and at most so many."""
+    return max(1, min(most, int(seconds / per_epoch)))
+
+
 def run_search(config: SearchConfig, folder: Path, built: Search | None = None) -> dict[str, Any]:
     """One search in its folder; a finished one is not run again."""
     from proxnas.search import search

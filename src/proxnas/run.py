@@ -23,6 +23,11 @@ from proxnas.errors import InputError
 from proxnas.types import State
 
 FILES = (
+    "table.md",
+    "table.csv",
+    "table.json",
+    "tests.json",
+    "plan.json",
     "result.json",
     "model_card.md",
     "model.onnx",

@@ -170,6 +170,20 @@ def storable(config: RunConfig) -> dict[str, Any]:
     return {name: value for name, value in dataclasses.asdict(config).items() if name not in NOT_STORED}
 
 
+def flags_of(config: RunConfig) -> list[str]:
+    """The words of a command line that give this configuration, but for the flags of one call."""
+    values = storable(config)
+    words = [values.pop(name) for name in POSITIONAL if name in values]
+    return words + [word for name, value in values.items() for word in flag_words(name, value)]
+
+
+def flag_words(name: str, value: Any) -> list[str]:
+    """A flag with its value; what is false or empty needs none."""
+    if isinstance(value, bool):
+        return [flag(name)] * value
+    return [f"{flag(name)}={value}"] if value != "" else []
+
+
 def command_line(cls: type[Config], prog: str, argv: list[str], values: dict[str, Any] | None = None) -> Config:
     """The dataclass from flags, with `values` in place of its defaults."""
     markers: tuple[Any, ...] = (tyro.conf.FlagCreatePairsOff,)  # --quiet without --no-quiet
