@@ -343,7 +343,8 @@ def test_fit_hands_the_limit_to_its_search() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("500k", 500_000), ("20M", 20_000_000), ("1.5M", 1_500_000), ("2G", 2 * 10**9), ("12345", 12345)]
+    ("text", "value"),
+    [("500k", 500_000), ("20M", 20_000_000), ("1.5M", 1_500_000), ("2G", 2 * 10**9), ("12345", 12345)],
 )
 def test_counts_as_people_write_them(text: str, value: int) -> None:
     assert count("--max-params", text) == value

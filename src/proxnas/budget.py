@@ -77,7 +77,7 @@ class Budget:
         return self.sizes(A_bar) <= self.aim * (1 + SLACK)
 
     def excess(self, A_bar: Matrices) -> float:
-        """How far beyond the limit, as a share of what separates the smallest from the largest network; below 0: room."""
+        """How far beyond the limit, as a share of the span from the smallest to the largest network; below 0: room."""
         span = self.sizes.largest - self.sizes.smallest
         return (self.sizes(A_bar) - self.aim) / span if span else 0.0
 

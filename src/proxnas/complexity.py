@@ -1,7 +1,7 @@
 """R(A), the paper's regulariser of model size (Eq. newreg), and the sizes of networks.
 
-K candidates; p_k is what candidate k costs: in the paper its parameters, counted from the modules themselves; for others
-see costs.py.
+K candidates; p_k is what candidate k costs: in the paper its parameters, counted from the modules themselves; for
+other costs see costs.py.
 """
 
 from __future__ import annotations

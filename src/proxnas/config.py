@@ -120,7 +120,8 @@ class SearchConfig(TextFlags, BudgetFlags, ManyFlags, RunConfig):
     explore: float = 0.0
     """Scale of the Gumbel noise on A when a step selects, falling to 0 over the search (nasp, pa, lazy-pa)."""
     look_ahead: int = 0
-    """Least steps between two looks ahead, four an epoch at most, at what training promises; 0: none (nasp, pa, lazy-pa)."""
+    """Least steps between two looks ahead, four an epoch at most, at what training promises; 0: none (nasp, pa,
+    lazy-pa)."""
     horizon: float = 1.0
     """How many steps of its training --look-ahead credits a candidate with."""
     max_skip: int = -1

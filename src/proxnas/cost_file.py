@@ -1,7 +1,7 @@
 """Costs of operations from a JSON file, for R(A).
 
-    {"skip_connect": 0, "sep_conv_3x3": 1.4, ...}                 the same in every group (kind of cell)
-    {"normal": {"skip_connect": 0, ...}, "reduce": {...}}         by group, which comes first
+{"skip_connect": 0, "sep_conv_3x3": 1.4, ...}                 the same in every group (kind of cell)
+{"normal": {"skip_connect": 0, ...}, "reduce": {...}}         by group, which comes first
 """
 
 from __future__ import annotations

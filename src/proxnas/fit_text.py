@@ -41,7 +41,9 @@ def search_config(config: TextFitConfig) -> SearchConfig:
         "protocol": "quick" if config.protocol == "quick" else "ptb",
         "final-units": training.units,
     }
-    chosen = {"epochs": config.search_epochs, "batch-size": config.batch_size, "bptt": config.bptt} | budget_flags(config)
+    chosen = {"epochs": config.search_epochs, "batch-size": config.batch_size, "bptt": config.bptt} | budget_flags(
+        config
+    )
     shared = {name.replace("_", "-"): getattr(config, name) for name in SAME if name not in ("data", "quiet")}
     flags |= {name: value for name, value in (chosen | shared).items() if value or name == "seed"}
     argv = [config.data, *(f"--{name}={value}" for name, value in flags.items()), *["--quiet"] * config.quiet]

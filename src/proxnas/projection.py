@@ -3,9 +3,9 @@
     maximise  sum of A[e,k] over the selected entries     subject to  sum of cost[e,k] <= room
 
 over the cells of the space: one candidate a row; a node keeps as many inputs as the space says; no more skip
-connections than allowed. Rows are taken one after the other. For each way to stand in a cell (inputs kept at this node,
-skip connections so far) only those beginnings are kept that no other beats in both cost and score, so nothing that could
-become the best is lost; with a handful of different costs they stay few.
+connections than allowed. Rows are taken one after the other. For each way to stand in a cell (inputs kept at this
+node, skip connections so far) only those beginnings are kept that no other beats in both cost and score, so nothing
+that could become the best is lost; with a handful of different costs they stay few.
 
 E edges, K candidates; A and cost are (E, K) for each group, costs at least 0.
 """

@@ -117,8 +117,9 @@ def search_values(config: StudyConfig) -> dict[str, Any]:
     """More flags of the searches, from the file."""
     values = read_values(Path(config.search_config)) if config.search_config else {}
     for name in values:
+        instead = f"`proxnas {config.COMMAND} --help` lists what it sets itself"
         require(name not in config.SETS, "--search-config", config.search_config,
-                f"{flag(name)} is not for there: `proxnas {config.COMMAND} --help` lists what it sets itself")  # fmt: skip
+                f"{flag(name)} is not for there: {instead}")  # fmt: skip
     return values
 
 
