@@ -10,7 +10,6 @@ from proxnas.bench_config import BenchConfig
 from proxnas.cli import main
 from proxnas.complexity import parameters
 from proxnas.methods import METHODS, SAMPLING
-from proxnas.plan import extremes
 
 TINY = ["--cells", "3", "--channels", "2", "--batch-size", "2", "--image-size", "8", "--rounds", "1", "--threads", "1"]
 
@@ -140,17 +139,6 @@ def test_the_bare_network_is_the_selected_one(search):
     outside = parameters(search.net.module) - sum(parameters(choice) for choice in choices)
     selected = sum(parameters(choice.candidates[k]) for choice in choices for k in choice.active())
     assert parameters(bench.bare_network(search)) == outside + selected
-
-
-def test_extremes_bound_random_architectures(search):
-    from proxnas.selection import random_selection
-
-    smallest, largest = (parameters(search.final_network(search.space.genotype(A))) for A in extremes(search.net))
-    assert smallest < largest
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(20):
-        A = {name: random_selection(group, generator) for name, group in search.net.groups.items()}
-        assert smallest <= parameters(search.final_network(search.space.genotype(A))) <= largest
 
 
 def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path, monkeypatch, capsys):

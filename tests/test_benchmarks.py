@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from proxnas import spaces
 from proxnas.bench_config import BenchConfig
+from proxnas.complexity import parameters
 from proxnas.data.images import load
+from proxnas.genotype import Genotype
+from proxnas.networks.cnn import Size
 from proxnas.settings import parse_search
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -79,6 +83,22 @@ def test_quality_reduces_and_sums_up(tmp_path: Path) -> None:
         for seed, test in ((0, 93.0), (1, 94.0))
     ]
     assert quality.summary(rows)[-1] == "| nasp | 0,1 | 93.50 | 0.71 | 93.00 | 80.00 | 1.250 | 80 | 7 |"
+
+
+def test_budgets_sum_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(FOLDER)  # as when it is run
+    budgets = script("budgets")
+    rows = [{"share": 0.5, "limit": 1000, "seed": seed, "params": params} for seed, params in ((0, 900), (1, 1002))]
+    assert budgets.limits_text(rows)[-1] == "| 1,000 | 50% | 2 | 1 | 0.951 | 0.900 |"
+    cells = {"found-0": 0.8, "found-1": 0.7, "random-9-0": 0.6, "random-9-1": 0.7}
+    rows = [{"limit": 9, "cell": cell, "params": 8, "test_accuracy": test} for cell, test in cells.items()]
+    mean, half = budgets.interval([0.15, 0.05])
+    assert (mean, half) == (pytest.approx(0.1), pytest.approx(12.71 * 0.05))
+    assert budgets.training_text(rows)[-1].startswith("found - random, pooled: +0.1000 +- 0.6355")
+    for path in budgets.random_cells(90_000, 2, tmp_path):
+        genotype = Genotype.from_json(path.read_text())
+        size = parameters(spaces.find("darts7").network(genotype, Size(budgets.CELLS, budgets.CHANNELS, 3, 10)))
+        assert budgets.USED * 90_000 <= size <= 90_000
 
 
 @pytest.mark.slow

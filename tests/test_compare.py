@@ -16,12 +16,13 @@ import pytest
 
 from proxnas import compare
 from proxnas.cli import main
-from proxnas.compare_config import CompareConfig, claiming, search_argv, train_argv
+from proxnas.compare_config import CompareConfig, claiming, search_argv
 from proxnas.errors import InputError
 from proxnas.executor import Board, Outcome, Task, reason
 from proxnas.interrupt import Interrupted
 from proxnas.methods import METHODS
 from proxnas.settings import parse_search, read_values
+from proxnas.study_config import train_argv
 from proxnas.text_flags import NOT_FOR_TEXT
 
 SIZES = {"cells": 1, "channels": 2, "batch_size": 20, "final_cells": 1, "final_channels": 2}

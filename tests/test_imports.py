@@ -56,6 +56,9 @@ WITHOUT_TORCH = [
     "proxnas.executor",
     "proxnas.many_progress",
     "proxnas.commands.compare",
+    "proxnas.commands.sweep",
+    "proxnas.budget_flags",
+    "proxnas.quantities",
     "proxnas.report.comparison",
     "proxnas.report.tables",
 ]
@@ -120,7 +123,23 @@ def test_methods_know_no_space_no_data_and_no_run() -> None:
     assert [arrow for arrow in arrows("proxnas.methods") if within(arrow[1], *places)] == []
 
 
-@pytest.mark.parametrize("module", ["choice", "scoring", "supernet", "prox", "selection", "complexity", "ops", "types"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "choice",
+        "scoring",
+        "supernet",
+        "prox",
+        "selection",
+        "complexity",
+        "ops",
+        "types",
+        "costs",
+        "projection",
+        "budget",
+        "cost_file",
+    ],
+)
 def test_the_foundations_know_nothing_above_them(module: str) -> None:
     names = ("methods", "spaces", "searching", "run", "data", "cli", "commands", "report")
     above = [f"proxnas.{name}" for name in names]

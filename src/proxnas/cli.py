@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("proxnas.commands.runs:main", "list runs: how far, how good, how large, how long"),
     "export": ("proxnas.commands.export:main", "write a trained model as ONNX or torch.export program, and its card"),
     "zoo": ("proxnas.commands.zoo:main", "list the published cells and networks, or show one"),
+    "sweep": ("proxnas.commands.sweep:main", "search with several etas or limits; size against accuracy"),
     "compare": ("proxnas.commands.compare:main", "search with several methods and seeds; tables, tests and figures"),
     "query": ("proxnas.commands.query:main", "look a NAS-Bench-201 cell up in a table of trained networks"),
     "bench": ("proxnas.commands.bench:main", "time and memory of an iteration, NASP beside DARTS"),

@@ -1,6 +1,6 @@
-"""A comparison: one folder a run, filled by an executor, and what is read out of them all.
+"""A study: one folder a run, filled by an executor, and what is read out of them all. A comparison is one of methods.
 
-RUN/search/<method>-<seed> and RUN/train/<method>-<seed> are ordinary runs. Tables are written anew whenever one ends,
+RUN/search/<name>-<seed> and RUN/train/<name>-<seed> are ordinary runs. Tables are written anew whenever one ends,
 so that a look in the middle shows what there is.
 """
 
@@ -9,24 +9,27 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from proxnas.compare_config import CompareConfig, search_argv, train_argv, train_values
+from proxnas.compare_config import CompareConfig, search_argv
 from proxnas.executor import Outcome, Task, make
 from proxnas.jobs import build_search, store
 from proxnas.many_progress import shown
 from proxnas.report import comparison, tables
 from proxnas.settings import parse_search
+from proxnas.study_config import StudyConfig, train_argv, train_values
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which runs a comparison has. Kept beside its configuration: `all` may be more in a later version."""
+    """Which runs a study has. Kept beside its configuration: `all` may be more in a later version."""
 
     methods: list[str]
+    """Or other settings that runs are named by."""
     seeds: list[int]
 
     def runs(self) -> Iterator[tuple[str, int]]:
@@ -34,15 +37,29 @@ class Plan:
         return ((name, seed) for seed in self.seeds for name in self.methods)
 
 
-def search_tasks(config: CompareConfig, plan: Plan, folder: Path) -> list[Task]:
-    """A search a method and seed."""
+@dataclass(frozen=True)
+class Study:
+    """What one command makes of its runs."""
+
+    names: list[str]
+    search_argv: Callable[[str, int], list[str]]
+    """(name, seed) -> the command line of the search."""
+    first: str
+    """The name whose search is built before any is run, to find what it would refuse."""
+    write: Callable[[Path, Sequence[Outcome]], list[dict[str, Any]]]
+    """Tables from the runs that are finished; returns the rows."""
+    draw: Callable[[Path], object]
+
+
+def search_tasks(study: Study, plan: Plan, folder: Path) -> list[Task]:
+    """A search a name and seed."""
     return [
-        Task(f"{name} seed {seed}", tuple(search_argv(config, name, seed)), folder / "search" / f"{name}-{seed}")
+        Task(f"{name} seed {seed}", tuple(study.search_argv(name, seed)), folder / "search" / f"{name}-{seed}")
         for name, seed in plan.runs()
     ]
 
 
-def train_tasks(config: CompareConfig, plan: Plan, folder: Path) -> list[Task]:
+def train_tasks(config: StudyConfig, plan: Plan, folder: Path) -> list[Task]:
     """The cell of each finished search, trained under the seed that found it."""
     found = {run: folder / "search" / f"{run[0]}-{run[1]}" for run in plan.runs()}
     return [
@@ -52,46 +69,58 @@ def train_tasks(config: CompareConfig, plan: Plan, folder: Path) -> list[Task]:
     ]
 
 
-def check(config: CompareConfig) -> None:
+def check(study: Study, config: StudyConfig) -> None:
     """An InputError for anything that a run would refuse, before the first is begun."""
     seed = config.all_seeds()[0]
-    parsed = [parse_search(search_argv(config, name, seed)[1:]) for name in config.all_methods()]
+    parsed = {name: parse_search(study.search_argv(name, seed)[1:]) for name in study.names}
     train_values(config)
-    build_search(dataclasses.replace(parsed[0], device=config.device))
+    build_search(dataclasses.replace(parsed[study.first], device=config.device))
 
 
 def compare(config: CompareConfig, folder: Path) -> list[Outcome]:
+    """Methods side by side."""
+    names = config.all_methods()
+
+    def draw(place: Path) -> object:
+        from proxnas.report import comparison_figures
+
+        return comparison_figures.draw(comparison.read(place), place)
+
+    study = Study(names, partial(search_argv, config), names[0], partial(write, config.space), draw)
+    return fill(study, config, folder)
+
+
+def fill(study: Study, config: StudyConfig, folder: Path) -> list[Outcome]:
     """Runs what is not finished and writes tables and figures; returns how each run ended."""
     from proxnas.environment import describe, pick_device
-    from proxnas.report.comparison_figures import draw
     from proxnas.run import open_run
 
     if config.force or not (folder / "config.json").exists():
-        check(config)  # before the folder is touched
+        check(study, config)  # before the folder is touched
     with open_run(folder, resume=not config.force, force=config.force) as run:
         if config.force:
             _clear(folder)
-        store(config, "compare", run)
+        store(config, config.COMMAND, run)
         if not (run / "plan.json").exists():
-            run.write_json("plan.json", dataclasses.asdict(Plan(config.all_methods(), config.all_seeds())))
+            run.write_json("plan.json", dataclasses.asdict(Plan(study.names, config.all_seeds())))
         plan = Plan(**run.read_json("plan.json"))
         run.write_json("environment.json", describe(pick_device(config.device)))
         outcomes: list[Outcome] = []
 
         def done(outcome: Outcome) -> None:
             outcomes.append(outcome)
-            write(folder, config, outcomes)
+            study.write(folder, outcomes)
 
-        _run(config, search_tasks(config, plan, folder), done)
+        _run(config, search_tasks(study, plan, folder), done)
         _run(config, train_tasks(config, plan, folder), done)
-        rows = write(folder, config, outcomes)
-        draw(comparison.read(folder), folder)
+        rows = study.write(folder, outcomes)
+        study.draw(folder)
         if not any(outcome.code for outcome in outcomes):  # else the next call tries them again
             run.write_json("result.json", {"data": config.data, "space": config.space, "rows": rows})
         return outcomes
 
 
-def _run(config: CompareConfig, tasks: list[Task], done: Callable[[Outcome], None]) -> None:
+def _run(config: StudyConfig, tasks: list[Task], done: Callable[[Outcome], None]) -> None:
     """The tasks that are not finished; the others would only have the tables written again."""
     devices = _devices(config)
     left = [dataclasses.replace(task, gpus=int(bool(devices))) for task in tasks if not task.finished]
@@ -100,7 +129,7 @@ def _run(config: CompareConfig, tasks: list[Task], done: Callable[[Outcome], Non
             make(config.workers, config.threads, devices).run(left, board, done)
 
 
-def _devices(config: CompareConfig) -> list[str]:
+def _devices(config: StudyConfig) -> list[str]:
     """The accelerators that workers take in turn, if there are several and none is named."""
     import torch
 
@@ -112,7 +141,7 @@ def _devices(config: CompareConfig) -> list[str]:
 
 
 def _clear(folder: Path) -> None:
-    """All at once, or the next call would find runs of the earlier comparison finished."""
+    """All at once, or the next call would find runs of the earlier study finished."""
     from proxnas.run import open_run
 
     for place in [*folder.glob("search/*/config.json"), *folder.glob("train/*/config.json")]:
@@ -120,16 +149,21 @@ def _clear(folder: Path) -> None:
             pass
 
 
-def write(folder: Path, config: CompareConfig, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def write(space: str, folder: Path, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """table.md, table.csv, table.json and tests.json from the runs that are finished."""
     from proxnas.run import write_atomically
 
     found = comparison.read(folder)
-    rows = comparison.rows(found, operations(config.space))
-    said = {outcome.task.name: outcome.message for outcome in outcomes if outcome.code}
+    rows = comparison.rows(found, operations(space))
+    said = failures(outcomes)
     for name, content in tables.files(found, rows, said).items():
         write_atomically(folder / name, content)
     return rows
+
+
+def failures(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """Name of a run that failed -> what it said."""
+    return {outcome.task.name: outcome.message for outcome in outcomes if outcome.code}
 
 
 def operations(space: str) -> int:

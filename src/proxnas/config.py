@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from proxnas.budget_flags import BudgetFlags
 from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
 from proxnas.genotype import CUSTOM
@@ -55,7 +56,7 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
-class SearchConfig(TextFlags, SamplingFlags, ManyFlags, LogFlags, RunConfig):
+class SearchConfig(TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, RunConfig):
     """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a text."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
@@ -117,6 +118,8 @@ class SearchConfig(TextFlags, SamplingFlags, ManyFlags, LogFlags, RunConfig):
     """Weight of the size regulariser R(A): larger finds smaller networks."""
     eta_cells: Literal["all", "normal"] = "all"
     """Cells that R counts."""
+    eta_at: Literal["A_bar", "A"] = "A_bar"
+    """Where R is taken: at the discrete architecture, or at A."""
     explore: float = 0.0
     """Scale of the Gumbel noise on A when a step selects, falling to 0 over the search (nasp, pa, lazy-pa)."""
     look_ahead: int = 0
@@ -189,6 +192,9 @@ class SearchConfig(TextFlags, SamplingFlags, ManyFlags, LogFlags, RunConfig):
                 idle = self.method not in methods and getattr(self, name) != neutral
                 require(not idle, flag(name), getattr(self, name), f"is for {', '.join(methods)}: leave it out")
         check_domain(self)
+        self.check_budget()
+        idle = self.fixed_reduction and self.limit() is not None
+        require(not idle, "--fixed-reduction", True, "has a cell of its own size: leave it out, or the limit")
         check_many(self.minutes, self.workers)
         check_sampling(self)
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
@@ -261,6 +267,8 @@ USED_BY: dict[tuple[str, ...], dict[str, object]] = {
         "order": 1,
         "eta": 0.0,
         "eta_cells": "all",
+        "eta_at": "A_bar",
+        "cost": "auto",
         "score_batch": 1.0,
         "score_nodes": 1.0,
         "arch_optimizer": "adam",

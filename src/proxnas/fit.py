@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from proxnas.budget_flags import BudgetFlags
 from proxnas.config import RunConfig, SearchConfig
+from proxnas.errors import InputError
 from proxnas.genotype import Genotype, read
 from proxnas.jobs import build_search, build_training, fitting, run_search, run_training, store
 from proxnas.settings import parse_search, read_values
@@ -39,9 +41,14 @@ Part = TypeVar("Part", SearchConfig, TrainConfig, TextTrainConfig)
 
 def search_config(config: FitConfig) -> SearchConfig:
     """The search of a fit; its epochs as the protocol says or the flag."""
+    limit = config.limit()
     protocol = "cifar" if config.protocol.endswith("imagenet") else config.protocol
     values = _train_values(config, None)
-    TrainConfig(**values)  # a bad value is named now, not after the search
+    training = TrainConfig(**values)  # a bad value is named now, not after the search
+    if limit and training.stem != "cifar":  # the search counts networks as they are for small images
+        raise InputError(
+            f"{limit.asked}: is not for networks with the stem {training.stem}: leave it out, or give --eta"
+        )
     flags: dict[str, Any] = {
         "space": config.space,
         "method": config.method,
@@ -54,10 +61,16 @@ def search_config(config: FitConfig) -> SearchConfig:
     }
     side = config.image_size or (SEARCH_SIDE if values.get("image_size") else 0)
     chosen = {"epochs": config.search_epochs, "batch-size": config.batch_size, "image-size": side, "eta": config.eta}
-    flags |= {name: value for name, value in chosen.items() if value}
+    flags |= {name: value for name, value in (chosen | budget_flags(config)).items() if value}
     argv = [config.data, *(f"--{name}={value}" for name, value in flags.items())]
     argv += ["--quiet"] * config.quiet + ["--skip-broken"] * config.skip_broken
     return parse_search(argv + (["--config", config.search_config] if config.search_config else []))
+
+
+def budget_flags(config: BudgetFlags) -> dict[str, Any]:
+    """The limit on the network that is trained: the search has it too."""
+    names = [field.name for field in dataclasses.fields(BudgetFlags)]
+    return {name.replace("_", "-"): getattr(config, name) for name in names if getattr(config, name) != "auto"}
 
 
 def train_config(config: FitConfig, genotype: Genotype) -> TrainConfig:

@@ -15,7 +15,7 @@ from proxnas.config import SearchConfig
 from proxnas.data.text import load
 from proxnas.deliver_text import deliver_text
 from proxnas.environment import describe, pick_device
-from proxnas.fit import MOST_TRAINING, SEARCH_SHARE, again, budget_seconds, clear_parts, plan_both
+from proxnas.fit import MOST_TRAINING, SEARCH_SHARE, again, budget_flags, budget_seconds, clear_parts, plan_both
 from proxnas.genotype import read
 from proxnas.jobs import build_search, fitting, run_search, run_text_training, store
 from proxnas.plan import measure, plan_search
@@ -41,7 +41,9 @@ def search_config(config: TextFitConfig) -> SearchConfig:
         "protocol": "quick" if config.protocol == "quick" else "ptb",
         "final-units": training.units,
     }
-    chosen = {"epochs": config.search_epochs, "batch-size": config.batch_size, "bptt": config.bptt}
+    chosen = {"epochs": config.search_epochs, "batch-size": config.batch_size, "bptt": config.bptt} | budget_flags(
+        config
+    )
     shared = {name.replace("_", "-"): getattr(config, name) for name in SAME if name not in ("data", "quiet")}
     flags |= {name: value for name, value in (chosen | shared).items() if value or name == "seed"}
     argv = [config.data, *(f"--{name}={value}" for name, value in flags.items()), *["--quiet"] * config.quiet]

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 from weakref import ref
 
 import torch
@@ -241,3 +242,13 @@ def search_operation(name: str, C: int, stride: int) -> nn.Module:
     """A CNN operation as a search network holds it: pooling is normalised too, lest a candidate win by its scale."""
     op = CNN[name](C, stride, search_norm)
     return Pure(f"{name}/{stride}", op, search_norm(C)) if "pool" in name else op
+
+
+class Parts(NamedTuple):
+    """What cells are made of: operations by name, channels and stride, and the norm beside them."""
+
+    operation: Callable[[str, int, int], nn.Module]
+    norm: Norm
+
+
+SEARCHED, FINAL = Parts(search_operation, search_norm), Parts(final_operation, final_norm)

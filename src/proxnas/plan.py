@@ -8,19 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from proxnas.bench import WARM, occasional_seconds
 from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
 from proxnas.loop import Job
 from proxnas.memory import peak_memory
 from proxnas.searching import Search
-from proxnas.selection import one_hot
-from proxnas.supernet import Supernet
+from proxnas.sizing import sizes
 from proxnas.tasks import load_data
-from proxnas.types import Matrices
 
 STEPS = 3
 
@@ -33,39 +28,23 @@ def plan(config: SearchConfig) -> dict[str, Any]:
 def plan_search(search: Search) -> dict[str, Any]:
     """The same for a search that is built; it makes some steps."""
     config = search.config
-    smallest, largest = (search.final_network(search.space.genotype(A)) for A in extremes(search.net))
+    params, flops = (sizes(of, search.task, search.space) for of in ("params", "flops"))
     seconds, peak = measure(search, search.method.validation)
     return {
         "space": config.space,
         "method": config.method,
         **search.task.describe(),
         "search_network_params": parameters(search.net.module),
-        "params_smallest": parameters(smallest),
-        "params_largest": parameters(largest),
-        "flops_smallest": search.task.multiply_adds(smallest),
-        "flops_largest": search.task.multiply_adds(largest),
+        "params_smallest": round(params.smallest),
+        "params_largest": round(params.largest),
+        "flops_smallest": round(flops.smallest),
+        "flops_largest": round(flops.largest),
+        "budget": search.budget.to_json() if search.budget else None,
         "epochs": config.epochs,
         "steps_per_epoch": len(search.train),
         "seconds_per_epoch": seconds,
         "peak_bytes": peak,
     }
-
-
-def extremes(net: Supernet) -> tuple[Matrices, Matrices]:
-    """The architectures with the fewest and the most parameters: row by row, then the node's inputs."""
-    costs = {name: _row_costs(net, name) for name in net.groups}
-    smallest = {name: one_hot(-cost, net.groups[name]) for name, cost in costs.items()}
-    largest = {name: one_hot(cost, net.groups[name]) for name, cost in costs.items()}
-    return smallest, largest
-
-
-def _row_costs(net: Supernet, name: str) -> Tensor:
-    """(E, K): parameters of each candidate, summed over the places that share its row."""
-    costs = torch.zeros(net.groups[name].shape, dtype=torch.float64)
-    for choice in net.choices.values():
-        if choice.row and choice.row.group == name:
-            costs[choice.row.edge] += torch.tensor([parameters(candidate) for candidate in choice.candidates])
-    return costs
 
 
 def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:

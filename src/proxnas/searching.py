@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from proxnas import methods, spaces, tasks
+from proxnas import methods, sizing, spaces, tasks
 from proxnas.clock import Clock
 from proxnas.complexity import parameters
-from proxnas.config import SearchConfig
+from proxnas.config import PROXIMAL, SearchConfig
 from proxnas.data.split import stable_seed
 from proxnas.environment import pick_device, set_threads
 from proxnas.errors import InputError
 from proxnas.genotype import CUSTOM, Genotype
 from proxnas.loop import Progress, Totals, check_finite, run_epochs
-from proxnas.methods.base import Metrics, Setup, Validation
+from proxnas.methods.base import Metrics, Priced, Setup, Validation
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
 from proxnas.run import Run, write_atomically
 from proxnas.selection import without_weights
 from proxnas.spaces.base import Space
 from proxnas.table import look_up, validation
-from proxnas.types import State
+from proxnas.types import Matrices, State
 
 if TYPE_CHECKING:
     from proxnas.data.images import Images
@@ -58,7 +59,10 @@ class Search:
         self.evaluate = self.task.evaluate
         self.final_network = self.task.final_network
         self.clock = Clock(self.device, exact_clock)
-        self.method = methods.make(config.method, adjust(self._setup()))
+        self.budget = sizing.budget(config, self.task, self.space)
+        self.seconds: float | None = None
+        self.setup = adjust(self._setup())
+        self.method = methods.make(config.method, self.setup)
         self.totals = Totals(self.device)
         self.epochs_done = self.quiet_epochs = self.steps_done = 0
 
@@ -74,6 +78,7 @@ class Search:
             ties=c.ties,
             eta=c.eta,
             eta_cells=c.eta_cells,
+            eta_at=c.eta_at,
             order=c.order,
             explore=c.explore,
             look_ahead=c.look_ahead,
@@ -103,23 +108,26 @@ class Search:
             drift=c.unselected == "drift",
         )
         seed = stable_seed(c.seed, "architecture")
-        return Setup(
-            self.net,
-            self.train,
-            self.valid,
-            architecture,
-            weights,
-            self.clock,
-            self.evaluate,
-            seed,
-            score=self.task.score,
-            judge=self.judge,
-            genotype=self.space.genotype,
-        )
+        costs = sizing.costs_of_R(c, self.task) if c.eta or (self.budget and c.method in PROXIMAL) else None
+        setup = Setup(self.net, self.train, self.valid, architecture, weights, self.clock, self.evaluate, seed)
+        setup = replace(setup, score=self.task.score, judge=self.judge, genotype=self.space.genotype)
+        return replace(setup, costs=costs, budget=self.budget)
 
     def genotype(self) -> Genotype:
-        """The cell as it stands."""
-        return self.space.genotype(self.method.architecture()[1])
+        """The cell as it stands, within the limit."""
+        return self.space.genotype(self.returned())
+
+    def returned(self) -> Matrices:
+        """A_bar as it would be returned: methods that know of no limit are brought within it here."""
+        A, A_bar = self.method.architecture()
+        return self.budget.project(A, A_bar) if self.budget else A_bar
+
+    def _validation(self) -> Validation:
+        returned = self.returned()
+        if returned is self.method.architecture()[1]:
+            return self.method.validation()
+        self.net.use(returned)
+        return self.evaluate()
 
     def describe_space(self) -> dict[str, Any]:
         """What the rows and columns of A stand for, for those who read the run folder."""
@@ -148,14 +156,16 @@ class Search:
 
     def row(self, start: float) -> dict[str, Any]:
         train = Validation(*self.totals.means())
-        with self.clock("evaluate"):
-            valid = self.method.validation()
-        check_finite(self, train.loss + valid.loss)
-        self.steps_done += self.totals.steps
         quiet = not self.totals.changes and self.epochs_done >= self.config.warmup
         self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
+        with self.clock("evaluate"):
+            if self.budget and (self.epochs_done + 1 >= self.config.epochs or self.converged):
+                self.seconds = sizing.settle(self.budget, self.task, self.genotype)
+            valid = self._validation()
+        check_finite(self, train.loss + valid.loss)
+        self.steps_done += self.totals.steps
         seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
-        A, A_bar = self.method.architecture()
+        (A, _), A_bar = self.method.architecture(), self.returned()
         genotype = self.space.genotype(A_bar)
         return {
             "epoch": self.epochs_done + 1,
@@ -164,6 +174,7 @@ class Search:
             **self.task.figures("valid", valid),
             "changes": self.totals.changes,
             "params": parameters(self.final_network(genotype)),
+            **({"eta": self.method.eta} if isinstance(self.method, Priced) else {}),
             "A": {name: matrix.tolist() for name, matrix in A.items()},
             "selected": {name: matrix.nonzero().tolist() for name, matrix in A_bar.items()},  # (edge, candidate)
             "genotype": json.loads(genotype.to_json()),
@@ -177,6 +188,8 @@ class Search:
         return {
             "weights": self.net.module.state_dict(),
             "method": self.method.state_dict(),
+            "budget": self.budget.state_dict() if self.budget else None,
+            "seconds": self.seconds,
             "train": self.train.state_dict(),
             "valid": self.valid.state_dict(),
             "totals": self.totals.state_dict(),
@@ -188,6 +201,9 @@ class Search:
 
     def load_state_dict(self, state: State) -> None:
         self.net.module.load_state_dict(state["weights"])
+        if self.budget:
+            self.budget.load_state_dict(state["budget"])
+        self.seconds = state["seconds"]
         self.method.load_state_dict(state["method"])
         self.train.load_state_dict(state["train"])
         self.valid.load_state_dict(state["valid"])
@@ -233,14 +249,27 @@ def summary(this: Search, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "epochs": this.epochs_done,
         "seconds": sum(sum(row["seconds"].values()) for row in rows),
         "converged": this.converged,
-        "budget": None,
+        "budget": this.budget.to_json() if this.budget else None,
     }
-    # candidates of a user's own module tell nothing by their names
-    if this.space.name != CUSTOM and (poor := without_weights(this.method.architecture()[1], this.net.groups)):
-        result["warning"] = (
-            f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling, which often means "
-            "that the search collapsed; try more epochs, another --seed or --max-skip 2"
-        )
+    if this.seconds is not None:
+        result["latency"] = this.seconds
+    if warnings := list(_warnings(this)):
+        result["warning"] = "; ".join(warnings)
     if this.config.table:
         result["table"] = look_up(Path(this.config.table), genotype)
     return result
+
+
+def _warnings(this: Search) -> Iterator[str]:
+    # candidates of a user's own module tell nothing by their names
+    poor = this.space.name != CUSTOM and without_weights(this.returned(), this.net.groups)
+    small = this.config.eta or this.budget  # asked for: an empty cell may be what it takes
+    if poor and not small:
+        yield (
+            f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling, which often means "
+            "that the search collapsed; try more epochs, another --seed or --max-skip 2"
+        )
+    if this.budget and this.seconds and this.seconds > this.budget.limit:
+        yield f"--max-latency {this.config.max_latency}: {1e3 * this.seconds:.3g} ms were measured at the end"
+    if this.config.eta and not any(cost.any() for cost in (this.setup.costs or {}).values()):
+        yield f"--eta {this.config.eta} did nothing: by --cost {this.config.cost_of_R()} all candidates are free"

@@ -6,7 +6,7 @@ Shapes: E edges (rows), K candidates; A and A_bar are (E, K) for each group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -117,9 +117,10 @@ class Supernet:
         moved = {group: matrix.to(like.device, like.dtype) for group, matrix in A_bar.items()}
         return {Row(g, e): row.unbind(0) for g, matrix in moved.items() for e, row in enumerate(matrix.unbind(0))}
 
-    def autocast(self) -> torch.autocast:
+    def autocast(self) -> AbstractContextManager[object]:
         """Where operations run in the chosen precision; float32 leaves everything as the weights are."""
-        return torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
+        full = self.precision == torch.float32
+        return nullcontext() if full else torch.autocast(self.device.type, self.precision)
 
     def __call__(self, x: Tensor | Inputs) -> Tensor:
         with self.autocast():

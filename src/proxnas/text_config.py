@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from proxnas.budget_flags import BudgetFlags
 from proxnas.config import RunConfig, require
 from proxnas.errors import unknown
 from proxnas.log_flags import LogFlags
@@ -203,7 +204,7 @@ class GenerateConfig(RunConfig):
 
 
 @dataclass(frozen=True)
-class TextFitConfig(TokenFlags, RunConfig):
+class TextFitConfig(TokenFlags, BudgetFlags, RunConfig):
     """Search a recurrent cell on a text, train its language model, test it, export it and let it write."""
 
     data: TextArgument = ""
@@ -246,6 +247,7 @@ class TextFitConfig(TokenFlags, RunConfig):
         require(self.space == "rnn", "--space", self.space, "is for images: give rnn for text")
         if self.method not in METHODS:
             raise unknown("--method", self.method, METHODS)
+        self.check_budget()
         check_ranges(self, {name: (0, TEXT_RANGES[name][1]) for name in ("epochs", "batch_size", "bptt", "units")})
         check_ranges(
             self,

@@ -62,13 +62,12 @@ IMAGE_DEFAULTS: dict[str, Any] = {
     "cutout": 0,
     "image_size": 0,
     "skip_broken": False,
-    "eta": 0.0,
     "resource": 0.0,
     "fixed_reduction": False,
     "unsampled_gradient": "zero",
     "precision": "fp32",
 }
-"""What a search of recurrent cells has no use for, with the values that ask for nothing; activations have no size."""
+"""What a search of recurrent cells has no use for, with the values that ask for nothing."""
 
 NOT_FOR_TEXT = ("bayesnas",)
 """Methods that draw answers from the logits of a whole batch, which a language model never holds."""

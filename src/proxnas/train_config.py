@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from proxnas.budget_flags import BudgetFlags
 from proxnas.config import RunConfig, flag, require
 from proxnas.data.options import LoadOptions
 from proxnas.errors import unknown
@@ -158,7 +159,7 @@ class PredictConfig(RunConfig):
 
 
 @dataclass(frozen=True)
-class FitConfig(RunConfig):
+class FitConfig(BudgetFlags, RunConfig):
     """Search a cell on DATA, train its network, test it and export it.
 
     For text there are flags of their own: proxnas fit pydocs --help
@@ -207,6 +208,7 @@ class FitConfig(RunConfig):
         if self.method not in METHODS:
             raise unknown("--method", self.method, METHODS)
         check_ranges(self, FIT_RANGES)
+        self.check_budget()
         require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
 
 

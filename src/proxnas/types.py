@@ -29,6 +29,10 @@ class Inputs:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
+    def __len__(self) -> int:
+        """Examples, by the first tensor."""
+        return next(len(x) for x in (*self.args, *self.kwargs.values()) if isinstance(x, Tensor))
+
     def __getitem__(self, part: slice) -> Inputs:
         """The same of some examples."""
         args = tuple(_part(x, part) for x in self.args)

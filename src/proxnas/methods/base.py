@@ -9,9 +9,11 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from proxnas.budget import Budget
 from proxnas.clock import Clock
 from proxnas.genotype import Genotype
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
+from proxnas.selection import one_hot
 from proxnas.supernet import Supernet, correct
 from proxnas.types import Batch, Matrices, State
 
@@ -85,6 +87,15 @@ class Restoring(Protocol):
         """Give the network the weights that the returned architecture was judged by."""
 
 
+@runtime_checkable
+class Priced(Protocol):
+    """A method that weighs size against loss."""
+
+    @property
+    def eta(self) -> float:
+        """The weight of R(A) as it stands: a limit changes it during the search."""
+
+
 @dataclass(frozen=True)
 class Setup:
     """What a method over a supernet is built from."""
@@ -113,6 +124,11 @@ class Setup:
         """The first A: as drawn, but for the entries that are known."""
         start = self.start or {}
         return {name: torch.where(start[name].isnan(), a, start[name]) if name in start else a for name, a in A.items()}
+
+    costs: dict[str, Tensor] | None = None
+    """Group -> p_k / p_bar (K,) of R(A); None: by parameters."""
+    budget: Budget | None = None
+    """A limit on the final network, to select within."""
 
 
 def weight_step(
@@ -145,6 +161,13 @@ def relaxed_gradient(
     loss, _ = net.loss(batch, bool(weights))
     gradients = net.gradient(loss, [*leaves.values(), *weights])
     return by_name(A, gradients), gradients[len(A) :]
+
+
+def random_cell(net: Supernet, generator: torch.Generator, budget: Budget | None) -> Matrices:
+    """A uniformly random A_bar; with a limit the nearest within it of the weights that it was drawn by."""
+    A = {name: torch.rand(group.shape, generator=generator, dtype=torch.float64) for name, group in net.groups.items()}
+    A_bar = {name: one_hot(a, net.groups[name]) for name, a in A.items()}
+    return budget.project(A, A_bar) if budget else A_bar
 
 
 def by_name(A: Matrices, gradients: Sequence[Tensor | None]) -> Matrices:

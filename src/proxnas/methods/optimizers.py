@@ -61,9 +61,11 @@ class ArchitectureOptions:
     ties: str = "last"
     """Equal entries (and rows all zero): `first` index, or the `last` selected, else random by seed."""
     eta: float = 0.0
-    """Weight of the size regulariser R(A_bar)."""
+    """Weight of the size regulariser R."""
     eta_cells: str = "all"
     """Cells that R counts: `all`, or the `normal` cell only as in the public code."""
+    eta_at: str = "A_bar"
+    """Where R is taken: at `A_bar`, or at `A`."""
     order: int = 1
     """1: gradient at w. 2: DARTS' second-order gradient."""
     warmup: int = 0

@@ -28,6 +28,8 @@ from proxnas.supernet import EVERYTHING
 from proxnas.types import Batch, Matrices, State
 
 Prox = Callable[[Tensor, Tensor | None], Tensor]
+PRICE_RATE = 5.0
+"""How far the price of size rises over a search in which A always asks for the whole span of sizes too much."""
 LOOKS_AN_EPOCH = 4
 """More would cost time in searches with small batches and many steps an epoch."""
 
@@ -44,12 +46,14 @@ class Proximal:
         drawn = {name: self._start(group.shape, generator) for name, group in self.net.groups.items()}
         self.A = {name: self.project(A) for name, A in setup.begin(drawn).items()}
         self.priority = {name: torch.rand(A.shape, generator=generator, dtype=A.dtype) for name, A in self.A.items()}
+        self.budget = setup.budget
         self.A_bar: Matrices = {}
         self.A_bar = self.select(self.A)
         self.path = self.A_bar
         self.potentials: Matrices = {}
         self.looked = 0
-        self.costs = self._costs() if options.eta else {}
+        self.costs = self._costs(setup.costs) if options.eta or self.budget else {}
+        self.price = self.excess = 0.0
         self.A_optimizer = ArchitectureOptimizer(self.A, options)
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
         self.unrolled = UnrolledStep(self.net, self.w_optimizer)
@@ -58,9 +62,10 @@ class Proximal:
         noise = torch.randn(shape, generator=generator, dtype=torch.float64)
         return 0.5 + self.options.noise * noise
 
-    def _costs(self) -> dict[str, Tensor]:
+    def _costs(self, given: dict[str, Tensor] | None) -> dict[str, Tensor]:
+        costs = parameter_costs(self.net) if given is None else given
         skipped = () if self.options.eta_cells == "all" else ("reduce",)
-        return {name: cost for name, cost in parameter_costs(self.net).items() if name not in skipped}
+        return {name: cost for name, cost in costs.items() if name not in skipped}
 
     def step(self) -> Metrics:
         """One pass of Alg. 2, lines 3-6; `path` is A_bar while nothing is explored."""
@@ -72,21 +77,31 @@ class Proximal:
                 dA = self.gradient(train)  # 4: dF/dA_bar, no second order ...
                 self.descend(dA)  #    ... then prox_C2
                 self.A_bar = self.select(self.A)
+                self._adapt()
         self.path = self.select(self.A, noise) if noise else self.A_bar  # 5: refine
         self._use(self.path)
         loss, right = weight_step(self.net, train, self.w_optimizer, self.clock)  # 6: through the selected only
         return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
 
     def select(self, A: Matrices, noise: Matrices | None = None) -> Matrices:
-        """A -> A_bar: the prox on every row, then the node's inputs, then the value of a selected entry."""
-        return {name: self._select(name, a, noise[name] if noise else None) for name, a in A.items()}
-
-    def _select(self, name: str, A: Tensor, noise: Tensor | None) -> Tensor:
-        priority, judged = self._priority(name), A if noise is None else A + noise
-        A_bar = keep_inputs(judged, self.prox(judged, priority), self.net.groups[name], priority)
+        """A -> A_bar: the prox on every row, then the node's inputs, then the limit, then the value of an entry."""
+        judged = {name: a + noise[name] for name, a in A.items()} if noise else A
+        selected = self.unlimited(judged)
+        # the nearest cell within the limit: all that is trained is small enough, and so is what is returned
+        within = self.budget.project(judged, selected) if self.budget else selected
         if self.options.value == "one":
-            return (A_bar != 0).to(A.dtype)
-        return A_bar if noise is None else torch.where(A_bar != 0, A.clamp(1e-6, 1.0), 0.0)  # a_k, without the noise
+            return {name: (a != 0).to(a.dtype) for name, a in within.items()}
+        if noise is None and within is selected:
+            return selected
+        return {name: torch.where(a != 0, A[name].clamp(1e-6, 1.0), 0.0) for name, a in within.items()}  # a_k
+
+    def unlimited(self, A: Matrices) -> Matrices:
+        """What A selects where no limit is set."""
+        return {name: self._select(name, a) for name, a in A.items()}
+
+    def _select(self, name: str, A: Tensor) -> Tensor:
+        priority = self._priority(name)
+        return keep_inputs(A, self.prox(A, priority), self.net.groups[name], priority)
 
     def _noise(self) -> Matrices | None:
         """What is added to A before selecting, so that others than the best are tried and trained too.
@@ -112,9 +127,31 @@ class Proximal:
         dA = self.unrolled(self._loss_gradient, train, valid) if self.options.order == 2 else self._at_w(valid)
         for name, promised in self._promised(train, valid).items():
             dA[name] = dA[name] - promised
-        for name, dR in R_gradient(self.A_bar, self.costs).items():
-            dA[name] = dA[name] + self.options.eta * dR
+        for name, dR in R_gradient(self._penalised(), self.costs).items():
+            dA[name] = dA[name] + self.eta * dR
         return dA
+
+    @property
+    def eta(self) -> float:
+        """The weight of R: what was asked for and, while A asks for more than the limit, the price of size."""
+        return self.options.eta + (self.price if self.excess > 0 else 0.0)
+
+    def _penalised(self) -> Matrices:
+        """Where R is taken; with a limit at what A would select without it: that is what has to become smaller."""
+        if self.options.eta_at == "A":
+            return self.A
+        return self.unlimited(self.A) if self.budget else self.A_bar
+
+    def _adapt(self) -> None:
+        """Dual ascent on the limit: the price rises while A asks for more than is allowed, and falls otherwise.
+
+        It is charged in the first case only (a switching subgradient method): A remembers what it was pressed by, and a
+        price that is still falling would press it far below the limit.
+        """
+        if self.budget:
+            self.excess = self.budget.excess(self.unlimited(self.A))
+            rate = PRICE_RATE / (len(self.train) * self.w_optimizer.options.epochs)
+            self.price = max(0.0, self.price + rate * self.excess)
 
     def _promised(self, train: Batch, valid: Batch) -> Matrices:
         """What training each candidate is expected to win: xi < u_train , u_valid >, looked up now and then."""
@@ -175,6 +212,8 @@ class Proximal:
             "A_bar": self.A_bar,
             "potentials": self.potentials,
             "looked": self.looked,
+            "costs": self.costs,
+            "price": [self.price, self.excess],
             "w": self.w_optimizer.state_dict(),
         }
 
@@ -183,6 +222,8 @@ class Proximal:
         self.w_optimizer.load_state_dict(state["w"])
         self.A_bar = {name: state["A_bar"][name].clone() for name in self.A}
         self.potentials, self.looked = state["potentials"], state["looked"]
+        self.costs = state["costs"]  # seconds are not measured alike twice
+        self.price, self.excess = state["price"]
 
 
 def nasp(setup: Setup) -> Proximal:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
-from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.base import Metrics, Setup, Validation, random_cell, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.selection import changed, random_selection
+from proxnas.selection import changed
 from proxnas.types import Batch, Matrices, State
 
 
@@ -35,6 +35,7 @@ class RandomWs:
         self.options = options or RandomWsOptions()
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
         self.evaluate, self.cells = setup.evaluate, setup.architecture.random_cells
+        self.budget = setup.budget
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.steps = setup.weights.epochs * len(self.train)
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
@@ -73,7 +74,7 @@ class RandomWs:
         return lambda: self.loss(self._draw(), [self.valid.next()]), self.cells * self.options.batches / steps / epochs
 
     def _draw(self) -> Matrices:
-        return {name: random_selection(group, self.generator) for name, group in self.net.groups.items()}
+        return random_cell(self.net, self.generator, self.budget)
 
     def use_current(self) -> None:
         self.net.use(self.best)

@@ -160,17 +160,22 @@ class Sampling:
 
     def __init__(self, setup: Setup, strategy: Strategy) -> None:
         self.cells, self.strategy, self.clock = Cells(setup.net.groups), strategy, setup.clock
-        self.net, self.score = setup.net, setup.score
+        self.net, self.score, self.budget = setup.net, setup.score, setup.budget
         self.evaluator: Evaluator = ByTraining(setup) if setup.judge is None else ByJudge(setup, setup.judge)
         self.measured: Validation | None = None
         self._take(strategy.ask())
         self._keep()
 
     def _take(self, cell: Cell) -> None:
-        self.cell, self.A_bar = cell, self.cells.A_bar(cell)
+        self.cell, self.A_bar = cell, self._within(cell)
+
+    def _within(self, cell: Cell) -> Matrices:
+        """The cell itself, or the one within the limit that has most of it; that one is evaluated in its place."""
+        A_bar = self.cells.A_bar(cell)
+        return self.budget.project(A_bar, A_bar) if self.budget else A_bar
 
     def _keep(self) -> None:
-        self.best, self.best_A_bar = self.cell, self.cells.A_bar(self.cell)
+        self.best, self.best_A_bar = self.cell, self.A_bar
 
     def step(self) -> Metrics:
         """One step of the evaluation under way; after its last the strategy is told and asked again."""
@@ -216,7 +221,7 @@ class Sampling:
     def load_state_dict(self, state: State) -> None:
         self._take(stored(state["cell"]))
         self.best = stored(state["best"])
-        self.best_A_bar = self.cells.A_bar(self.best)
+        self.best_A_bar = self._within(self.best)
         self.measured = None if state["measured"] is None else Validation(*state["measured"])
         self.strategy.load_state_dict(state["strategy"])
         self.evaluator.load_state_dict(state["evaluator"])

@@ -16,16 +16,7 @@ from torch import Tensor, nn
 from proxnas.errors import unknown
 from proxnas.genotype import Cell, Edge, Genotype
 from proxnas.networks.parts import STEMS, AuxiliaryHead, DropPath, set_drop_path
-from proxnas.ops import (
-    FactorizedReduce,
-    Norm,
-    Zero,
-    final_norm,
-    final_operation,
-    relu_conv_norm,
-    search_norm,
-    search_operation,
-)
+from proxnas.ops import FINAL, SEARCHED, FactorizedReduce, Norm, Zero, relu_conv_norm
 
 
 @dataclass(frozen=True)
@@ -129,7 +120,7 @@ class DiscreteCell(nn.Module):
 
     def __init__(self, cell: Cell, place: CellPlace, searched: bool) -> None:
         super().__init__()
-        norm, build = (search_norm, search_operation) if searched else (final_norm, final_operation)
+        build, norm = SEARCHED if searched else FINAL
         self.preprocess = Preprocess(place, norm)
         nodes = [present(node) or node[:1] for node in cell.nodes]  # a node without any is zero: one `none` makes it
         self.edges = [[(edge.input, edge.value) for edge in node] for node in nodes]
@@ -192,4 +183,4 @@ def cell_network(genotype: Genotype, size: Size, searched: bool = False) -> Stac
         cell = genotype.cells["reduce" if place.reduction else "normal"]
         return DiscreteCell(cell, place, searched), place.C * len(cell.concat)
 
-    return Stack(size, build, search_norm if searched else final_norm)
+    return Stack(size, build, (SEARCHED if searched else FINAL).norm)

@@ -27,6 +27,9 @@ class Space(Protocol[Size]):
     def search_network(self, size: Size) -> nn.Module:
         """The network of Choices that is trained during the search."""
 
+    def choice_network(self, size: Size) -> nn.Module | None:
+        """The final network with all candidates as Choices: for counting what each would add. None: no Choices."""
+
     def genotype(self, A_bar: Matrices) -> Genotype:
         """The cell that A_bar selects."""
 

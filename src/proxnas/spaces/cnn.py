@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from proxnas.choice import Choice, Group, Node, Row
 from proxnas.genotype import Cell, Genotype
 from proxnas.networks.cnn import CellPlace, Preprocess, Size, Stack, cell_network
-from proxnas.ops import search_norm, search_operation
+from proxnas.ops import FINAL, SEARCHED, Parts
 from proxnas.spaces.base import selected_edges
 from proxnas.types import Matrices
 
@@ -66,11 +66,17 @@ class CellSpace:
         }
 
     def search_network(self, size: Size) -> nn.Module:
+        return self._stack(size, SEARCHED)
+
+    def choice_network(self, size: Size) -> nn.Module:
+        return self._stack(size, FINAL)
+
+    def _stack(self, size: Size, parts: Parts) -> nn.Module:
         def build(place: CellPlace) -> tuple[nn.Module, int]:
             group = "reduce" if place.reduction else "normal"
-            return SearchCell(group, self.groups[group], place), place.C * NODES
+            return SearchCell(group, self.groups[group], place, parts), place.C * NODES
 
-        return Stack(size, build, search_norm)
+        return Stack(size, build, parts.norm)
 
     def genotype(self, A_bar: Matrices) -> Genotype:
         concat = tuple(range(INPUTS, INPUTS + NODES))
@@ -87,17 +93,17 @@ class CellSpace:
 class SearchCell(nn.Module):
     """A cell whose every edge is a Choice; the cells of one kind share their rows of A."""
 
-    def __init__(self, name: str, group: Group, place: CellPlace) -> None:
+    def __init__(self, name: str, group: Group, place: CellPlace, parts: Parts = SEARCHED) -> None:
         super().__init__()
-        self.preprocess = Preprocess(place, search_norm)
+        self.preprocess = Preprocess(place, parts.norm)
         self.nodes = nn.ModuleList(
-            Node([self._choice(Row(name, e), group.candidates, place) for e in rows]) for rows in group.nodes
+            Node([self._choice(Row(name, e), group.candidates, place, parts) for e in rows]) for rows in group.nodes
         )
 
     @staticmethod
-    def _choice(row: Row, candidates: Sequence[str], place: CellPlace) -> Choice:
+    def _choice(row: Row, candidates: Sequence[str], place: CellPlace, parts: Parts) -> Choice:
         stride = 2 if place.reduction and SOURCES[row.edge] < INPUTS else 1
-        return Choice({op: search_operation(op, place.C, stride) for op in candidates}, share=row)
+        return Choice({op: parts.operation(op, place.C, stride) for op in candidates}, share=row)
 
     def forward(self, before_last: Tensor, last: Tensor) -> Tensor:
         states: list[Tensor] = self.preprocess(before_last, last)

@@ -66,6 +66,9 @@ class CustomSpace:
     def search_network(self, size: object) -> nn.Module:
         return self.module
 
+    def choice_network(self, size: object) -> nn.Module:
+        return self.module
+
     def genotype(self, A_bar: Matrices) -> Genotype:
         """The candidates of the Choices that are reached; those inside unselected candidates are left out."""
         edges = {name: _edge(name, self.groups[name], matrix) for name, matrix in A_bar.items()}

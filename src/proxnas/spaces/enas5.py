@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from proxnas.choice import Choice, Group, Node, Row
 from proxnas.genotype import Cell, Genotype
 from proxnas.networks.cnn import CellPlace, Preprocess, Size, Stack, cell_network
-from proxnas.ops import search_norm, search_operation
+from proxnas.ops import FINAL, SEARCHED, Parts
 from proxnas.spaces.base import selected_edges
 from proxnas.types import Matrices
 
@@ -48,10 +48,17 @@ class Enas5:
         return {"normal": GROUP, "reduce": GROUP}
 
     def search_network(self, size: Size) -> nn.Module:
-        def build(place: CellPlace) -> tuple[nn.Module, int]:
-            return SearchCell("reduce" if place.reduction else "normal", place), place.C * NODES
+        return self._stack(size, SEARCHED)
 
-        return Stack(size, build, search_norm)
+    def choice_network(self, size: Size) -> nn.Module:
+        return self._stack(size, FINAL)
+
+    @staticmethod
+    def _stack(size: Size, parts: Parts) -> nn.Module:
+        def build(place: CellPlace) -> tuple[nn.Module, int]:
+            return SearchCell("reduce" if place.reduction else "normal", place, parts), place.C * NODES
+
+        return Stack(size, build, parts.norm)
 
     def genotype(self, A_bar: Matrices) -> Genotype:
         cells = {name: self._cell(A_bar[name]) for name in self.groups}
@@ -70,15 +77,17 @@ class Enas5:
 class SearchCell(nn.Module):
     """A cell whose nodes are sums of two sides; the cells of one kind share their rows of A."""
 
-    def __init__(self, group: str, place: CellPlace) -> None:
+    def __init__(self, group: str, place: CellPlace, parts: Parts) -> None:
         super().__init__()
-        self.preprocess = Preprocess(place, search_norm)
-        self.sides = nn.ModuleList(Node([self._choice(Row(group, e), place) for e in rows]) for rows in GROUP.nodes)
+        self.preprocess = Preprocess(place, parts.norm)
+        self.sides = nn.ModuleList(
+            Node([self._choice(Row(group, e), place, parts) for e in rows]) for rows in GROUP.nodes
+        )
 
     @staticmethod
-    def _choice(row: Row, place: CellPlace) -> Choice:
+    def _choice(row: Row, place: CellPlace, parts: Parts) -> Choice:
         stride = 2 if place.reduction and SOURCES[row.edge] < INPUTS else 1
-        return Choice({op: search_operation(op, place.C, stride) for op in OPERATIONS}, share=row)
+        return Choice({op: parts.operation(op, place.C, stride) for op in OPERATIONS}, share=row)
 
     def forward(self, before_last: Tensor, last: Tensor) -> Tensor:
         states: list[Tensor] = self.preprocess(before_last, last)

@@ -11,7 +11,7 @@ from proxnas.choice import NONE, Choice, Group, Node, Row
 from proxnas.genotype import Cell, Edge, Genotype
 from proxnas.networks.cnn import Size
 from proxnas.networks.nasbench201 import EDGES, NODES, Stages, nasbench201_network
-from proxnas.ops import NASBENCH201, Pure, search_norm
+from proxnas.ops import NASBENCH201, Norm, Pure, final_norm, search_norm
 from proxnas.spaces.base import selected_edges
 from proxnas.types import Matrices
 
@@ -29,7 +29,10 @@ class NasBench201:
         return {"cell": GROUP}
 
     def search_network(self, size: Size) -> nn.Module:
-        return Stages(size, SearchCell, search_norm)
+        return Stages(size, lambda C: SearchCell(C, search_norm), search_norm)
+
+    def choice_network(self, size: Size) -> nn.Module:
+        return Stages(size, lambda C: SearchCell(C, final_norm), final_norm)
 
     def genotype(self, A_bar: Matrices) -> Genotype:
         chosen = selected_edges(GROUP, A_bar["cell"].tolist(), [i for i, _ in EDGES])
@@ -49,13 +52,13 @@ def _complete(edges: list[Edge], node: int) -> list[Edge]:
 class SearchCell(nn.Module):
     """Four nodes whose every edge is a Choice."""
 
-    def __init__(self, C: int) -> None:
+    def __init__(self, C: int, norm: Norm) -> None:
         super().__init__()
-        self.nodes = nn.ModuleList(Node([self._choice(e, C) for e in rows]) for rows in GROUP.nodes)
+        self.nodes = nn.ModuleList(Node([self._choice(e, C, norm) for e in rows]) for rows in GROUP.nodes)
 
     @staticmethod
-    def _choice(e: int, C: int) -> Choice:
-        ops = {name: make(C, 1, search_norm) for name, make in NASBENCH201.items()}
+    def _choice(e: int, C: int, norm: Norm) -> Choice:
+        ops = {name: make(C, 1, norm) for name, make in NASBENCH201.items()}
         # as in the benchmark's own search code pooling is not normalised here
         return Choice({n: Pure(n, op) if "pool" in n else op for n, op in ops.items()}, share=Row("cell", e))
 

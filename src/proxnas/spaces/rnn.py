@@ -53,6 +53,9 @@ class RecurrentSpace:
     def search_network(self, size: LanguageSize, dropouts: Dropouts = NOTHING, norm: bool = True) -> LanguageModel:
         return LanguageModel(size, SearchCell(self.groups[NAME], size, norm), dropouts)
 
+    def choice_network(self, size: LanguageSize) -> None:
+        """A node has one weight whatever it reads and whichever activation it has: there are no modules to count."""
+
     def genotype(self, A_bar: Matrices) -> Genotype:
         edges = selected_edges(self.groups[NAME], A_bar[NAME].tolist(), SOURCES)
         cell = Cell(tuple(map(tuple, edges)), tuple(range(1, NODES + 1)))

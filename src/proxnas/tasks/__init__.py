@@ -16,7 +16,7 @@ from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.methods.base import Validation
 from proxnas.supernet import Supernet
-from proxnas.types import Batch, State
+from proxnas.types import Batch, Matrices, State
 
 if TYPE_CHECKING:
     from proxnas.data.images import Images
@@ -67,6 +67,15 @@ class Task(Protocol):
 
     def score(self, measured: Validation) -> float:
         """What methods that evaluate whole cells maximise."""
+
+    def seconds(self, network: nn.Module) -> float:
+        """Of a final network for one image or one word on the device: the median of some runs."""
+
+    def entries(self, of: str) -> Matrices:
+        """Group -> (E, K): what each entry of A_bar adds to the params, flops or latency of the final network."""
+
+    def candidate_costs(self, of: str) -> dict[str, Tensor]:
+        """Group -> p_k (K,): flops or latency of operation k in the search network, the mean over its places."""
 
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         """A row's entries for `train` or `valid`."""

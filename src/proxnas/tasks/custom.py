@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,17 +14,21 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
+from proxnas import costs
 from proxnas.choice_check import check_candidates, check_parameters
+from proxnas.clock import Clock
 from proxnas.config import SearchConfig
+from proxnas.costs import materialised
 from proxnas.data.batches import UserStream, passes, target_of
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
+from proxnas.latency import warm_runs
 from proxnas.loop import PRECISIONS
 from proxnas.methods.base import Validation
 from proxnas.run import Run
 from proxnas.spaces.custom import CustomSpace, skeleton
 from proxnas.supernet import Supernet
-from proxnas.types import Batch, Inputs
+from proxnas.types import Batch, Inputs, Matrices
 
 Criterion = Callable[[Any, Any], Tensor]
 """(output, target) -> the mean loss of the batch."""
@@ -119,6 +124,17 @@ class CustomTask:
         with by_the_batch(network), FlopCounterMode(display=False) as counter:
             run(network, self.example)
         return int(counter.get_total_flops()) // 2 // len(self.example.y)
+
+    @torch.inference_mode()
+    def seconds(self, network: nn.Module) -> float:
+        real = materialised(network, self.device).eval()
+        return statistics.median(warm_runs(lambda: run(real, self.example), Clock(self.device, exact=True)))
+
+    def entries(self, of: str) -> Matrices:
+        raise InputError("a limit is for cells: in a module with Choices of your own give eta")
+
+    def candidate_costs(self, of: str) -> dict[str, Tensor]:
+        return costs.candidate_costs(self.net, self.example.x, of, self.device)
 
     def score(self, measured: Validation) -> float:
         """By the loss: of a metric of the user's nobody knows whether more is better."""

@@ -8,19 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from proxnas import costs
 from proxnas.complexity import multiply_adds
 from proxnas.config import SearchConfig
+from proxnas.costs import materialised
 from proxnas.data.augment import Augment
 from proxnas.data.images import Images, search_parts
 from proxnas.data.stream import ImageBatches, Stream
 from proxnas.genotype import Genotype
+from proxnas.latency import latency
 from proxnas.loop import PRECISIONS
 from proxnas.methods.base import Validation
 from proxnas.networks.cnn import Size, channels_last
 from proxnas.run import Run
 from proxnas.spaces.base import Space
 from proxnas.supernet import Supernet
-from proxnas.types import Batch
+from proxnas.types import Batch, Matrices
 
 
 class ImageTask:
@@ -67,6 +70,21 @@ class ImageTask:
 
     def score(self, measured: Validation) -> float:
         return measured.accuracy
+
+    def seconds(self, network: nn.Module) -> float:
+        return latency(channels_last(materialised(network, self.device)), self.images.shape).seconds
+
+    def entries(self, of: str) -> Matrices:
+        with torch.device("meta"):
+            module = self.space.choice_network(self._size(self.config.final_cells, self.config.final_channels))
+            assert module is not None, "cells of images are made of Choices"
+            x = torch.empty(1, *self.images.shape)
+        return costs.entries(Supernet(module.eval(), self.net.groups), x, of, self.device)
+
+    def candidate_costs(self, of: str) -> dict[str, Tensor]:
+        # two images: the statistics of one would be undefined where it is a single pixel
+        x = torch.zeros(2, *self.images.shape, device=self.device)
+        return costs.candidate_costs(self.net, x, of, self.device)
 
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         return {f"{part}_loss": measured.loss, f"{part}_accuracy": measured.accuracy}

@@ -8,26 +8,32 @@ starts. Both are in the checkpoint.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from proxnas.clock import Clock
 from proxnas.complexity import multiply_adds_of
 from proxnas.config import SearchConfig
+from proxnas.costs import materialised
 from proxnas.data.split import stable_seed
 from proxnas.data.text import Text
 from proxnas.data.text_stream import TextStream, windows
 from proxnas.genotype import Genotype
+from proxnas.latency import warm_runs
 from proxnas.methods.base import Validation
 from proxnas.networks.language import Dropouts, Hidden, LanguageModel, LanguageSize, Spoken, speak
+from proxnas.networks.recurrence import ACTIVATIONS
 from proxnas.run import Run
-from proxnas.spaces.rnn import RecurrentSpace
+from proxnas.spaces.rnn import NAME, RecurrentSpace
 from proxnas.supernet import Supernet
-from proxnas.types import Batch, State
+from proxnas.types import Batch, Matrices, State
 
 WORST = math.log(1e30)  # perplexities are finite numbers in JSON
 
@@ -173,6 +179,34 @@ class TextTask:
     def score(self, measured: Validation) -> float:
         """As the reward of ENAS' language model."""
         return 80 * math.exp(-measured.loss)
+
+    @torch.inference_mode()
+    def seconds(self, network: nn.Module) -> float:
+        real, word = materialised(network, self.device).eval(), torch.zeros(1, 1, dtype=torch.long, device=self.device)
+        return statistics.median(warm_runs(lambda: real(word), Clock(self.device, exact=True)))
+
+    def entries(self, of: str) -> Matrices:
+        """A node has one weight whatever it reads and whichever activation follows: only seconds can differ, and they
+        are those of whole networks with one activation in all nodes."""
+        group = self.net.groups[NAME]
+        seconds = [self._seconds_with(k) for k in range(len(group.candidates))] if of == "latency" else [0.0]
+        each = (torch.tensor(seconds, dtype=torch.float64) - min(seconds)) / len(group.nodes)
+        return {NAME: each.expand(group.shape).clone()}
+
+    def _seconds_with(self, k: int) -> float:
+        group = self.net.groups[NAME]
+        A_bar = torch.zeros(group.shape, dtype=torch.float64)
+        A_bar[[rows[0] for rows in group.nodes], k] = 1.0
+        return self.seconds(self.final_network(self.space.genotype({NAME: A_bar})))
+
+    def candidate_costs(self, of: str) -> dict[str, Tensor]:
+        """Activations have neither weights nor products: only seconds differ, of a batch of the search."""
+        group = self.net.groups[NAME]
+        h = torch.rand(self.config.batch_size, self.config.units, device=self.device)
+        clock = Clock(self.device, exact=True)
+        runs = [warm_runs(partial(ACTIVATIONS[name], h), clock) for name in group.candidates] if of == "latency" else []
+        seconds = [statistics.median(each) for each in runs] or [0.0] * len(group.candidates)
+        return {NAME: torch.tensor(seconds, dtype=torch.float64)}
 
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         return {f"{part}_loss": measured.loss, f"{part}_perplexity": math.exp(min(measured.loss, WORST))}

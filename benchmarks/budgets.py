@@ -1,0 +1,204 @@
+"""Are limits met, and are the cells found within them better than random cells within them?
+
+    python benchmarks/budgets.py CIFAR_FOLDER [--parts limits,latency,training] [--folder budgets]
+
+limits    digits, darts7: --max-params at 25%, 50% and 75% between the smallest and the largest network, five seeds.
+latency   the same space: --max-latency at 30% and 60%, then the found network timed again, in a process of its own.
+training  reduced CIFAR-10 (10,000 training images, all test images, at 16x16): a cell found within each of the three
+          limits on parameters, two seeds, and random cells that use at least 85% of the same limit, all trained alike;
+          the differences from the mean of the random cells at that limit are pooled, with a 95% interval (t).
+
+One thread; a finished run is not repeated, an interrupted one goes on. Rows go into FOLDER/<part>.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from found_cells import proxnas, reduced
+
+from proxnas import spaces
+from proxnas.complexity import parameters
+from proxnas.genotype import read
+from proxnas.latency import latency
+from proxnas.networks.cnn import Size, channels_last
+from proxnas.selection import random_selection
+
+SPACE = "darts7"
+SMALL = ["--space", SPACE, "--cells", "3", "--channels", "4", "--epochs", "3"]
+SEARCH = ["--space", SPACE, "--cells", "5", "--channels", "8", "--epochs", "4", "--batch-size", "64"]
+CELLS, CHANNELS, EPOCHS = 5, 12, 6
+TRAIN = ["--cells", str(CELLS), "--channels", str(CHANNELS), "--epochs", str(EPOCHS), "--protocol", "quick"]
+FINAL = ["--final-cells", str(CELLS), "--final-channels", str(CHANNELS)]
+SHARES = (0.25, 0.5, 0.75)
+USED = 0.85
+"""Of a limit that a random cell uses at least: smaller ones would make the comparison one of sizes."""
+T = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 11: 2.20, 14: 2.14}
+"""Degrees of freedom -> two-sided 95% quantile of Student's t."""
+
+
+def found(data: str, run: Path, *flags: str) -> dict[str, Any]:
+    """result.json of a search."""
+    proxnas("search", data, *flags, "--run", str(run))
+    result: dict[str, Any] = json.loads((run / "result.json").read_text())
+    return result
+
+
+def span(data: str, *flags: str) -> tuple[int, int]:
+    """Parameters of the smallest and the largest network."""
+    words = [sys.executable, "-m", "proxnas", "search", data, *flags, "--dry-run", "--json", "--threads", "1"]
+    plan = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    return plan["params_smallest"], plan["params_largest"]
+
+
+def at(share: float, smallest: float, largest: float) -> int:
+    """The limit at a share of the span."""
+    return round(smallest + share * (largest - smallest))
+
+
+def limits(folder: Path, seeds: list[int]) -> list[dict[str, Any]]:
+    """A search a limit and seed on the digits."""
+    smallest, largest = span("digits", *SMALL)
+    rows = []
+    for share in SHARES:
+        limit = at(share, smallest, largest)
+        for seed in seeds:
+            flags = [*SMALL, "--max-params", str(limit), "--seed", str(seed)]
+            result = found("digits", folder / f"limits-{share}-{seed}", *flags)
+            rows.append({"share": share, "limit": limit, "seed": seed, "params": result["params"]})
+    return rows
+
+
+def limits_text(rows: list[dict[str, Any]]) -> list[str]:
+    """How many met their limit, and how much of it they use."""
+    lines = ["| limit | share of the span | searches | met | mean of limit used | least |", "|---|---|---|---|---|---|"]
+    for share in dict.fromkeys(row["share"] for row in rows):
+        mine = [row for row in rows if row["share"] == share]
+        used = [row["params"] / row["limit"] for row in mine]
+        counts = f"{len(mine)} | {sum(part <= 1 for part in used)}"
+        lines.append(
+            f"| {mine[0]['limit']:,} | {share:.0%} | {counts} | {statistics.mean(used):.3f} | {min(used):.3f} |"
+        )
+    return lines
+
+
+def latencies(folder: Path) -> list[dict[str, Any]]:
+    """A search a limit on seconds, and the network timed again."""
+    loose = found("digits", folder / "latency-any", *SMALL, "--max-latency", "100s", "--epochs", "1")["budget"]
+    rows = []
+    for share in (0.3, 0.6):
+        limit = loose["smallest"] + share * (loose["largest"] - loose["smallest"])
+        run = folder / f"latency-{share}"
+        result = found("digits", run, *SMALL, "--max-latency", f"{1e6 * limit:.0f}us")
+        size = Size(8, 16, 1, 10)
+        network = channels_last(spaces.find(SPACE).network(read(run), size).eval())
+        torch.set_num_threads(1)
+        again = latency(network, (1, 8, 8), runs=200).seconds
+        rows.append({"share": share, "limit": limit, "measured": result["latency"], "again": again} | loose)
+    return rows
+
+
+def latencies_text(rows: list[dict[str, Any]]) -> list[str]:
+    """Limits and what was measured, in milliseconds."""
+    lines = ["| limit (ms) | smallest | largest | at the end of the search | timed again | again / limit |"]
+    lines.append("|---|---|---|---|---|---|")
+    for row in rows:
+        times = [1e3 * row[name] for name in ("limit", "smallest", "largest", "measured", "again")]
+        lines.append("| " + " | ".join(f"{ms:.2f}" for ms in times) + f" | {row['again'] / row['limit']:.2f} |")
+    return lines
+
+
+def random_cells(limit: int, number: int, folder: Path) -> list[Path]:
+    """Random cells, as files, whose networks are within the limit and use most of it."""
+    space, generator = spaces.find(SPACE), torch.Generator().manual_seed(limit)
+    cells: list[Path] = []
+    while len(cells) < number:
+        genotype = space.genotype({name: random_selection(g, generator) for name, g in space.groups.items()})
+        with torch.device("meta"):
+            params = parameters(space.network(genotype, Size(CELLS, CHANNELS, 3, 10)))
+        if USED * limit <= params <= limit:
+            cells.append(folder / f"random-{limit}-{len(cells)}.json")
+            cells[-1].write_text(genotype.to_json())
+    return cells
+
+
+def training(cifar: str, folder: Path, seeds: list[int], number: int) -> list[dict[str, Any]]:
+    """Found and random cells at each limit, trained from scratch."""
+    data = str(reduced(cifar, folder / "reduced.npz"))
+    smallest, largest = span(data, *SEARCH, *FINAL)
+    rows = []
+    for share in SHARES:
+        limit = at(share, smallest, largest)
+        runs = {f"found-{seed}": folder / f"search-{share}-{seed}" for seed in seeds}
+        for seed, run in zip(seeds, runs.values(), strict=True):
+            found(data, run, *SEARCH, *FINAL, "--max-params", str(limit), "--seed", str(seed))
+        for name, cell in (runs | {path.stem: path for path in random_cells(limit, number, folder)}).items():
+            run = folder / f"train-{share}-{name}"
+            proxnas("train", str(cell), data, *TRAIN, "--run", str(run))
+            result = json.loads((run / "result.json").read_text())
+            kept = {key: result[key] for key in ("params", "test_accuracy", "seconds")}
+            rows.append({"share": share, "limit": limit, "cell": name} | kept)
+    return rows
+
+
+def training_text(rows: list[dict[str, Any]]) -> list[str]:
+    """Test accuracies at each limit, and the pooled difference."""
+    lines = ["| limit | found | params | random mean | params | std |", "|---|---|---|---|---|---|"]
+    differences = []
+    for limit in dict.fromkeys(row["limit"] for row in rows):
+        mine, others = (
+            [r for r in rows if r["limit"] == limit and r["cell"].startswith(k)] for k in ("found", "random")
+        )
+        tests = [row["test_accuracy"] for row in others]
+        differences += [row["test_accuracy"] - statistics.mean(tests) for row in mine]
+        ours = ", ".join(f"{row['test_accuracy']:.4f}" for row in mine)
+        sizes = [statistics.mean(row["params"] for row in group) for group in (mine, others)]
+        lines.append(
+            f"| {limit:,} | {ours} | {sizes[0]:,.0f} | {statistics.mean(tests):.4f} | {sizes[1]:,.0f} | "
+            f"{statistics.stdev(tests):.4f} |"
+        )
+    mean, half = interval(differences)
+    return [*lines, "", f"found - random, pooled: {mean:+.4f} +- {half:.4f} (95%, {len(differences)} cells)"]
+
+
+def interval(numbers: list[float]) -> tuple[float, float]:
+    """(mean, half the width of its 95% interval)."""
+    n = len(numbers)
+    freedom = max(k for k in T if k <= n - 1)  # the next smaller one that is listed: never too narrow
+    return statistics.mean(numbers), T[freedom] * statistics.stdev(numbers) / math.sqrt(n)
+
+
+def main() -> None:
+    """Runs what is missing and prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cifar")
+    parser.add_argument("--parts", default="limits,latency,training")
+    parser.add_argument("--folder", default="budgets")
+    parser.add_argument("--seeds", default="0,1,2,3,4", help="of limits; training takes the first two")
+    parser.add_argument("--random", type=int, default=4, help="random cells a limit")
+    options = parser.parse_args()
+    folder = Path(options.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    seeds = [int(seed) for seed in options.seeds.split(",")]
+    parts = {
+        "limits": (lambda: limits(folder, seeds), limits_text),
+        "latency": (lambda: latencies(folder), latencies_text),
+        "training": (lambda: training(options.cifar, folder, seeds[:2], options.random), training_text),
+    }
+    for name in options.parts.split(","):
+        run, text = parts[name]
+        rows = run()
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        print("\n".join(text(rows)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
