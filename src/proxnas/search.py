@@ -146,7 +146,7 @@ class Search:
             **self.task.figures("valid", valid),
             "changes": self.totals.changes,
             "params": parameters(self.final_network(self.genotype())),
-            **({"eta": self.method.eta} if isinstance(self.method, Priced) else {}),
+            **({"eta": self.method.eta} if self.budget and isinstance(self.method, Priced) else {}),
             "A": {name: matrix.tolist() for name, matrix in A.items()},
             "seconds": seconds | {"other": max(0.0, time.perf_counter() - start - sum(seconds.values()))},
         }

@@ -12,6 +12,7 @@ from typing import Any
 from proxnas.config import SearchConfig
 from proxnas.errors import InputError
 from proxnas.jobs import build_search, data_word, fitted_to_minutes, run_search, store
+from proxnas.quantities import shown_budget
 from proxnas.settings import config_file, flags_of, given_values, parse_resumed, parse_search, read_values
 
 
@@ -112,6 +113,8 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
         else:
             print(f"validation perplexity {result['valid_perplexity']:.2f}")
         print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,}  (final network)")
+        if result["budget"]:
+            print(shown_budget(result["budget"]))
     if "table" in result:
         print("table " + "  ".join(f"{name} {value}" for name, value in result["table"].items()))
     if "mean" in result:
