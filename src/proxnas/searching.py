@@ -174,7 +174,7 @@ class Search:
             **self.task.figures("valid", valid),
             "changes": self.totals.changes,
             "params": parameters(self.final_network(genotype)),
-            **({"eta": self.method.eta} if isinstance(self.method, Priced) else {}),
+            **({"eta": self.method.eta} if self.budget and isinstance(self.method, Priced) else {}),
             "A": {name: matrix.tolist() for name, matrix in A.items()},
             "selected": {name: matrix.nonzero().tolist() for name, matrix in A_bar.items()},  # (edge, candidate)
             "genotype": json.loads(genotype.to_json()),
