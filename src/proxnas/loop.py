@@ -1,11 +1,13 @@
 """The loop of everything that runs in epochs: step, log, checkpoint, and stop when asked.
 
 After each epoch: a line of metrics.jsonl, the job's own files, then the checkpoint, which decides whether it counts.
+A loss or gradient that is not finite sends the job back to its last checkpoint, at a lower learning rate.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import time
 from typing import Any, Protocol
 
@@ -13,6 +15,7 @@ import torch
 
 from proxnas.environment import describe
 from proxnas.errors import InputError
+from proxnas.guard import MOST, Diverged, Guard
 from proxnas.interrupt import Interrupted, Request, stop_requests
 from proxnas.methods.base import Metrics
 from proxnas.run import Run
@@ -74,6 +77,8 @@ class Job(Protocol):
 
     totals: Totals
     epochs_done: int
+    guard: Guard
+    """Shared with whatever moves the weights."""
 
     @property
     def config(self) -> Limits: ...
@@ -94,22 +99,47 @@ class Job(Protocol):
     def write(self, run: Run) -> None:
         """Files that stand beside the checkpoint."""
 
-    def state_dict(self) -> State: ...
+    def state_dict(self) -> State:
+        """What it refers to may change with the next step, but not while `row` is made."""
 
     def load_state_dict(self, state: State) -> None: ...
 
 
 def run_epochs(job: Job, run: Run, progress: Progress) -> list[dict[str, Any]]:
-    """Runs a job to its end, from where its folder stands; returns the rows of all its epochs."""
+    """Runs a job to its end, from where its folder stands; returns the rows of all its epochs, without matrices."""
     state = run.load_checkpoint()
-    if state is not None:
-        job.load_state_dict(state)
-    rows = run.cut_metrics(job.epochs_done)
+    if state is None:
+        run.save_checkpoint(_state(job))  # to go back to
+    else:
+        _restore(job, state)
+    rows = _rows(job, run)
     run.write_json("environment.json", describe(job.device))
     with stop_requests() as request:
         while not job.done():
-            rows.append(_epoch(job, run, progress, request))
+            try:
+                rows.append(_light(_epoch(job, run, progress, request)))
+            except Diverged as fault:
+                _go_back(job, run, fault)
+                rows = _rows(job, run)
     return rows
+
+
+def _rows(job: Job, run: Run) -> list[dict[str, Any]]:
+    return [_light(row) for row in run.cut_metrics(job.epochs_done)]
+
+
+def _light(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without what only the file need keep: memory must not grow with the epochs."""
+    return {name: value for name, value in row.items() if name == "seconds" or not isinstance(value, dict | list)}
+
+
+def _state(job: Job) -> State:
+    return job.state_dict() | {"rollbacks": job.guard.rollbacks}
+
+
+def _restore(job: Job, state: State) -> None:
+    job.load_state_dict(state)
+    job.guard.go_back(state["rollbacks"])
 
 
 def _epoch(job: Job, run: Run, progress: Progress, request: Request) -> dict[str, Any]:
@@ -118,29 +148,60 @@ def _epoch(job: Job, run: Run, progress: Progress, request: Request) -> dict[str
     start = saved = time.perf_counter()
     while job.totals.steps < len(job):
         metrics = job.step()
+        job.guard.check()
         job.totals.add(metrics)
         progress.step(metrics.changes)
         late = time.perf_counter() - saved > 60 * job.config.checkpoint_minutes
         if request.signum is not None or late:
-            check_finite(job, job.totals.means()[0])
-            run.save_checkpoint(job.state_dict())
+            job.guard.settle()
+            run.save_checkpoint(_state(job))
             saved = time.perf_counter()
         if request.signum is not None:
             raise Interrupted(request.signum)
-    row = job.row(start)
+    job.guard.settle()
+    row = _judged(job, run, start, request) | {"rollbacks": job.guard.rollbacks}
     job.epochs_done += 1
     job.totals = Totals(job.device)
     run.append_metrics(row)
     job.write(run)
-    run.save_checkpoint(job.state_dict())
+    run.save_checkpoint(_state(job))
     progress.epoch(row)
     return row
 
 
-def check_finite(job: Job, loss: float) -> None:
-    """An InputError if the job has diverged: asked before a sound checkpoint would be replaced."""
-    if not math.isfinite(loss):
+def _judged(job: Job, run: Run, start: float, request: Request) -> dict[str, Any]:
+    """The row of an epoch. Evaluating can take minutes: whoever asks to stop meanwhile need not wait for it."""
+    state = _state(job)
+    try:
+        with request.at_once():
+            return job.row(start)
+    except Interrupted as stop:
+        run.save_checkpoint(state)  # all steps are done; the epoch is judged when the run goes on
+        raise Interrupted(stop.signum) from None
+
+
+def _go_back(job: Job, run: Run, fault: Diverged) -> None:
+    """To the last checkpoint at a lower learning rate; after `MOST` times an InputError."""
+    where, times = f"{fault.what} is not finite in epoch {job.epochs_done + 1}", job.guard.rollbacks + 1
+    rate = job.config.learning_rate
+    if times > MOST:
         raise InputError(
-            f"the loss is not finite in epoch {job.epochs_done + 1}: lower --learning-rate "
-            f"(now {job.config.learning_rate}); the checkpoint before it is kept"
-        )
+            f"{where}: lower --learning-rate (now {rate}): also at {rate * job.guard.factor:g}, after {MOST} returns "
+            "to the last checkpoint, it does not stay finite; that checkpoint is kept"
+        ) from fault
+    state = run.load_checkpoint()
+    assert state is not None, "one is written before the first step"
+    job.load_state_dict(state)
+    job.guard.go_back(times)
+    run.save_checkpoint(_state(job))  # a run that is stopped now must not start at the old rate
+    print(
+        f"proxnas: {where}: back to the last checkpoint (step {job.totals.steps} of epoch {job.epochs_done + 1}), "
+        f"learning rate times {job.guard.factor:g} from now on ({times} of {MOST})",
+        file=sys.stderr,
+    )
+
+
+def check_finite(loss: float) -> None:
+    """Diverged unless the loss of an epoch, or of its evaluation, is finite."""
+    if not math.isfinite(loss):
+        raise Diverged("the loss")

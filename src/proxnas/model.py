@@ -19,11 +19,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from proxnas import __version__, networks
 from proxnas.errors import InputError
+from proxnas.files import write_atomically
 from proxnas.genotype import Genotype
 from proxnas.networks.cnn import Size, channels_last
 
@@ -142,12 +143,8 @@ def save_model(path: Path, model: Model) -> None:
 
 def write_weights(path: Path, network: nn.Module, metadata: dict[str, str]) -> None:
     """A safetensors file, whole or not at all."""
-    part = path.with_name(path.name + ".part")
     weights = {name: w.detach().cpu().contiguous() for name, w in network.state_dict().items()}
-    save_file(weights, part, metadata)
-    with part.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    write_atomically(path, save(weights, metadata))
 
 
 def find_model(place: str | os.PathLike[str]) -> Path:

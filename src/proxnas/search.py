@@ -16,6 +16,7 @@ from proxnas.config import SearchConfig
 from proxnas.data.split import stable_seed
 from proxnas.environment import pick_device, set_threads
 from proxnas.genotype import Genotype
+from proxnas.guard import Guard
 from proxnas.loop import Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, Setup, Validation
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
@@ -46,6 +47,7 @@ class Search:
         self.evaluate = self.task.evaluate
         self.final_network = self.task.final_network
         self.clock = Clock(self.device, exact_clock)
+        self.guard = Guard()
         self.method = methods.make(config.method, self._setup())
         self.totals = Totals(self.device)
         self.epochs_done = self.quiet_epochs = self.steps_done = 0
@@ -86,6 +88,7 @@ class Search:
             clip_unrolled=c.space == "rnn",
             epochs=c.epochs,
             drift=c.unselected == "drift",
+            guard=self.guard,
         )
         seed = stable_seed(c.seed, "architecture")
         return Setup(self.net, self.train, self.valid, architecture, weights, self.clock, self.evaluate, seed)
@@ -111,7 +114,7 @@ class Search:
         train = Validation(*self.totals.means())
         with self.clock("evaluate"):
             valid = self.method.validation()
-        check_finite(self, train.loss + valid.loss)
+        check_finite(train.loss + valid.loss)
         self.steps_done += self.totals.steps
         quiet = not self.totals.changes and self.epochs_done >= self.config.warmup
         self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
