@@ -42,6 +42,11 @@ WITHOUT_TORCH = [
     "proxnas.text_commands",
     "proxnas.commands.generate",
     "proxnas.data.corpus",
+    "proxnas.executor",
+    "proxnas.many_progress",
+    "proxnas.commands.compare",
+    "proxnas.report.comparison",
+    "proxnas.report.tables",
 ]
 
 

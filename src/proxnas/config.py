@@ -14,7 +14,10 @@ import tyro
 
 from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
+from proxnas.log_flags import LogFlags
+from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.methods import METHODS
+from proxnas.sampling_flags import SamplingFlags, check_sampling
 from proxnas.spaces import SPACES
 from proxnas.text_flags import TextFlags, check_domain
 
@@ -51,17 +54,17 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
-class SearchConfig(TextFlags, RunConfig):
+class SearchConfig(TextFlags, SamplingFlags, ManyFlags, LogFlags, RunConfig):
     """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a text."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
-    """digits, an .npz file, a CIFAR-10 or CIFAR-100 folder, a folder of class folders of images, a .parquet file, or
-    hf:NAME (Hugging Face). For --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or
-    hf:NAME."""
+    """digits, an .npz file, a CIFAR folder, a folder of class folders of images, a .parquet file, or hf:NAME. For
+    --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME."""
     space: str = "darts7"
     """darts7, darts8, nasp12, nasp12-full, nasbench201, enas5 or rnn."""
     method: str = "nasp"
-    """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng or bayesnas."""
+    """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng, bayesnas, evolution,
+    reinforce or pnas."""
     preset: Literal["default", "paper", "official"] = "default"
     """Where paper and public code differ: ours, the paper's text, or the public code's behaviour."""
     protocol: Literal["auto", "quick", "cifar", "ptb"] = "auto"
@@ -116,7 +119,7 @@ class SearchConfig(TextFlags, RunConfig):
     explore: float = 0.0
     """Scale of the Gumbel noise on A when a step selects, falling to 0 over the search (nasp, pa, lazy-pa)."""
     look_ahead: int = 0
-    """Least steps between two looks ahead, four an epoch at most, at what training promises; 0: none (nasp, pa, lazy-pa)."""
+    """Least steps between looks ahead at what training promises, four an epoch at most; 0: none (nasp, pa, lazy-pa)."""
     horizon: float = 1.0
     """How many steps of its training --look-ahead credits a candidate with."""
     max_skip: int = -1
@@ -133,8 +136,6 @@ class SearchConfig(TextFlags, RunConfig):
     """Chance of a node to be scored in a step (nasp, pa, lazy-pa)."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of the operations; weights stay fp32. For GPUs: most CPUs are slower in bf16."""
-    random_cells: int = 8
-    """Cells that method random draws and trains, and random-ws judges at the end."""
     tau_start: float = 1.0
     """Temperature in the first epoch (snas, gdas, asap)."""
     tau_end: float = 0.1
@@ -149,7 +150,7 @@ class SearchConfig(TextFlags, RunConfig):
     """Updates of enas' controller after each epoch, 10 cells each."""
 
     table: str = ""
-    """Table of trained nasbench201 cells: the found cell's row goes into the result."""
+    """Table of trained nasbench201 cells: the found cell's row goes into the result; see --evaluate."""
     seeds: str = ""
     """Several searches, for example 0,1,2,3; with --pick the best by validation is kept."""
     pick: bool = False
@@ -177,23 +178,21 @@ class SearchConfig(TextFlags, RunConfig):
         for name, high in AT_MOST.items():
             require(getattr(self, name) <= high, flag(name), getattr(self, name), f"give a number of at most {high}")
         for name in BELOW_ONE:
-            value = getattr(self, name)
-            require(0 <= value < 1, flag(name), value, "give a number from 0 to below 1")
+            require(0 <= getattr(self, name) < 1, flag(name), getattr(self, name), "give a number from 0 to below 1")
         for name in SHARES:
-            value = getattr(self, name)
-            require(0 < value <= 1, flag(name), value, "give a number above 0, at most 1")
+            require(0 < getattr(self, name) <= 1, flag(name), getattr(self, name), "give a number above 0, at most 1")
         for name in ("tau_start", "tau_end"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, flag(name), value, "give a number above 0")
+            require(0 < getattr(self, name) < math.inf, flag(name), getattr(self, name), "give a number above 0")
         for methods, flags in USED_BY.items():
             for name, neutral in flags.items():
                 idle = self.method not in methods and getattr(self, name) != neutral
                 require(not idle, flag(name), getattr(self, name), f"is for {', '.join(methods)}: leave it out")
         check_domain(self)
+        check_many(self.minutes, self.workers)
+        check_sampling(self)
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         self.load_options()
         seeds = self.all_seeds()
-        require(len(set(seeds)) == len(seeds), "--seeds", self.seeds, "name each seed once")
         require(not self.pick or len(seeds) > 1, "--pick", self.pick, "give --seeds with at least two seeds")
         require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
         require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
@@ -211,11 +210,7 @@ class SearchConfig(TextFlags, RunConfig):
 
     def all_seeds(self) -> list[int]:
         """The seeds to run: those of --seeds, else the one of --seed."""
-        if not self.seeds:
-            return [self.seed]
-        if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", self.seeds):
-            raise InputError(f"--seeds {self.seeds!r}: give whole numbers with commas between, for example 0,1,2")
-        return [int(seed) for seed in self.seeds.split(",")]
+        return whole_numbers("--seeds", self.seeds) if self.seeds else [self.seed]
 
 
 AT_LEAST: dict[str, float] = {
@@ -241,7 +236,6 @@ AT_LEAST: dict[str, float] = {
     "warmup": 0,
     "arch_every": 1,
     "patience": 0,
-    "random_cells": 1,
     "resource": 0,
     "controller_steps": 0,
     "checkpoint_minutes": 0,
@@ -256,6 +250,8 @@ AT_MOST: dict[str, float] = {
 }
 """Beyond these a slip of the finger would fill the memory before anybody can say so."""
 PROXIMAL = ("nasp", "pa", "lazy-pa")
+OWN_RULES = ("gdas", "enas", "asng", "reinforce", "pnas")
+"""Methods that choose inputs and candidates by rules of their own."""
 USED_BY: dict[tuple[str, ...], dict[str, object]] = {
     PROXIMAL: {
         "preset": "default",
@@ -277,13 +273,14 @@ USED_BY: dict[tuple[str, ...], dict[str, object]] = {
     ("snas",): {"resource": 0.0},
     ("gdas",): {"fixed_reduction": False, "unsampled_gradient": "zero"},
     ("enas",): {"controller_steps": 30},
-    tuple(m for m in METHODS if m not in ("gdas", "enas", "asng")): {"max_skip": -1},  # these have rules of their own
+    ("random-ws",): {"random_cells": 100},
+    tuple(m for m in METHODS if m not in OWN_RULES): {"max_skip": -1},
 }
 """Methods -> flags that the others would silently ignore, with the values that ask for nothing."""
 SHARES = ("score_batch", "score_nodes")
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
 
-NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json"}
+NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "workers", "tensorboard"}
 """Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
 MAY_CHANGE = {"device", "threads", "checkpoint_minutes"}
 """Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to the bit."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxnas.config import RunConfig, SearchConfig
 from proxnas.genotype import Genotype, read
-from proxnas.jobs import build_search, build_training, run_search, run_training, store
+from proxnas.jobs import build_search, build_training, fitting, run_search, run_training, store
 from proxnas.settings import parse_search, read_values
 from proxnas.text_config import TextFitConfig, TextTrainConfig
 from proxnas.train_config import FitConfig, TrainConfig
@@ -153,11 +153,6 @@ def budget_seconds(config: FitConfig | TextFitConfig) -> float:
     """Seconds for search and training together."""
     seconds = 60 * config.budget_minutes
     return seconds - max(RESERVE * seconds, RESERVE_SECONDS)
-
-
-def fitting(seconds: float, per_epoch: float, most: int) -> int:
-    """How many epochs fit, at least one and at most so many."""
-    return max(1, min(most, int(seconds / per_epoch)))
 
 
 def _result(config: FitConfig, found: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from proxnas.config import SearchConfig
 from proxnas.data.text import load
 from proxnas.deliver_text import deliver_text
 from proxnas.environment import describe, pick_device
-from proxnas.fit import MOST_TRAINING, SEARCH_SHARE, again, budget_seconds, clear_parts, fitting, plan_both
+from proxnas.fit import MOST_TRAINING, SEARCH_SHARE, again, budget_seconds, clear_parts, plan_both
 from proxnas.genotype import read
-from proxnas.jobs import build_search, run_search, run_text_training, store
+from proxnas.jobs import build_search, fitting, run_search, run_text_training, store
 from proxnas.plan import measure, plan_search
 from proxnas.run import open_run, write_atomically
 from proxnas.settings import parse_search, read_values

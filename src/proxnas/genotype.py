@@ -89,7 +89,11 @@ class Genotype:
     @classmethod
     def from_json(cls, text: str) -> Genotype:
         """What `to_json` wrote, or a published cell in the manner of DARTS (flat lists, two edges a node)."""
-        data = _parse(text)
+        return cls.from_object(_parse(text))
+
+    @classmethod
+    def from_object(cls, data: Any) -> Genotype:
+        """The same from JSON that is parsed already, as it stands in results and metrics."""
         if not isinstance(data, dict):
             raise InputError(f"a genotype is a JSON object, not {_show(data)}")
         return _native(data) if "cells" in data or "schema" in data else _published(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -75,3 +76,22 @@ def terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+LIFELINE = "PROXNAS_LIFELINE"
+"""Set for a worker: its standard input is a pipe that closes when whoever started it is gone."""
+
+
+def end_with_parent() -> None:
+    """In a worker: SIGTERM to itself when its parent is gone, even if that was killed; else nothing.
+
+    A worker left alone would hold its folder and its cores against whoever starts the same work again.
+    """
+    if os.environ.pop(LIFELINE, None):  # popped: it is not for processes that the worker starts
+        threading.Thread(target=_watch, daemon=True).start()
+
+
+def _watch() -> None:
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

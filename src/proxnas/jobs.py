@@ -49,6 +49,24 @@ def build_search(config: SearchConfig) -> Search:
     return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load_data(config))
 
 
+def fitted_to_minutes(config: SearchConfig) -> SearchConfig:
+    """With as many epochs as take --minutes, by a measurement of a few steps.
+
+    Not a stop in the middle: what follows a schedule over all epochs, or chooses at the end, would be cut off before.
+    """
+    from proxnas.bench import WARM
+    from proxnas.plan import measure
+
+    probe = build_search(dataclasses.replace(config, **WARM.get(config.method, {})))
+    seconds, _ = measure(probe, probe.method.validation)
+    return dataclasses.replace(config, epochs=fitting(60 * config.minutes, seconds, config.epochs))
+
+
+def fitting(seconds: float, per_epoch: float, most: int) -> int:
+    """How many epochs fit, at least one and at most so many."""
+    return max(1, min(most, int(seconds / per_epoch)))
+
+
 def run_search(config: SearchConfig, folder: Path, built: Search | None = None) -> dict[str, Any]:
     """One search in its folder; a finished one is not run again."""
     from proxnas.search import search
@@ -89,14 +107,22 @@ def _run(
     build: Callable[[], Built],
     work: Callable[[Built, Run, Progress], dict[str, Any]],
 ) -> dict[str, Any]:
+    from proxnas.board import check_tensorboard, with_board
     from proxnas.progress import shown
     from proxnas.run import open_run
 
+    if config.tensorboard:
+        check_tensorboard()
     with open_run(folder, config.resume, config.force) as run:
         store(config, command, run)
-        with shown(Console(highlight=False), title, config.quiet) as bar:
-            finished: dict[str, Any] = run.read_json("result.json") if run.finished else work(build(), run, bar)
+        if run.finished:
+            finished: dict[str, Any] = run.read_json("result.json")
             return finished
+        with (
+            shown(Console(highlight=False), title, config.quiet) as bar,
+            with_board(bar, folder, config.tensorboard) as progress,
+        ):
+            return work(build(), run, progress)
 
 
 def store(config: RunConfig, command: str, run: Run) -> None:

@@ -27,6 +27,12 @@ from proxnas.files import write_atomically as write_atomically  # where the othe
 from proxnas.types import State
 
 FILES = (
+    "table.md",
+    "table.csv",
+    "table.json",
+    "tests.json",
+    "plan.json",
+    "report.html",
     "result.json",
     "model_card.md",
     "model.onnx",
@@ -38,11 +44,14 @@ FILES = (
     "metrics.jsonl",
     "genotype.json",
     "vocabulary.json",
+    "space.json",
     "environment.json",
     "config.json",
 )
 """What a run writes into its folder, and what --force removes: config.json last, it says whose the others are."""
 
+LOCK_SECONDS = 0.3
+"""A command that looks whether a run is under way holds the lock for an instant; whoever runs holds it for longer."""
 DAMAGE = (Exception,)  # a damaged file makes torch.load raise nearly every kind
 
 
@@ -164,7 +173,7 @@ def _locked(folder: Path) -> Iterator[None]:
     if (folder / ".lock").is_symlink():
         raise InputError(f"{folder / '.lock'}: is a symbolic link, which no lock is: remove it")
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=LOCK_SECONDS)
     except Timeout as error:
         raise InputError(f"{folder}: in use by {_owner(owner)}: wait for it or choose another --run") from error
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
 from proxnas.data.split import stable_seed
 from proxnas.environment import pick_device, set_threads
+from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.guard import Guard
 from proxnas.loop import Progress, Totals, check_finite, run_epochs
@@ -23,7 +25,7 @@ from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
 from proxnas.run import Run, write_atomically
 from proxnas.selection import without_weights
 from proxnas.spaces.base import Space
-from proxnas.table import look_up
+from proxnas.table import look_up, validation
 from proxnas.types import State
 
 if TYPE_CHECKING:
@@ -35,9 +37,16 @@ class Search:
     """A method over a supernet and two streams, with everything that a checkpoint must hold."""
 
     def __init__(
-        self, config: SearchConfig, data: Images | Text, space: Space[Any] | None = None, exact_clock: bool = False
+        self,
+        config: SearchConfig,
+        data: Images | Text,
+        space: Space[Any] | None = None,
+        exact_clock: bool = False,
+        judge: Callable[[Genotype], float] | None = None,
     ) -> None:
+        """`judge`: how good a cell is, from 0 to 1, for sampling methods; None: the table, or a short training."""
         self.config = config
+        self.judge = _judge(config) if judge is None else judge
         self.device = pick_device(config.device)
         set_threads(config.threads)
         self.space: Space[Any] = space or spaces.find(config.space)
@@ -73,6 +82,9 @@ class Search:
             score_batch=c.score_batch,
             score_nodes=c.score_nodes,
             random_cells=c.random_cells,
+            evaluations=c.evaluations,
+            population=c.population,
+            tournament=c.tournament,
             tau=(c.tau_start, c.tau_end),
             resource=c.resource,
             fixed_reduction=c.fixed_reduction,
@@ -91,14 +103,38 @@ class Search:
             guard=self.guard,
         )
         seed = stable_seed(c.seed, "architecture")
-        return Setup(self.net, self.train, self.valid, architecture, weights, self.clock, self.evaluate, seed)
+        return Setup(
+            self.net,
+            self.train,
+            self.valid,
+            architecture,
+            weights,
+            self.clock,
+            self.evaluate,
+            seed,
+            score=self.task.score,
+            judge=self.judge,
+            genotype=self.space.genotype,
+        )
 
     def genotype(self) -> Genotype:
         """The cell as it stands."""
         return self.space.genotype(self.method.architecture()[1])
 
+    def describe_space(self) -> dict[str, Any]:
+        """What the rows and columns of A stand for, for those who read the run folder."""
+        groups = {
+            name: {"candidates": list(group.candidates), "nodes": [list(rows) for rows in group.nodes]}
+            for name, group in self.net.groups.items()
+        }
+        return {"space": self.config.space, "groups": groups}
+
     def __len__(self) -> int:
-        return len(self.train)
+        """Batches of the half for w; with a judge an equal part of the evaluations."""
+        if self.judge is None:
+            return len(self.train)
+        c, n = self.config, self.epochs_done
+        return (n + 1) * c.evaluations // c.epochs - n * c.evaluations // c.epochs
 
     def done(self) -> bool:
         return self.epochs_done >= self.config.epochs or self.converged
@@ -119,15 +155,18 @@ class Search:
         quiet = not self.totals.changes and self.epochs_done >= self.config.warmup
         self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
         seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
-        A, _ = self.method.architecture()
+        A, A_bar = self.method.architecture()
+        genotype = self.space.genotype(A_bar)
         return {
             "epoch": self.epochs_done + 1,
             "step": self.steps_done,
             **self.task.figures("train", train),
             **self.task.figures("valid", valid),
             "changes": self.totals.changes,
-            "params": parameters(self.final_network(self.genotype())),
+            "params": parameters(self.final_network(genotype)),
             "A": {name: matrix.tolist() for name, matrix in A.items()},
+            "selected": {name: matrix.nonzero().tolist() for name, matrix in A_bar.items()},  # (edge, candidate)
+            "genotype": json.loads(genotype.to_json()),
             "seconds": seconds | {"other": max(0.0, time.perf_counter() - start - sum(seconds.values()))},
         }
 
@@ -158,9 +197,21 @@ class Search:
         torch.set_rng_state(state["random"])
 
 
+def _judge(config: SearchConfig) -> Callable[[Genotype], float] | None:
+    """The table's validation column, if the table is to evaluate."""
+    if config.evaluate == "train":
+        return None
+    if config.evaluations < config.epochs:
+        raise InputError(
+            f"--evaluations {config.evaluations}: fewer than --epochs {config.epochs}: give at least one an epoch"
+        )
+    return validation(Path(config.table))
+
+
 def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
     this.task.keep(run)
+    run.write_json("space.json", this.describe_space())
     return _finish(this, run, run_epochs(this, run, progress))
 
 

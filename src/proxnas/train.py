@@ -17,7 +17,6 @@ from proxnas.complexity import multiply_adds, parameters
 from proxnas.data.augment import AS_SUITS, Augment
 from proxnas.data.images import Images, Part, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
-from proxnas.deliver import read_object
 from proxnas.environment import pick_device, set_threads
 from proxnas.genotype import Genotype
 from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
@@ -25,6 +24,7 @@ from proxnas.methods.base import Metrics, correct
 from proxnas.model import FILE, Model, save_model
 from proxnas.networks.cnn import Size, channels_last
 from proxnas.ops import shared_relu
+from proxnas.report.reading import read_object
 from proxnas.run import Run, write_atomically
 from proxnas.train_config import TrainConfig
 from proxnas.training.average import Average, rising

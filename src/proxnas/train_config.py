@@ -14,6 +14,7 @@ import tyro
 from proxnas.config import RunConfig, flag, require
 from proxnas.data.options import LoadOptions
 from proxnas.errors import unknown
+from proxnas.log_flags import LogFlags
 from proxnas.methods import METHODS
 from proxnas.spaces import SPACES
 
@@ -21,7 +22,7 @@ DataArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA"
 
 
 @dataclass(frozen=True)
-class TrainConfig(RunConfig):
+class TrainConfig(LogFlags, RunConfig):
     """Train the network of a cell on DATA from scratch, and test it.
 
     A recurrent cell is trained on text and has flags of its own: proxnas train zoo:LSTM --help

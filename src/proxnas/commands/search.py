@@ -11,8 +11,8 @@ from typing import Any
 
 from proxnas.config import SearchConfig
 from proxnas.errors import InputError
-from proxnas.jobs import build_search, data_word, run_search, store
-from proxnas.settings import parse_resumed, parse_search, read_values
+from proxnas.jobs import build_search, data_word, fitted_to_minutes, run_search, store
+from proxnas.settings import config_file, flags_of, given_values, parse_resumed, parse_search, read_values
 
 
 def main(argv: list[str]) -> None:
@@ -23,10 +23,15 @@ def main(argv: list[str]) -> None:
         return
     folder = Path(config.run or default_folder(config))
     stored = folder / "config.json"
+    new = config.force or not stored.exists()
+    if config.minutes and given_values(argv, "--epochs"):
+        raise InputError(f"--minutes {config.minutes}: chooses the epochs: leave --epochs out")
+    if new and config.minutes and "epochs" not in config_file(argv):  # there they were chosen before
+        config = fitted_to_minutes(config)
     if config.resume and stored.exists():
         config = parse_resumed(argv, SearchConfig(**read_values(stored)), folder)
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one
-    built = build_search(config) if config.force or not stored.exists() else None
+    built = build_search(config) if new else None
     result = _many(config, folder) if config.seeds else run_search(config, folder, built)
     _print_result(result, folder)
 
@@ -48,14 +53,34 @@ def _many(config: SearchConfig, folder: Path) -> dict[str, Any]:
                 with open_run(place, force=True):
                     pass
         store(config, "search", run)
-        results = []
-        for seed, place in folders.items():
-            results.append(run_search(dataclasses.replace(config, seed=seed, seeds="", pick=False, force=False), place))
+        parts = {
+            dataclasses.replace(config, seed=seed, seeds="", pick=False, force=False, minutes=0.0): place
+            for seed, place in folders.items()
+        }
+        if config.workers > 1:
+            _at_once(config, parts)
+        resume = config.resume or config.workers > 1
+        results = [run_search(dataclasses.replace(part, resume=resume), place) for part, place in parts.items()]
         result = _summary(results, config.pick)
         if config.pick:
             write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
         run.write_json("result.json", result)
         return result
+
+
+def _at_once(config: SearchConfig, parts: dict[SearchConfig, Path]) -> None:
+    """Fills the folders by several processes; what failed is said here."""
+    from rich.console import Console
+
+    from proxnas.executor import Task, check_done, make
+    from proxnas.many_progress import shown
+
+    tasks = [
+        Task(f"{part.method} seed {part.seed}", ("search", *flags_of(dataclasses.replace(part, threads=0))), place)
+        for part, place in parts.items()
+    ]
+    with shown(Console(highlight=False), f"{len(tasks)} searches", len(tasks), config.quiet) as board:
+        check_done(make(config.workers, config.threads).run(tasks, board, lambda outcome: None))
 
 
 def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:
@@ -77,21 +102,15 @@ def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:
 
 
 def _print_result(result: dict[str, Any], folder: Path) -> None:
-    from proxnas.genotype import Genotype
-    from proxnas.report.cell import cell_text
+    from proxnas.report.terminal import print_cell, print_summary
 
-    if "genotype" in result:
-        print(cell_text(Genotype.from_json(json.dumps(result["genotype"]))))
-        if "valid_accuracy" in result:
-            print(f"validation accuracy {result['valid_accuracy']:.4f}")
-        else:
-            print(f"validation perplexity {result['valid_perplexity']:.2f}")
-        print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,}  (final network)")
+    print_cell(result)
+    more: dict[str, object] = {}
     if "table" in result:
-        print("table " + "  ".join(f"{name} {value}" for name, value in result["table"].items()))
+        more["table"] = "  ".join(f"{name} {value}" for name, value in result["table"].items())
     if "mean" in result:
-        print(f"over seeds {result['seeds']}: {result['mean']:.4f} +- {result['std']:.4f}")
-    print(f"search seconds {result['seconds']:.1f}  run folder {folder}")
+        more[f"over seeds {', '.join(map(str, result['seeds']))}"] = f"{result['mean']:.4f} +- {result['std']:.4f}"
+    print_summary(result, folder, more)
     if "warning" in result:
         print(f"proxnas: warning: {result['warning']}", file=sys.stderr)
 

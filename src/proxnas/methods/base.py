@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from proxnas.clock import Clock
+from proxnas.genotype import Genotype
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
 from proxnas.supernet import Supernet, correct
 from proxnas.types import Batch, Matrices, State
@@ -39,6 +40,11 @@ class Validation(NamedTuple):
 
     loss: float
     accuracy: float
+
+
+def accuracy(measured: Validation) -> float:
+    """The score of an image classifier."""
+    return measured.accuracy
 
 
 class Method(Protocol):
@@ -84,6 +90,12 @@ class Setup:
     evaluate: Callable[[], Validation]
     """Loss and accuracy of the network in use on the whole half for A."""
     seed: int = 0
+    score: Callable[[Validation], float] = accuracy
+    """What sampling methods maximise."""
+    judge: Callable[[Genotype], float] | None = None
+    """Who says how good a cell is (from 0 to 1) in place of training it: for sampling methods."""
+    genotype: Callable[[Matrices], Genotype] | None = None
+    """The cell of an A_bar, for the judge."""
 
 
 def weight_step(

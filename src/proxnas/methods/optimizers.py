@@ -70,8 +70,14 @@ class ArchitectureOptions:
     """Least steps between two looks ahead (four an epoch at most) at what training a candidate promises; 0: none."""
     horizon: float = 1.0
     """How many steps of its training a candidate is credited with."""
-    random_cells: int = 8
-    """How many cells `random` draws and trains, `random-ws` draws and judges."""
+    random_cells: int = 100
+    """How many cells `random-ws` draws and judges."""
+    evaluations: int = 8
+    """How many cells a sampling method evaluates."""
+    population: int = 0
+    """Cells that `evolution` keeps; 0: 100, or a quarter of fewer than 400 evaluations."""
+    tournament: int = 0
+    """Of them, drawn to find a parent; 0: a quarter."""
     tau: tuple[float, float] = (1.0, 0.1)
     """Temperature at the start and at the end (snas, gdas, asap)."""
     resource: float = 0.0

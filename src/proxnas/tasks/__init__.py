@@ -61,6 +61,9 @@ class Task(Protocol):
     def multiply_adds(self, network: nn.Module) -> int:
         """Of one image or one word."""
 
+    def score(self, measured: Validation) -> float:
+        """What methods that evaluate whole cells maximise."""
+
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         """A row's entries for `train` or `valid`."""
 

@@ -65,6 +65,9 @@ class ImageTask:
     def multiply_adds(self, network: nn.Module) -> int:
         return multiply_adds(network, self.images.shape)
 
+    def score(self, measured: Validation) -> float:
+        return measured.accuracy
+
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         return {f"{part}_loss": measured.loss, f"{part}_accuracy": measured.accuracy}
 

@@ -170,6 +170,10 @@ class TextTask:
     def multiply_adds(self, network: nn.Module) -> int:
         return multiply_adds_of(network, torch.zeros(1, 1, dtype=torch.long, device="meta"))
 
+    def score(self, measured: Validation) -> float:
+        """As the reward of ENAS' language model."""
+        return 80 * math.exp(-measured.loss)
+
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         return {f"{part}_loss": measured.loss, f"{part}_perplexity": math.exp(min(measured.loss, WORST))}
 

@@ -1,0 +1,162 @@
+"""What `compare` is told: which methods, on what, and how each of its searches is asked for.
+
+No torch here: `--help` must be quick.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from proxnas.config import PROXIMAL, USED_BY, RunConfig, SearchConfig, flag, require
+from proxnas.errors import InputError, unknown
+from proxnas.many_flags import ManyFlags, check_many, whole_numbers
+from proxnas.methods import METHODS
+from proxnas.protocols import PROTOCOLS
+from proxnas.settings import flag_words, read_values
+from proxnas.spaces import SPACES
+from proxnas.text_config import TEXT_PROTOCOLS, TextTrainConfig, TokenFlags
+from proxnas.train_config import DataArgument, TrainConfig
+
+SECOND = "-2nd"
+"""After the name of a proximal method: with the gradient of second order. darts-2nd is a method by itself."""
+SEEDS = 3
+"""So many seeds, from --seed on, unless --seeds names them."""
+OF_COMPARE = ("data", "space", "method", "seed", "seeds", "pick", "epochs", "minutes", "table", "order", "preset")
+"""Flags of a search that a comparison sets itself."""
+
+
+@dataclass(frozen=True)
+class CompareConfig(ManyFlags, RunConfig):
+    """Search with several methods and seeds, and put the figures side by side: tables, tests and drawings.
+
+    The same command goes on where the folder stands: nothing that is finished is run again.
+    """
+
+    data: DataArgument = ""
+    """As in `proxnas search`, and so is --space."""
+    space: str = "darts7"
+    methods: str = "all"
+    """Methods with commas between, or all that can search the space. nasp-2nd, pa-2nd and lazy-pa-2nd take the gradient
+    of second order."""
+    seeds: str = ""
+    """Seeds with commas between; default: three, from --seed on."""
+    epochs: int = 0
+    """Epochs of every search; 0: as the protocol says."""
+    train: str = ""
+    """Also train each cell that is found by this protocol of `proxnas train` (quick, cifar, ...; for text quick, ptb,
+    wt2), and compare the test figures."""
+    table: str = ""
+    """Table of trained nasbench201 cells: compare the test accuracies that it has for the cells."""
+    preset: Literal["default", "paper", "official"] = "default"
+    """Of the proximal methods, as in `proxnas search`."""
+    search_config: str = ""
+    """JSON file with more flags of the searches; a method that has no use for one is not given it."""
+    train_config: str = ""
+    """JSON file with more flags of the trainings."""
+    resume: bool = False
+    """Allowed for uniformity: a comparison always goes on where its folder stands."""
+    force: bool = False
+    """Overwrite an earlier comparison in the run folder."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.space not in SPACES:
+            raise unknown("--space", self.space, SPACES)
+        names = self.all_methods()
+        for name in names:
+            if method_of(name)[0] not in METHODS:
+                raise unknown("--methods", name, METHODS)
+        require(len(set(names)) == len(names), "--methods", self.methods, "name each method once")
+        require(0 <= self.epochs <= 1_000_000, "--epochs", self.epochs, "give a number from 0 to 1000000")
+        require(not (self.epochs and self.minutes), "--minutes", self.minutes, "chooses the epochs: leave --epochs out")
+        require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
+        protocols = self.protocols()
+        require(not self.train or self.train in protocols, "--train", self.train, f"choose {', '.join(protocols)}")
+        require(not self.train_config or bool(self.train), "--train-config", self.train_config, "needs --train")
+        check_many(self.minutes, self.workers)
+        self.all_seeds()
+
+    def protocols(self) -> list[str]:
+        """Those of the trainings that suit the space."""
+        return list(TEXT_PROTOCOLS if self.space == "rnn" else PROTOCOLS)
+
+    def all_methods(self) -> list[str]:
+        """As named, pa-2nd is one of its own; all: those that this version has for the space."""
+        return claiming(self.space) if self.methods == "all" else self.methods.split(",")
+
+    def all_seeds(self) -> list[int]:
+        """The seeds of each method."""
+        return whole_numbers("--seeds", self.seeds) if self.seeds else [self.seed + i for i in range(SEEDS)]
+
+
+def claiming(space: str) -> list[str]:
+    """The methods that can search the space: those whose configuration is not refused."""
+    found = []
+    for method in METHODS:
+        try:
+            SearchConfig(space=space, method=method)
+        except InputError:
+            continue
+        found.append(method)
+    return found
+
+
+def method_of(name: str) -> tuple[str, int]:
+    """(method, order of its gradient) of a name in --methods."""
+    base = name.removesuffix(SECOND)
+    return (base, 2) if base != name and base in PROXIMAL else (name, 1)
+
+
+def search_argv(config: CompareConfig, name: str, seed: int) -> list[str]:
+    """The command line of one search, without the flags that say where and how it runs."""
+    method, order = method_of(name)
+    flags: dict[str, Any] = {"space": config.space, "method": method, "seed": seed}
+    flags |= {key: getattr(config, key) for key in ("epochs", "minutes", "table") if getattr(config, key)}
+    if order == 2:
+        flags["order"] = 2
+    if method in PROXIMAL and config.preset != "default":
+        flags["preset"] = config.preset
+    flags |= {key: value for key, value in search_values(config).items() if of_use(method, key)}
+    return ["search", config.data, *words(config, flags)]
+
+
+def train_argv(config: CompareConfig, cell: Path, seed: int) -> list[str]:
+    """The command line of the training of a cell."""
+    flags: dict[str, Any] = {"protocol": config.train, "seed": seed}
+    if config.space == "rnn":  # the words that the cell was searched on
+        tokens = [field.name for field in fields(TokenFlags)]
+        flags |= {key: value for key, value in search_values(config).items() if key in tokens}
+    return ["train", str(cell), config.data, *words(config, flags | train_values(config))]
+
+
+def train_values(config: CompareConfig) -> dict[str, Any]:
+    """More flags of the trainings, from the file."""
+    cls = TextTrainConfig if config.space == "rnn" else TrainConfig
+    values = read_values(Path(config.train_config), cls) if config.train_config else {}
+    for name in values:
+        require(name not in ("data", "cell", "protocol", "seed"), "--train-config", config.train_config,
+                f"{flag(name)} is not for there: `proxnas compare` sets it itself")  # fmt: skip
+    cls(**values)  # a bad value is named now, not after the searches
+    return values
+
+
+def words(config: CompareConfig, flags: dict[str, Any]) -> list[str]:
+    """Flags as words, with the device if one is named."""
+    device = {} if config.device == "auto" else {"device": config.device}
+    return [word for key, value in (flags | device).items() for word in flag_words(key, value)]
+
+
+def search_values(config: CompareConfig) -> dict[str, Any]:
+    """More flags of the searches, from the file."""
+    values = read_values(Path(config.search_config)) if config.search_config else {}
+    for name in values:
+        require(name not in OF_COMPARE, "--search-config", config.search_config,
+                f"{flag(name)} is not for there: `proxnas compare --help` lists what it sets itself")  # fmt: skip
+    return values
+
+
+def of_use(method: str, name: str) -> bool:
+    """Whether the method does anything with the flag."""
+    return all(method in methods for methods, flags in USED_BY.items() if name in flags)
