@@ -45,10 +45,17 @@ def write_beside(path: Path, write: Callable[[IO[bytes]], object]) -> Path:
     except BaseException as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise Unwritable(path, error) from error
+        if (fault := _of_the_disk(error)) is not None:
+            raise Unwritable(path, fault) from error
         raise
     return part
+
+
+def _of_the_disk(error: BaseException | None) -> OSError | None:
+    """The fault of the disk behind an error: torch answers one with an error of its own."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def opened(part: Path) -> IO[bytes]:

@@ -111,7 +111,7 @@ def run_epochs(job: Job, run: Run, progress: Progress) -> list[dict[str, Any]]:
     if state is None:
         run.save_checkpoint(_state(job))  # to go back to
     else:
-        _restore(job, state)
+        _restore(job, run, state)
     rows = _rows(job, run)
     run.write_json("environment.json", describe(job.device))
     with stop_requests() as request:
@@ -137,9 +137,16 @@ def _state(job: Job) -> State:
     return job.state_dict() | {"rollbacks": job.guard.rollbacks}
 
 
-def _restore(job: Job, state: State) -> None:
-    job.load_state_dict(state)
-    job.guard.go_back(state["rollbacks"])
+def _restore(job: Job, run: Run, state: State) -> None:
+    try:
+        job.load_state_dict(state)
+        job.guard.go_back(int(state["rollbacks"]))
+        range(job.epochs_done)
+    except Exception as error:  # a sound file that another program or version has written raises nearly every kind
+        fault = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        raise InputError(
+            f"{run.folder}: its checkpoint is of another run ({fault}): use --force to start anew"
+        ) from error
 
 
 def _epoch(job: Job, run: Run, progress: Progress, request: Request) -> dict[str, Any]:

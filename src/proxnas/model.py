@@ -31,7 +31,7 @@ from proxnas.networks.cnn import Size, channels_last
 FILE = "model.safetensors"
 PIXELS = ("uint8", "float32")
 LIMITS = {"cells": 200, "channels": 4096, "image_channels": 1024, "classes": 1_000_000}
-MOST_EDGES = 50_000  # of the whole network; the largest published one has 400
+MOST_EDGES = 5_000  # of the whole network, which is built before its weights are compared; published ones have 400
 PREDICT_BATCH = 64
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 Read = TypeVar("Read")

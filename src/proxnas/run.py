@@ -52,6 +52,8 @@ FILES = (
 
 LOCK_SECONDS = 0.3
 """A command that looks whether a run is under way holds the lock for an instant; whoever runs holds it for longer."""
+SHARED = 10
+"""So many names a tensor of a checkpoint may have at most, on average; it is stored once."""
 DAMAGE = (Exception,)  # a damaged file makes torch.load raise nearly every kind
 
 
@@ -74,7 +76,7 @@ class Run:
     def read_json(self, name: str) -> Any:
         try:
             return json.loads((self / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{self / name}: cannot be read ({error}): use --force to run anew") from error
 
     def keep_vocabulary(self, words: Sequence[str]) -> None:
@@ -99,7 +101,7 @@ class Run:
             return [json.loads(line) for line in lines if line.endswith("\n")]
         except FileNotFoundError:
             return []
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: damaged ({error}): use --force to run anew") from error
 
     def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
@@ -148,6 +150,8 @@ def sound_state(path: Path) -> State | None:
         try:
             stored = torch.load(file, map_location="cpu", weights_only=True)
             state: State = stored["state"]
+            if claimed(state) > SHARED * path.stat().st_size:  # one number can be seen as a tensor of any size
+                return None
             return state if stored["sha256"] == digest(state) else None
         except DAMAGE:
             return None
@@ -218,9 +222,17 @@ def _check_earlier(run: Run, resume: bool, force: bool) -> None:
 def _ours(config: Path) -> bool:
     try:
         stored = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(stored, dict) and "proxnas" in stored
+
+
+def claimed(value: Any) -> int:
+    """Bytes of all tensors in nested dicts and lists, if each were written out."""
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return sum(map(claimed, items))
 
 
 def digest(value: Any) -> str:

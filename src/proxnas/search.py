@@ -15,7 +15,7 @@ from proxnas.clock import Clock
 from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
 from proxnas.data.split import stable_seed
-from proxnas.environment import pick_device, set_threads
+from proxnas.environment import pick_device, set_deterministic, set_threads
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.guard import Guard
@@ -49,6 +49,7 @@ class Search:
         self.judge = _judge(config) if judge is None else judge
         self.device = pick_device(config.device)
         set_threads(config.threads)
+        set_deterministic(config.deterministic)
         self.space: Space[Any] = space or spaces.find(config.space)
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.task = tasks.make(config, data, self.space, self.device)

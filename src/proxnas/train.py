@@ -17,7 +17,7 @@ from proxnas.complexity import multiply_adds, parameters
 from proxnas.data.augment import AS_SUITS, Augment
 from proxnas.data.images import Images, Part, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
-from proxnas.environment import pick_device, set_threads
+from proxnas.environment import pick_device, set_deterministic, set_threads
 from proxnas.genotype import Genotype
 from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, correct
@@ -43,6 +43,7 @@ class Training:
         self.config, self.images, self.genotype = config, images, genotype
         self.device = pick_device(config.device)
         set_threads(config.threads)
+        set_deterministic(config.deterministic)
         self.precision = PRECISIONS[config.precision]
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.size = _size(config, images)

@@ -19,7 +19,7 @@ from proxnas.clock import Clock
 from proxnas.data.images import stable_seed
 from proxnas.data.text import Text
 from proxnas.data.text_stream import TextStream
-from proxnas.environment import pick_device, set_threads
+from proxnas.environment import pick_device, set_deterministic, set_threads
 from proxnas.genotype import Genotype
 from proxnas.guard import Guard, step_if_sound
 from proxnas.loop import Totals, check_finite
@@ -41,6 +41,7 @@ class TextTraining:
         self.config, self.text, self.cell = config, text, cell
         self.device = pick_device(config.device)
         set_threads(config.threads)
+        set_deterministic(config.deterministic)
         self.size = LanguageSize(text.num_words, config.units)
         self.network = self._fresh()
         self.train = TextStream(text.train, config.batch_size, config.bptt, config.seed, "train", self.device)
