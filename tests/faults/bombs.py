@@ -145,9 +145,14 @@ def _model(**metadata: str) -> bytes:
 
 
 def _absurd_checkpoint() -> bytes:
-    buffer = io.BytesIO()
-    torch.save({"state": torch.zeros(4), "sha256": ""}, buffer)
-    return buffer.getvalue().replace(b"K\x04\x85", b"\x8a\x08" + (2**55).to_bytes(8, "little") + b"\x85")
+    """A storage that is said to hold far more than its record in the archive."""
+    stored, changed = io.BytesIO(), io.BytesIO()
+    torch.save({"state": torch.zeros(4), "sha256": ""}, stored)
+    with zipfile.ZipFile(stored) as source, zipfile.ZipFile(changed, "w") as target:
+        for name in source.namelist():
+            absurd = b"\x8a\x08" + (2**55).to_bytes(8, "little")
+            target.writestr(name, source.read(name).replace(b"K\x04", absurd))
+    return changed.getvalue()
 
 
 def _zeros_checkpoint() -> bytes:

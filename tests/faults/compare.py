@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from faults.crash import SIZES, outcome
+from faults.crash import EPOCHS, outcome
 
 METHODS = "nasp,darts-1st"
 
@@ -21,7 +21,7 @@ def command(data: Path, folder: Path) -> list[str]:
     more = folder.parent / "search.json"
     more.write_text(json.dumps({"cells": 2, "channels": 4, "batch_size": 16, "checkpoint_minutes": 0,
                                 "final_cells": 1, "final_channels": 4}))  # fmt: skip
-    words = [f"--methods={METHODS}", "--seeds=0", f"--epochs={SIZES['epochs']}", "--threads=1", "--device=cpu"]
+    words = [f"--methods={METHODS}", "--seeds=0", f"--epochs={EPOCHS}", "--threads=1", "--device=cpu"]
     return [sys.executable, "-m", "proxnas", "compare", str(data), *words, "--quiet", f"--search-config={more}",
             f"--run={folder}"]  # fmt: skip
 

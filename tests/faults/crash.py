@@ -18,7 +18,8 @@ import numpy as np
 FORKED = multiprocessing.get_context("forkserver")  # real processes that need not import torch anew
 FORKED.set_forkserver_preload(["proxnas.search", "proxnas.train", "proxnas.progress", "proxnas.commands.search",
                                "proxnas.commands.train", "proxnas.jobs", "torch._dynamo"])  # fmt: skip
-SIZES = {"cells": 2, "channels": 4, "batch-size": 16, "epochs": 4, "threads": 1, "checkpoint-minutes": 0}
+SIZES = {"cells": 2, "channels": 4, "batch-size": 16, "threads": 1, "checkpoint-minutes": 0}
+EPOCHS = 4
 CLOCK = ("seconds", "memory")
 
 
@@ -44,9 +45,9 @@ def stripes(folder: Path) -> Path:
     return folder / "stripes.npz"
 
 
-def command(kind: str, data: Path) -> list[str]:
+def command(kind: str, data: Path, epochs: int = EPOCHS) -> list[str]:
     """A small search or training that writes a checkpoint after every step, to which --run is to be added."""
-    flags = [f"--{name}={value}" for name, value in SIZES.items()] + ["--device=cpu", "--quiet"]
+    flags = [f"--{name}={value}" for name, value in SIZES.items()] + [f"--epochs={epochs}", "--device=cpu", "--quiet"]
     if kind == "search":
         return ["search", str(data), "--space=darts7", "--final-cells=1", "--final-channels=4", *flags]
     return ["train", "zoo:darts_v2", str(data), "--protocol=quick", "--drop-path=0.1", "--valid-share=0.2", *flags]
@@ -121,9 +122,15 @@ def _work(argv: list[str], fault: Fault, notes: str, output: str) -> None:
 # from outside
 
 
-def run(argv: list[str], folder: Path, fault: Fault | None = None, resume: bool = False) -> int | None:
-    """Exit code of the command in a process of its own; negative: killed. What it prints is beside its folder."""
-    fault, notes, output = fault or Fault("none", 0), f"{folder}.counts", f"{folder}.out"
+def run(
+    argv: list[str], folder: Path, fault: Fault | None = None, resume: bool = False, notes_at: Path | None = None
+) -> int | None:
+    """Exit code of the command in a process of its own; negative: killed.
+
+    What it prints and counts is beside its folder, or beside `notes_at`.
+    """
+    beside = notes_at or folder
+    fault, notes, output = fault or Fault("none", 0), f"{beside}.counts", f"{beside}.out"
     argv = [*argv, f"--run={folder}", *(["--resume"] if resume else [])]
     process = FORKED.Process(target=_work, args=(argv, fault, notes, output))
     process.start()
