@@ -58,8 +58,10 @@ def trials(place: Path) -> dict[str, tuple[bool, str]]:
 
 def filled(argv: list[str], disk: Path, wanted: dict[str, object]) -> tuple[bool, str]:
     run, notes = disk / "run", disk.parent / "small-notes"
-    crash.run(argv, run, crash.Fault("sync", 30), notes_at=notes)  # some steps are done
-    (disk / "filler").write_bytes(bytes(max(0, shutil.disk_usage(disk).free - 60_000)))
+    crash.run(argv, run, crash.Fault("sync", 12), notes_at=notes)  # some steps are done
+    for part in run.glob("*.part"):
+        part.unlink()  # else there would be room again when the run removes it
+    (disk / "filler").write_bytes(bytes(max(0, shutil.disk_usage(disk).free - 20_000)))
     code = crash.run(argv, run, resume=True, notes_at=notes)
     (disk / "filler").unlink()
     return judged(argv, run, code, wanted, notes)
@@ -67,7 +69,7 @@ def filled(argv: list[str], disk: Path, wanted: dict[str, object]) -> tuple[bool
 
 def locked(argv: list[str], disk: Path, wanted: dict[str, object]) -> tuple[bool, str]:
     run, notes = disk / "run", disk.parent / "locked-notes"
-    crash.run(argv, run, crash.Fault("sync", 30), notes_at=notes)
+    crash.run(argv, run, crash.Fault("sync", 12), notes_at=notes)
     remount(disk, "ro")
     code = crash.run(argv, run, resume=True, notes_at=notes)
     remount(disk, "rw")
