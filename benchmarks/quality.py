@@ -66,7 +66,7 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "gdas sum": ["--method", "gdas", "--unsampled-gradient", "sum"],
     "enas": ["--method", "enas"],
     "asap": ["--method", "asap"],
-    "asap 2 epochs": ["--method", "asap", "--epochs", "2"],
+    "asap 1 epoch": ["--method", "asap", "--epochs", "1"],
     "asng": ["--method", "asng"],
     "bayesnas": ["--method", "bayesnas"],
 }

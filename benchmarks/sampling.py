@@ -21,7 +21,7 @@ from scipy import stats
 
 from proxnas.data.images import Images, load
 from proxnas.methods import SAMPLING
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.settings import parse_search
 from proxnas.table import look_up
 
@@ -50,9 +50,8 @@ def run(method: str, seed: int, table: str, evaluations: int, images: Images) ->
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
     """Markdown: mean and standard deviation over seeds, and what the paired tests say against random search."""
-    heads = "method, seeds, valid mean, test mean, std, worst, best, minus random, Wilcoxon p, t-test p, seconds".split(
-        ", "
-    )
+    heads = ["method", "seeds", "valid mean", "test mean", "std", "worst", "best"]
+    heads += ["minus random", "Wilcoxon p", "t-test p", "seconds"]
     by: dict[str, dict[int, dict[str, Any]]] = {}
     for row in rows:
         by.setdefault(row["method"], {})[row["seed"]] = row

@@ -18,7 +18,7 @@ from proxnas import __version__
 from proxnas.cli import COMMANDS, main
 from proxnas.config import SearchConfig, flag
 from proxnas.run import open_run
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.settings import official, paper, parse_search, read_values
 
 SIZES = {"epochs": 2, "cells": 1, "channels": 4, "final-cells": 1, "final-channels": 4, "batch-size": 16, "threads": 1}

@@ -24,7 +24,7 @@ from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, Wei
 from proxnas.methods.sampling import ByTraining, Sampling
 from proxnas.networks.cnn import Size
 from proxnas.networks.language import LanguageSize
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.spaces.cnn import SOURCES, CellSpace
 from proxnas.spaces.rnn import RecurrentSpace
 from proxnas.supernet import Supernet

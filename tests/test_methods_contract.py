@@ -19,7 +19,7 @@ from proxnas.cli import main
 from proxnas.methods import METHODS, SAMPLING
 from proxnas.methods.base import Occasional
 from proxnas.networks.cnn import Size
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.selection import one_hot, random_selection
 from proxnas.settings import METHOD_DEFAULTS
 from test_methods import QUICK

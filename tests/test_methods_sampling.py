@@ -22,7 +22,7 @@ from proxnas.methods.pnas import Pnas, PnasOptions
 from proxnas.methods.reinforce import Reinforce, ReinforceOptions, clipped, nasnet
 from proxnas.methods.sampling import Sampling
 from proxnas.methods.surrogate import SurrogateOptions, features, fit
-from proxnas.search import Search
+from proxnas.searching import Search
 
 MakeSearch = Callable[..., Search]
 SPACES = ("darts7", "darts8", "nasbench201", "enas5", "rnn")

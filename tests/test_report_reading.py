@@ -14,6 +14,7 @@ from proxnas.errors import InputError
 from proxnas.report import reading
 from proxnas.report.facts import duration, facts
 from proxnas.report.listing import list_runs
+from proxnas.report.page_data import page_data
 from proxnas.report.reading import find_runs, last_row, read_rows, read_run
 from run_folders import make_rows, make_run, make_training, write_json, write_rows
 
@@ -83,6 +84,8 @@ def test_status(tmp_path: Path) -> None:
     assert read_run(run).status == "stopped"
     with FileLock(run / ".lock"):
         assert read_run(run).status == "running"
+        (shown,) = page_data([read_run(run)])["runs"]
+        assert (shown["status"], shown["progress"]) == ("running", "epoch 4 of 50, about 5 min 34 s left")
         assert [entry["status"] for entry in list_runs(tmp_path)] == ["running"]
     assert read_run(run).status == "stopped"
     assert reading.in_use(tmp_path) is False and not (tmp_path / ".lock").exists()  # looking leaves nothing behind
@@ -95,9 +98,11 @@ def test_runs_are_found_in_their_order(tmp_path: Path) -> None:
     write_json(fit / "config.json", {"command": "fit"})
     for seed in (10, 2):
         make_run(tmp_path / "many" / f"seed-{seed}")
+    make_run(tmp_path / "compared" / "search" / "nasp-0")
+    write_json(tmp_path / "compared" / "config.json", {"command": "compare"})
     assert [record.name for record in find_runs(fit)] == ["fit", "fit/search", "fit/train"]
     assert [record.name for record in find_runs(tmp_path / "many")] == ["many/seed-2", "many/seed-10"]
-    names = ["fit", "fit/search", "fit/train", "many/seed-2", "many/seed-10"]
+    names = ["compared", "compared/search/nasp-0", "fit", "fit/search", "fit/train", "many/seed-2", "many/seed-10"]
     assert [entry["run"] for entry in list_runs(tmp_path)] == names
     (tmp_path / "empty").mkdir()
     for folder in (tmp_path / "none", tmp_path / "empty"):

@@ -13,7 +13,7 @@ from proxnas.errors import InputError
 from proxnas.genotype import OPERATIONS, Genotype
 from proxnas.interrupt import Interrupted
 from proxnas.methods import SAMPLING
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.settings import parse_search
 from proxnas.table import look_up, validation
 

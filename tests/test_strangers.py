@@ -98,4 +98,4 @@ def test_a_sound_checkpoint_of_something_else_is_refused_in_one_line(
     capsys.readouterr()
     assert main([*argv, "--resume"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"proxnas: error: {tmp_path}: its checkpoint is of another run (") and said.count("\n") == 1
+    assert said.startswith(f"proxnas: error: {tmp_path}: the checkpoint is of another run (") and said.count("\n") == 1

@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "watch": ("proxnas.commands.watch:main", "the same page live while a run is under way"),
     "runs": ("proxnas.commands.runs:main", "list runs: how far, how good, how large, how long"),
     "export": ("proxnas.commands.export:main", "write a trained model as ONNX or torch.export program, and its card"),
-    "zoo": ("proxnas.commands.zoo:main", "list the published cells, or show one"),
+    "zoo": ("proxnas.commands.zoo:main", "list the published cells and networks, or show one"),
     "compare": ("proxnas.commands.compare:main", "search with several methods and seeds; tables, tests and figures"),
     "query": ("proxnas.commands.query:main", "look a NAS-Bench-201 cell up in a table of trained networks"),
     "bench": ("proxnas.commands.bench:main", "time and memory of an iteration, NASP beside DARTS"),

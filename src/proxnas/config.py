@@ -14,6 +14,7 @@ import tyro
 
 from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
+from proxnas.genotype import CUSTOM
 from proxnas.log_flags import LogFlags
 from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.methods import METHODS
@@ -170,7 +171,7 @@ class SearchConfig(TextFlags, SamplingFlags, ManyFlags, LogFlags, RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.space not in SPACES:
+        if self.space not in (*SPACES, CUSTOM):
             raise unknown("--space", self.space, SPACES)
         if self.method not in METHODS:
             raise unknown("--method", self.method, METHODS)

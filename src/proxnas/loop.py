@@ -6,9 +6,11 @@ A loss or gradient that is not finite sends the job back to its last checkpoint,
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 import time
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -105,31 +107,60 @@ class Job(Protocol):
     def load_state_dict(self, state: State) -> None: ...
 
 
-def run_epochs(job: Job, run: Run, progress: Progress) -> list[dict[str, Any]]:
-    """Runs a job to its end, from where its folder stands; returns the rows of all its epochs, without matrices."""
-    state = run.load_checkpoint()
+def run_epochs(job: Job, run: Run | None, progress: Progress) -> list[dict[str, Any]]:
+    """Runs a job to its end, from where its folder stands; returns the rows of all its epochs.
+
+    Those of a folder without matrices, which it keeps. Without a folder nothing is kept: a signal then ends the job as
+    it would end any program.
+    """
+    kept = InMemory() if run is None else run
+    state = kept.load_checkpoint()
     if state is None:
-        run.save_checkpoint(_state(job))  # to go back to
+        kept.save_checkpoint(_state(job))  # to go back to
     else:
-        _restore(job, run, state)
-    rows = _rows(job, run)
-    run.write_json("environment.json", describe(job.device))
-    with stop_requests() as request:
+        _restore(job, kept, state)
+    if run is not None:
+        run.write_json("environment.json", describe(job.device))
+    rows = _rows(job, kept)
+    with nullcontext(Request()) if run is None else stop_requests() as request:
         while not job.done():
             try:
-                rows.append(_light(_epoch(job, run, progress, request)))
+                rows.append(_light(_epoch(job, kept, progress, request), kept))
             except Diverged as fault:
-                _go_back(job, run, fault)
-                rows = _rows(job, run)
+                _go_back(job, kept, fault)
+                rows = _rows(job, kept)
     return rows
 
 
-def _rows(job: Job, run: Run) -> list[dict[str, Any]]:
-    return [_light(row) for row in run.cut_metrics(job.epochs_done)]
+class InMemory:
+    """Stands in for a run folder where none is wanted: the rows, and a state to go back to."""
+
+    def __init__(self) -> None:
+        self.state: State | None = None
+        self.rows: list[dict[str, Any]] = []
+
+    def save_checkpoint(self, state: State) -> None:
+        self.state = copy.deepcopy(state)
+
+    def load_checkpoint(self) -> State | None:
+        return copy.deepcopy(self.state)  # optimizers go on with the very tensors that they are given
+
+    def append_metrics(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+
+    def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
+        del self.rows[epochs:]
+        return self.rows
 
 
-def _light(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without what only the file need keep: memory must not grow with the epochs."""
+def _rows(job: Job, kept: Run | InMemory) -> list[dict[str, Any]]:
+    return [_light(row, kept) for row in kept.cut_metrics(job.epochs_done)]
+
+
+def _light(row: dict[str, Any], kept: Run | InMemory) -> dict[str, Any]:
+    """A row without what its file has kept: memory must not grow with the epochs."""
+    if isinstance(kept, InMemory):
+        return row
     return {name: value for name, value in row.items() if name == "seconds" or not isinstance(value, dict | list)}
 
 
@@ -137,19 +168,18 @@ def _state(job: Job) -> State:
     return job.state_dict() | {"rollbacks": job.guard.rollbacks}
 
 
-def _restore(job: Job, run: Run, state: State) -> None:
+def _restore(job: Job, kept: Run | InMemory, state: State) -> None:
     try:
         job.load_state_dict(state)
         job.guard.go_back(int(state["rollbacks"]))
         range(job.epochs_done)
     except Exception as error:  # a sound file that another program or version has written raises nearly every kind
         fault = " ".join(f"{type(error).__name__}: {error}".split())[:120]
-        raise InputError(
-            f"{run.folder}: its checkpoint is of another run ({fault}): use --force to start anew"
-        ) from error
+        where = f"{kept.folder}: " if isinstance(kept, Run) else ""
+        raise InputError(f"{where}the checkpoint is of another run ({fault}): use --force to start anew") from error
 
 
-def _epoch(job: Job, run: Run, progress: Progress, request: Request) -> dict[str, Any]:
+def _epoch(job: Job, kept: Run | InMemory, progress: Progress, request: Request) -> dict[str, Any]:
     """The rest of an epoch; its row of metrics is written before its checkpoint, which decides whether it counts."""
     progress.begin(job.epochs_done + 1, job.config.epochs, len(job))
     start = saved = time.perf_counter()
@@ -161,33 +191,34 @@ def _epoch(job: Job, run: Run, progress: Progress, request: Request) -> dict[str
         late = time.perf_counter() - saved > 60 * job.config.checkpoint_minutes
         if request.signum is not None or late:
             job.guard.settle()
-            run.save_checkpoint(_state(job))
+            kept.save_checkpoint(_state(job))
             saved = time.perf_counter()
         if request.signum is not None:
             raise Interrupted(request.signum)
     job.guard.settle()
-    row = _judged(job, run, start, request) | {"rollbacks": job.guard.rollbacks}
+    row = _judged(job, kept, start, request) | {"rollbacks": job.guard.rollbacks}
     job.epochs_done += 1
     job.totals = Totals(job.device)
-    run.append_metrics(row)
-    job.write(run)
-    run.save_checkpoint(_state(job))
+    kept.append_metrics(row)
+    if isinstance(kept, Run):
+        job.write(kept)
+    kept.save_checkpoint(_state(job))
     progress.epoch(row)
     return row
 
 
-def _judged(job: Job, run: Run, start: float, request: Request) -> dict[str, Any]:
+def _judged(job: Job, kept: Run | InMemory, start: float, request: Request) -> dict[str, Any]:
     """The row of an epoch. Evaluating can take minutes: whoever asks to stop meanwhile need not wait for it."""
     state = _state(job)
     try:
         with request.at_once():
             return job.row(start)
     except Interrupted as stop:
-        run.save_checkpoint(state)  # all steps are done; the epoch is judged when the run goes on
+        kept.save_checkpoint(state)  # all steps are done; the epoch is judged when the run goes on
         raise Interrupted(stop.signum) from None
 
 
-def _go_back(job: Job, run: Run, fault: Diverged) -> None:
+def _go_back(job: Job, kept: Run | InMemory, fault: Diverged) -> None:
     """To the last checkpoint at a lower learning rate; after `MOST` times an InputError."""
     where, times = f"{fault.what} is not finite in epoch {job.epochs_done + 1}", job.guard.rollbacks + 1
     rate = job.config.learning_rate
@@ -196,11 +227,11 @@ def _go_back(job: Job, run: Run, fault: Diverged) -> None:
             f"{where}: lower --learning-rate (now {rate}): also at {rate * job.guard.factor:g}, after {MOST} returns "
             "to the last checkpoint, it does not stay finite; that checkpoint is kept"
         ) from fault
-    state = run.load_checkpoint()
+    state = kept.load_checkpoint()
     assert state is not None, "one is written before the first step"
     job.load_state_dict(state)
     job.guard.go_back(times)
-    run.save_checkpoint(_state(job))  # a run that is stopped now must not start at the old rate
+    kept.save_checkpoint(_state(job))  # a run that is stopped now must not start at the old rate
     print(
         f"proxnas: {where}: back to the last checkpoint (step {job.totals.steps} of epoch {job.epochs_done + 1}), "
         f"learning rate times {job.guard.factor:g} from now on ({times} of {MOST})",

@@ -16,7 +16,7 @@ from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
 from proxnas.loop import Job
 from proxnas.memory import peak_memory
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.selection import one_hot
 from proxnas.supernet import Supernet
 from proxnas.tasks import load_data

@@ -80,8 +80,12 @@ FIGURES = {
 
 
 def summary(row: dict[str, Any]) -> str:
-    """The figures of an epoch in one line."""
-    return " ".join(text.format(row[name]) for name, text in FIGURES.items() if name in row)
+    """The figures of an epoch in one line; those of a user's own metric, or the loss, where none of ours are."""
+    own = [name for name in row if name.startswith(("train_", "valid_")) and name not in FIGURES]
+    own = [name for name in own if not name.endswith("_loss")] or own
+    usual = any(name in FIGURES for name in row if name.startswith("valid_"))
+    words = [] if usual else [f"{name.replace('_', ' ', 1)} {row[name]:.4g}" for name in own]
+    return " ".join([*words, *(text.format(row[name]) for name, text in FIGURES.items() if name in row)])
 
 
 @contextmanager

@@ -29,7 +29,7 @@ class TrainConfig(LogFlags, RunConfig):
     """
 
     cell: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CELL")] = ""
-    """A run folder, a genotype JSON file, a NAS-Bench-201 string or zoo:NAME."""
+    """A run folder, a genotype JSON file, a NAS-Bench-201 string or zoo:NAME, which may be a network made by hand."""
     data: DataArgument = ""
     """digits, an .npz file, a CIFAR folder, a folder of class folders or hf:NAME."""
     protocol: Literal["auto", "quick", "cifar", "imagenet", "tinyimagenet"] = "auto"

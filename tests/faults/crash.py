@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 FORKED = multiprocessing.get_context("forkserver")  # real processes that need not import torch anew
-FORKED.set_forkserver_preload(["proxnas.search", "proxnas.train", "proxnas.progress", "proxnas.commands.search",
+FORKED.set_forkserver_preload(["proxnas.searching", "proxnas.train", "proxnas.progress", "proxnas.commands.search",
                                "proxnas.commands.train", "proxnas.jobs", "torch._dynamo"])  # fmt: skip
 SIZES = {"cells": 2, "channels": 4, "batch-size": 16, "threads": 1, "checkpoint-minutes": 0}
 EPOCHS = 4

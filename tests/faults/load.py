@@ -97,7 +97,7 @@ def _status(name: str) -> str:
 def many_steps(folder: Path, steps: int, epochs: int = 100) -> Watch:
     """A search of so many steps over the smallest space."""
     from proxnas.run import open_run
-    from proxnas.search import Search, search
+    from proxnas.searching import Search, search
     from proxnas.settings import parse_search
     from proxnas.tasks import load_data
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from proxnas.errors import InputError
-from proxnas.report.listing import list_runs, print_runs
+from proxnas.report.listing import list_runs, table
 from proxnas.settings import command_line
 
 
@@ -36,4 +36,4 @@ def main(argv: list[str]) -> None:
     elif not entries:
         print(f"no runs in {folder}")
     else:
-        print_runs(entries)
+        print(table(entries))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from proxnas import text_commands
-from proxnas.genotype import Genotype, read
+from proxnas.designs import Architecture, read
 from proxnas.jobs import build_training, data_word, run_training, slug
 from proxnas.settings import parse_resumed
 from proxnas.text_settings import about_text
@@ -35,7 +35,7 @@ def main(argv: list[str]) -> None:
     _print_result(run_training(config, genotype, folder, built), folder)
 
 
-def _genotype(config: TrainConfig, folder: Path) -> Genotype:
+def _genotype(config: TrainConfig, folder: Path) -> Architecture:
     """The cell of the run that is resumed, whatever became of CELL, else CELL."""
     kept = folder / "genotype.json"
     return read(kept if config.resume and kept.exists() else config.cell)

@@ -77,6 +77,14 @@ class Occasional(Protocol):
         """One piece of it, and how many pieces fall to a step in a search of `epochs` epochs of `steps` steps."""
 
 
+@runtime_checkable
+class Restoring(Protocol):
+    """A method that trains several architectures one after the other, and not the returned one last."""
+
+    def restore(self) -> None:
+        """Give the network the weights that the returned architecture was judged by."""
+
+
 @dataclass(frozen=True)
 class Setup:
     """What a method over a supernet is built from."""
@@ -96,6 +104,15 @@ class Setup:
     """Who says how good a cell is (from 0 to 1) in place of training it: for sampling methods."""
     genotype: Callable[[Matrices], Genotype] | None = None
     """The cell of an A_bar, for the judge."""
+    keep_weights: bool = False
+    """Weights cannot be drawn again and will be asked for: who trains one cell after the other keeps them."""
+    start: Matrices | None = None
+    """What is known of A before the search; NaN where nothing is."""
+
+    def begin(self, A: Matrices) -> Matrices:
+        """The first A: as drawn, but for the entries that are known."""
+        start = self.start or {}
+        return {name: torch.where(start[name].isnan(), a, start[name]) if name in start else a for name, a in A.items()}
 
 
 def weight_step(

@@ -60,6 +60,12 @@ class Evaluator(Protocol):
     def measure(self, A_bar: Matrices) -> Validation:
         """How good the cell under way is as it stands."""
 
+    def keep(self) -> None:
+        """Remember what came of the cell just judged: it is the best so far."""
+
+    def restore(self) -> None:
+        """Give the network what was remembered."""
+
     def state_dict(self) -> State: ...
 
     def load_state_dict(self, state: State) -> None: ...
@@ -70,14 +76,17 @@ class ByTraining:
 
     def __init__(self, setup: Setup) -> None:
         self.net, self.train, self.clock, self.evaluate = setup.net, setup.train, setup.clock, setup.evaluate
-        self.initial = {name: x.detach().clone() for name, x in self.net.module.state_dict().items()}
+        self.initial, self.keeps = self._copied(), setup.keep_weights
+        self.kept: dict[str, Tensor] | None = None
         weights, cells = setup.weights, setup.architecture.evaluations
         self.steps_per_cell = max(1, weights.epochs * len(self.train) // cells)
         # the cosine runs over the share of one cell, step by step
         self.w_optimizer = WeightOptimizer(self.net, replace(weights, epochs=self.steps_per_cell), steps_per_epoch=1)
 
     def step(self, A_bar: Matrices) -> Work:
-        """One weight step; after the last of its share the cell is judged and the next one starts afresh."""
+        """One weight step, the first of a cell on fresh weights; after the last of its share the cell is judged."""
+        if self.w_optimizer.t == 0:
+            self.net.module.load_state_dict(self.initial)
         self.net.use(A_bar)
         batch = self.train.next()
         loss, right = weight_step(self.net, batch, self.w_optimizer, self.clock)
@@ -87,19 +96,32 @@ class ByTraining:
     def _finish(self) -> Validation:
         with self.clock("arch"):
             measured = self.evaluate()
-            self.net.module.load_state_dict(self.initial)
             self.w_optimizer.restart()
         return measured
+
+    def _copied(self) -> dict[str, Tensor]:
+        return {name: x.detach().clone() for name, x in self.net.module.state_dict().items()}
+
+    def keep(self) -> None:
+        if self.keeps:
+            self.kept = self._copied()
+
+    def restore(self) -> None:
+        if self.kept is not None:
+            self.net.module.load_state_dict(self.kept)
 
     def measure(self, A_bar: Matrices) -> Validation:
         self.net.use(A_bar)
         return self.evaluate()
 
     def state_dict(self) -> State:
-        return self.w_optimizer.state_dict()
+        state = self.w_optimizer.state_dict()
+        return state | {"initial": self.initial, "kept": self.kept} if self.keeps else state
 
     def load_state_dict(self, state: State) -> None:
         self.w_optimizer.load_state_dict(state)
+        if self.keeps:
+            self.initial, self.kept = state["initial"], state["kept"]
 
 
 class ByJudge:
@@ -119,6 +141,12 @@ class ByJudge:
     def measure(self, A_bar: Matrices) -> Validation:
         accuracy = self.judge(self.genotype(A_bar))
         return Validation(1 - accuracy, accuracy)
+
+    def keep(self) -> None:
+        """There are no weights."""
+
+    def restore(self) -> None:
+        """There are no weights."""
 
     def state_dict(self) -> State:
         return {}
@@ -158,8 +186,12 @@ class Sampling:
         if self.measured is None or score > self.score(self.measured):
             self.measured = measured
             self._keep()
+            self.evaluator.keep()
         self.strategy.tell(self.cell, score)
         self._take(self.strategy.ask())
+
+    def restore(self) -> None:
+        self.evaluator.restore()
 
     def use_current(self) -> None:
         self.net.use(self.A_bar)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.sax.saxutils import escape
 
-from proxnas.genotype import FIRST_NODE, Cell, Genotype
+from proxnas.genotype import CUSTOM, FIRST_NODE, Cell, Genotype
 from proxnas.report.layout import (
     INK,
     INPUTS,
@@ -26,8 +26,15 @@ from proxnas.report.layout import (
 
 
 def cell_text(genotype: Genotype) -> str:
-    """One line a node, such as `node 2 = sep_conv_3x3(c_{k-2}) + skip_connect(c_{k-1})`; a 'none' edge is absent."""
+    """One line a node, such as `node 2 = sep_conv_3x3(c_{k-2}) + skip_connect(c_{k-1})`; a 'none' edge is absent.
+
+    Of a module of the user's own one line a Choice.
+    """
     lines = [headline(genotype)]
+    if genotype.kind == CUSTOM:
+        width = max(map(len, genotype.cells))
+        chosen = (f"  {name:<{width}} = {operation(cell.nodes[0][0])}" for name, cell in genotype.cells.items())
+        return "\n".join([*lines, "", *chosen]) + "\n"
     for name, cell in genotype.cells.items():
         rows = _text_rows(genotype.kind, cell)
         width = max(len(left) for left, _ in rows)

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from proxnas.genotype import Cell, Edge, Genotype
+from proxnas.genotype import CUSTOM, Cell, Edge, Genotype
 
 TITLES = {"normal": "normal cell", "reduce": "reduction cell", "recurrent": "recurrent cell", "cell": "cell"}
-INPUTS = {"cnn": ("c_{k-2}", "c_{k-1}"), "rnn": ("x_{t}, h_{t-1}",), "nasbench201": ("input",)}
-OUTPUTS = {"cnn": ("c_{k}", "concat"), "rnn": ("h_{t}", "mean"), "nasbench201": ("output", "")}
+INPUTS = {"cnn": ("c_{k-2}", "c_{k-1}"), "rnn": ("x_{t}, h_{t-1}",), "nasbench201": ("input",), CUSTOM: ("input",)}
+OUTPUTS = {"cnn": ("c_{k}", "concat"), "rnn": ("h_{t}", "mean"), "nasbench201": ("output", ""), CUSTOM: ("output", "")}
 
 ROW, GAP, MARGIN = 26.0, 14.0, 24.0
 INK, LINE, PALE = "#1f2933", "#52606d", "#c5ccd3"
@@ -86,7 +86,12 @@ class Drawing:
 
 def drawings(genotype: Genotype) -> list[Drawing]:
     """A drawing a cell."""
-    return [Drawing(TITLES[name], *_draw(_graph(genotype.kind, cell))) for name, cell in genotype.cells.items()]
+    return [_drawing(TITLES.get(name, name), _graph(genotype.kind, cell)) for name, cell in genotype.cells.items()]
+
+
+def _drawing(title: str, graph: _Graph) -> Drawing:
+    shapes, width, height = _draw(graph)
+    return Drawing(title, shapes, max(width, _width(title, 14)), height)
 
 
 def page(cells: Sequence[Drawing]) -> tuple[list[tuple[float, float]], float, float]:

@@ -34,7 +34,8 @@ function drawing(svg) {
 }
 
 function matrix(group) {
-  const cells = group.edges.map(() => group.candidates.map(() => make("td")));
+  const cells = group.edges.map(() => group.candidates.map(() => make("td"))), [low, high] = group.range;
+  const digits = Math.min(4, Math.max(2, Math.ceil(1 - Math.log10(high - low || 1)))); // so that entries differ
   const head = make("thead", {}, make("tr", {}, make("td"), ...group.candidates.map((name) => make("th", { scope: "col" }, name))));
   const body = make("tbody", {}, ...group.edges.map((edge, e) =>
     make("tr", {}, make("th", { scope: "row" }, ...label(edge)), ...cells[e])));
@@ -43,7 +44,7 @@ function matrix(group) {
     cells.forEach((row, e) => row.forEach((cell, k) => {
       const value = group.A[frame][e][k] ?? null, chosen = on.has(`${e},${k}`), paint = colour(value);
       cell.className = chosen ? "on" : "";
-      cell.textContent = (chosen ? "● " : "") + (value === null ? "none" : value.toFixed(2));
+      cell.textContent = (chosen ? "● " : "") + (value === null ? "none" : value.toFixed(digits));
       if (chosen) cell.setAttribute("aria-label", `${cell.textContent.slice(2)}, selected`); else cell.removeAttribute("aria-label");
       cell.style.background = `rgb(${paint})`;
       cell.style.color = readable(paint);
@@ -55,27 +56,25 @@ function matrix(group) {
 // One panel an edge: candidates from top to bottom, epochs from left to right, marked where A_bar selects.
 function panel(group, e, epochs) {
   const K = group.candidates.length, T = epochs.length, wide = Math.max(2, Math.floor(400 / T)), tall = 12;
-  const size = { width: String(wide * T), height: String(tall * K) };
-  const canvas = make("canvas", { role: "img", ...size }), base = make("canvas", size);
+  const canvas = make("canvas", { role: "img", width: String(wide * T), height: String(tall * K) });
+  const base = make("canvas", { width: String(T), height: String(K) }); // a pixel an entry, once for a theme
   const chosen = group.selected.map((pairs) => new Set(pairs.filter(([edge]) => edge === e).map(([, k]) => k)));
   canvas.style.height = `${Math.max(9 * K, Math.min(16 * K, 64))}px`;
-  function paint(colour, mark) { // all but the cursor: once for a theme
-    const brush = base.getContext("2d");
-    for (let t = 0; t < T; t++) {
-      for (let k = 0; k < K; k++) {
-        brush.fillStyle = `rgb(${colour(group.A[t][e][k] ?? null)})`;
-        brush.fillRect(t * wide, k * tall, wide, tall);
-        if (!chosen[t].has(k)) continue;
-        brush.fillStyle = mark;
-        brush.fillRect(t * wide, k * tall + tall / 2 - 2, wide, 4);
-      }
+  function paint(colour, mark) {
+    const image = new ImageData(T, K);
+    for (let k = 0; k < K; k++) {
+      for (let t = 0; t < T; t++) image.data.set([...colour(group.A[t][e][k] ?? null), 255], 4 * (k * T + t));
     }
+    base.getContext("2d").putImageData(image, 0, 0);
     base.mark = mark;
   }
   function set(frame, colour, mark, ink) {
     if (base.mark !== mark) paint(colour, mark);
     const brush = canvas.getContext("2d");
-    brush.drawImage(base, 0, 0);
+    brush.imageSmoothingEnabled = false;
+    brush.drawImage(base, 0, 0, canvas.width, canvas.height);
+    brush.fillStyle = mark;
+    chosen.forEach((rows, t) => rows.forEach((k) => brush.fillRect(t * wide, k * tall + tall / 2 - 2, wide, 4)));
     brush.strokeStyle = ink;
     brush.lineWidth = 2;
     brush.strokeRect(frame * wide + 1, 1, Math.max(2, wide - 2), canvas.height - 2);

@@ -42,11 +42,11 @@ def page_data(records: Sequence[Record]) -> dict[str, Any]:
 
 def _once(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A cell that is not replayed is drawn once: the search, the training and the whole of a fit have the same."""
-    seen: set[str] = set()
+    seen = {run["cell"] for run in runs if run["replay"] and run["replay"]["epochs"]}
     for run in runs:
-        if run["replay"] and not run["replay"]["epochs"] and run["cell"] in seen:
-            run["replay"] = None
-        seen.add(run["cell"])
+        if run["replay"] and not run["replay"]["epochs"]:
+            run["replay"] = None if run["cell"] in seen else run["replay"]
+            seen.add(run["cell"])
     return runs
 
 

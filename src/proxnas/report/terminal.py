@@ -14,7 +14,7 @@ from rich.table import Table
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.report.cell import cell_text
-from proxnas.report.facts import duration, figures, labelled
+from proxnas.report.facts import duration, figures, labelled, printable
 from proxnas.report.page import FILE, write_report
 from proxnas.report.reading import find_runs
 
@@ -57,8 +57,3 @@ def _print(rows: Mapping[str, object], folder: Path, files: Mapping[str, object]
     for label, value in rows.items():
         table.add_row(label, escape(printable(str(value))))
     console().print(table)
-
-
-def printable(name: str) -> str:
-    """A name as one line of text: control characters could write over a table."""
-    return "".join(sign if sign.isprintable() else "?" for sign in name)

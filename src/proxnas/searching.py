@@ -17,7 +17,7 @@ from proxnas.config import SearchConfig
 from proxnas.data.split import stable_seed
 from proxnas.environment import pick_device, set_deterministic, set_threads
 from proxnas.errors import InputError
-from proxnas.genotype import Genotype
+from proxnas.genotype import CUSTOM, Genotype
 from proxnas.guard import Guard
 from proxnas.loop import Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, Setup, Validation
@@ -31,6 +31,7 @@ from proxnas.types import State
 if TYPE_CHECKING:
     from proxnas.data.images import Images
     from proxnas.data.text import Text
+    from proxnas.tasks.custom import CustomData
 
 
 class Search:
@@ -39,12 +40,14 @@ class Search:
     def __init__(
         self,
         config: SearchConfig,
-        data: Images | Text,
+        data: Images | Text | CustomData,
         space: Space[Any] | None = None,
         exact_clock: bool = False,
         judge: Callable[[Genotype], float] | None = None,
+        adjust: Callable[[Setup], Setup] = lambda setup: setup,
     ) -> None:
-        """`judge`: how good a cell is, from 0 to 1, for sampling methods; None: the table, or a short training."""
+        """`judge`: how good a cell is, from 0 to 1, for sampling methods; None: the table, or a short training.
+        `adjust`: what no configuration can hold, such as an optimizer of the user's."""
         self.config = config
         self.judge = _judge(config) if judge is None else judge
         self.device = pick_device(config.device)
@@ -58,7 +61,7 @@ class Search:
         self.final_network = self.task.final_network
         self.clock = Clock(self.device, exact_clock)
         self.guard = Guard()
-        self.method = methods.make(config.method, self._setup())
+        self.method = methods.make(config.method, adjust(self._setup()))
         self.totals = Totals(self.device)
         self.epochs_done = self.quiet_epochs = self.steps_done = 0
 
@@ -213,10 +216,13 @@ def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
     this.task.keep(run)
     run.write_json("space.json", this.describe_space())
-    return _finish(this, run, run_epochs(this, run, progress))
+    result = summary(this, run_epochs(this, run, progress))
+    run.write_json("result.json", result)
+    return result
 
 
-def _finish(this: Search, run: Run, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(this: Search, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What came out of a search that is done, given the rows of its epochs."""
     genotype = this.genotype()
     network = this.final_network(genotype)
     result = {
@@ -233,12 +239,12 @@ def _finish(this: Search, run: Run, rows: list[dict[str, Any]]) -> dict[str, Any
         "converged": this.converged,
         "budget": None,
     }
-    if poor := without_weights(this.method.architecture()[1], this.net.groups):
+    # candidates of a user's own module tell nothing by their names
+    if this.space.name != CUSTOM and (poor := without_weights(this.method.architecture()[1], this.net.groups)):
         result["warning"] = (
             f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling, which often means "
             "that the search collapsed; try more epochs, another --seed or --max-skip 2"
         )
     if this.config.table:
         result["table"] = look_up(Path(this.config.table), genotype)
-    run.write_json("result.json", result)
     return result
