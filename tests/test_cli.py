@@ -277,7 +277,7 @@ def test_the_files_of_a_run(done: Path, data: Path) -> None:
 def test_the_metrics_of_a_run(done: Path) -> None:
     rows = [json.loads(line) for line in (done / "metrics.jsonl").read_text().splitlines()]
     figures = {f"{part}_{figure}" for part in ("train", "valid") for figure in ("loss", "accuracy")}
-    wanted = {"epoch", "step", *figures, "changes", "params", "A", "selected", "genotype", "seconds"}
+    wanted = {"epoch", "step", *figures, "changes", "params", "A", "selected", "genotype", "rollbacks", "seconds"}
     assert [(row["epoch"], row["step"]) for row in rows] == [(1, 5), (2, 10)]
     for row in rows:
         assert wanted <= row.keys() <= {*wanted, "memory"}
