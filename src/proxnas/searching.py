@@ -231,7 +231,8 @@ def _judge(config: SearchConfig) -> Callable[[Genotype], float] | None:
 def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
     this.task.keep(run)
-    run.write_json("space.json", this.describe_space())
+    if not (run / "space.json").exists():
+        run.write_json("space.json", this.describe_space())
     result = summary(this, run_epochs(this, run, progress))
     run.write_json("result.json", result)
     return result
