@@ -358,7 +358,6 @@ def test_dry_run(corpus: Path, capsys: Any) -> None:
         ("pydocs --space rnn --cells 3", "--cells 3: is not for --space rnn"),
         ("pydocs --space rnn --method bayesnas", "--method bayesnas: cannot search recurrent cells"),
         ("pydocs --space rnn --cutout 3", "--cutout 3: is not for --space rnn"),
-        ("pydocs --space rnn --eta 1", "--eta 1.0: activations have neither weights nor products"),
         ("pydocs --space rnn --precision bf16", "--precision bf16: is not for --space rnn"),
         ("pydocs --space rnn --protocol cifar", "--protocol cifar: does not go with --space rnn"),
         ("digits --protocol ptb", "--protocol ptb: does not go with --space darts7"),

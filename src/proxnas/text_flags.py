@@ -95,10 +95,6 @@ def check_domain(config: SearchConfig) -> None:
     for name, (low, high) in TEXT_RANGES.items():
         _require(low <= getattr(config, name) <= high, config, name, f"give a number from {low:g} to {high:g}")
     if text:
-        idle = config.eta and config.cost_of_R() in ("params", "flops")
-        _require(
-            not idle, config, "eta", "activations have neither weights nor products: give --cost latency or a file"
-        )
         config.text_options()
 
 
