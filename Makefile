@@ -76,7 +76,7 @@ ifneq ($(TORCH_INDEX),)
 		$(PIP) install --no-deps --force-reinstall --index-url '$(TORCH_INDEX)' torch
 	@echo '$(TORCH_INDEX)' >$(INDEX)
 endif
-	@$(PIP) install $(if $(TORCH_INDEX),--extra-index-url '$(TORCH_INDEX)') --editable '.[dev,onnx]'
+	@$(PIP) install $(if $(TORCH_INDEX),--extra-index-url '$(TORCH_INDEX)') --editable '.[dev,onnx,tensorboard]'
 	@echo '$(CURDIR)' >$@
 
 .PHONY: search

@@ -29,9 +29,9 @@ from proxnas.networks.cnn import Size
 from proxnas.selection import random_selection
 
 IMAGES = 10_000
-SEARCH = ["--cells", "5", "--channels", "8", "--epochs", "10", "--batch-size", "64"]
-CELLS, CHANNELS = 5, 12
-TRAIN = ["--cells", str(CELLS), "--channels", str(CHANNELS), "--epochs", "12", "--protocol", "quick"]
+SEARCH = ["--cells", "5", "--channels", "8", "--epochs", "5", "--batch-size", "64"]
+CELLS, CHANNELS = 5, 8
+TRAIN = ["--cells", str(CELLS), "--channels", str(CHANNELS), "--epochs", "4", "--protocol", "quick"]
 FINAL = ["--final-cells", str(CELLS), "--final-channels", str(CHANNELS)]
 TOLERANCE = 0.1
 """How far the parameters of a random cell's network may be from those of the found one."""

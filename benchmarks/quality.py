@@ -55,15 +55,18 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "lazy-pa": ["--method", "lazy-pa"],
     "pa": ["--method", "pa"],
     "darts-1st": ["--method", "darts-1st"],
+    "darts-1st 1 epoch": ["--method", "darts-1st", "--epochs", "1"],  # as much computing as nasp's four
     "darts-2nd": ["--method", "darts-2nd"],
     "random": ["--method", "random"],
     "random-ws": ["--method", "random-ws"],
     "snas": ["--method", "snas"],
+    "snas 1 epoch": ["--method", "snas", "--epochs", "1"],
     "snas resource": ["--method", "snas", "--resource", "0.0015"],
     "gdas": ["--method", "gdas"],
     "gdas sum": ["--method", "gdas", "--unsampled-gradient", "sum"],
     "enas": ["--method", "enas"],
     "asap": ["--method", "asap"],
+    "asap 1 epoch": ["--method", "asap", "--epochs", "1"],
     "asng": ["--method", "asng"],
     "bayesnas": ["--method", "bayesnas"],
 }

@@ -4,7 +4,7 @@
 
 Reduced: the first 200,000 training tokens, the 5,000 most frequent words, 64 units in the search and 128 in the network
 that is trained, the quick protocol with fewer epochs, one thread. Every seed has a search and trainings of its own; the
-first seed's cells are then trained on the other text. Resumable. Rows go into
+first seed's found cell is then trained on the other text. Resumable. Rows go into
 FOLDER/rows.jsonl, the summary is printed.
 """
 
@@ -48,8 +48,7 @@ def rows_of(data: str, other: str, seeds: list[int], folder: Path) -> list[dict[
         proxnas("search", data, *SEARCH, "--seed", str(seed), "--run", str(run))
         rows += [trained(name, cell, data, seed, folder) for name, cell in {"found": str(run), **RIVALS}.items()]
     if other:
-        cells = {"found": str(folder / f"search-{seeds[0]}"), **RIVALS}
-        rows += [trained(name, cell, other, seeds[0], folder) for name, cell in cells.items()]
+        rows.append(trained("found", str(folder / f"search-{seeds[0]}"), other, seeds[0], folder))
     return rows
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from proxnas.data.images import load
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.settings import parse_search
 
 STEPS = 30

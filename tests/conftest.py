@@ -13,7 +13,7 @@ import torch
 from proxnas.config import SearchConfig
 from proxnas.data.images import Images, from_arrays
 from proxnas.data.text import Text
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.settings import parse_search
 
 

@@ -9,7 +9,7 @@ from proxnas import bench
 from proxnas.bench_config import BenchConfig
 from proxnas.cli import main
 from proxnas.complexity import parameters
-from proxnas.methods import METHODS
+from proxnas.methods import METHODS, SAMPLING
 
 TINY = ["--cells", "3", "--channels", "2", "--batch-size", "2", "--image-size", "8", "--rounds", "1", "--threads", "1"]
 
@@ -46,7 +46,7 @@ def test_all_methods_are_timed(monkeypatch):
     assert set(methods) == set(METHODS)
     assert all(part["total"] > 0 for part in methods.values())
     none_here = {name for name, part in methods.items() if part["arch"] == 0}
-    assert none_here == {"random"}  # the others update A, a controller or a prior, or judge cells
+    assert none_here == set(SAMPLING)  # the others update A, a controller or a prior, or judge cells on shared weights
 
 
 def test_occasional_work_is_added_by_its_share(monkeypatch):

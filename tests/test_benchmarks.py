@@ -128,3 +128,25 @@ def test_every_configuration_of_the_quality_study_is_a_search() -> None:
     quality = script("quality")
     for flags in quality.CONFIGURATIONS.values():
         parse_search(["digits", *quality.SIZES, *flags])
+
+
+def test_sampling_pairs_methods_with_random_by_seed(tmp_path, monkeypatch, capsys) -> None:
+    sampling, asked = script("sampling"), []
+
+    def run(method: str, seed: int, table: str, evaluations: int, images: Any) -> dict[str, Any]:
+        asked.append((method, seed))
+        test = {"random": 90.0, "evolution": 92.0}[method] + (seed - 100) * (1 if method == "random" else 1.5)
+        return {"method": method, "seed": seed, "evaluations": evaluations, "test": test, "valid": 80.0, "seconds": 1.0}
+
+    monkeypatch.setattr(sampling, "run", run)
+    flags = ["table.csv", "--seeds", "100,101,102", "--methods", "random,evolution", "--out", str(tmp_path / "rows")]
+    monkeypatch.setattr(sys, "argv", ["sampling.py", *flags])
+    sampling.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "| `random` | 100-102 | 80.00 | 91.000 | 1.000 | 90.00 | 92.00 |  |  |  | 1.0 |"
+    # differences 2, 2.5, 3: all of one sign, 2 of 2^3 signs; t = 2.5 / (0.5 / sqrt(3)) with two degrees of freedom
+    assert (
+        lines[3] == "| `evolution` | 100-102 | 80.00 | 93.500 | 1.500 | 92.00 | 95.00 | +2.500 | 0.250 | 0.013 | 1.0 |"
+    )
+    sampling.main()  # everything is there already
+    assert len(asked) == 6

@@ -28,7 +28,7 @@ from proxnas.methods import METHODS
 from proxnas.networks.cnn import Size
 from proxnas.projection import best_within
 from proxnas.quantities import count, seconds
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.selection import random_selection
 from proxnas.sizing import sizes
 from proxnas.text_config import TextFitConfig

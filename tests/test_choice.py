@@ -19,7 +19,7 @@ from proxnas.choice import NONE, Choice, Group, Row
 from proxnas.methods import proximal
 from proxnas.networks.cnn import Size, Stack, cell_network, channels_last
 from proxnas.networks.nasbench201 import nasbench201_network
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.selection import keep_inputs, random_selection
 from proxnas.spaces.base import Space
 from proxnas.spaces.cnn import SOURCES, first_candidates

@@ -18,7 +18,7 @@ from proxnas import __version__
 from proxnas.cli import COMMANDS, main
 from proxnas.config import SearchConfig, flag
 from proxnas.run import open_run
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.settings import official, paper, parse_search, read_values
 
 SIZES = {"epochs": 2, "cells": 1, "channels": 4, "final-cells": 1, "final-channels": 4, "batch-size": 16, "threads": 1}
@@ -247,21 +247,23 @@ def test_search_prints_the_cell_and_its_accuracy(data: Path, tmp_path: Path, cap
     result = json.loads((tmp_path / "result.json").read_text())
     assert err == ""
     assert "node 3 = " in out and "output = node 3" in out
-    assert f"validation accuracy {result['valid_accuracy']:.4f}\n" in out
-    assert f"parameters {result['params']:,}  multiply-adds {result['flops']:,}" in out
-    assert f"run folder {tmp_path}\n" in out
+    table = {label: value for label, value in re.findall(r"^([a-z -]+?)  +(.+?) *$", out, re.MULTILINE)}
+    assert table["validation accuracy"] == f"{result['valid_accuracy']:.4f}"
+    assert (table["parameters"], table["multiply-adds"]) == (f"{result['params']:,}", f"{result['flops']:,}")
+    assert (table["run folder"], table["to see it"]) == (str(tmp_path), f"proxnas report {tmp_path}")
     assert re.findall(r"epoch (\d)/2 train 0\.\d+ valid [01]\.\d+ changes \d+ params", out) == ["1", "2"]
+    assert re.findall(r"(\d)/2 .* seconds [\d.]+ left [\d.]+ s\n", out) == ["1"]
 
 
 def test_quiet_prints_only_the_result(data: Path, tmp_path: Path, capsys: Any) -> None:
     assert call("search", data, *SMALL, "--run", tmp_path, "--quiet") == 0
     out = capsys.readouterr().out
-    assert "epoch" not in out and "validation accuracy" in out
+    assert "epoch 1" not in out and "validation accuracy" in out
 
 
 def test_the_files_of_a_run(done: Path, data: Path) -> None:
     names = {"config.json", "environment.json", "metrics.jsonl", "checkpoint.pt", "checkpoint.previous.pt"}
-    assert contents(done).keys() == names | {"genotype.json", "result.json"}
+    assert contents(done).keys() == names | {"genotype.json", "space.json", "result.json"}
     result = json.loads((done / "result.json").read_text())
     wanted = "method space data seed genotype params flops valid_accuracy epochs seconds converged budget"
     assert set(wanted.split()) <= result.keys()
@@ -274,13 +276,19 @@ def test_the_files_of_a_run(done: Path, data: Path) -> None:
 
 def test_the_metrics_of_a_run(done: Path) -> None:
     rows = [json.loads(line) for line in (done / "metrics.jsonl").read_text().splitlines()]
-    wanted = "epoch step train_loss train_accuracy valid_loss valid_accuracy changes params A seconds".split()  # noqa: SIM905
+    figures = {f"{part}_{figure}" for part in ("train", "valid") for figure in ("loss", "accuracy")}
+    wanted = {"epoch", "step", *figures, "changes", "params", "A", "selected", "genotype", "seconds"}
     assert [(row["epoch"], row["step"]) for row in rows] == [(1, 5), (2, 10)]
     for row in rows:
-        assert set(wanted) <= row.keys() <= {*wanted, "memory"}
+        assert wanted <= row.keys() <= {*wanted, "memory"}
         assert row["seconds"].keys() == {"arch", "forward", "backward", "other", "evaluate"}
         assert all(value >= 0 for value in row["seconds"].values())
         assert all(len(matrix) == 6 and len(matrix[0]) == 5 for matrix in row["A"].values())
+        chosen = {(op, i) for node in row["genotype"]["cells"]["cell"]["nodes"] for op, i, *_ in node if op != "none"}
+        group = json.loads((done / "space.json").read_text())["groups"]["cell"]
+        source = {e: i for rows in group["nodes"] for i, e in enumerate(rows)}
+        marked = {(group["candidates"][k], source[e]) for e, k in row["selected"]["cell"]}
+        assert chosen == {(op, i) for op, i in marked if op != "none"}
     result = json.loads((done / "result.json").read_text())
     assert result["valid_accuracy"] == rows[-1]["valid_accuracy"] and result["params"] == rows[-1]["params"]
 
@@ -307,7 +315,7 @@ def test_seeds_and_pick(data: Path, tmp_path: Path, capsys: Any) -> None:
     for key in ("seconds", "epochs"):  # the cost of all of them
         assert result[key] == sum(single[key] for single in singles)
     assert json.loads((tmp_path / "pick" / "genotype.json").read_text()) == best["genotype"]
-    assert f"validation accuracy {best['valid_accuracy']:.4f}" in out
+    assert f"validation accuracy {best['valid_accuracy']:.4f}" in " ".join(out.split())
     assert call("show", tmp_path / "pick") == 0
 
 
@@ -320,7 +328,7 @@ def test_seeds_without_pick_give_mean_and_spread(data: Path, tmp_path: Path, cap
     assert result["mean"] == pytest.approx(np.mean(accuracies))
     assert result["std"] == pytest.approx(np.std(accuracies, ddof=1))
     assert "genotype" not in result and not (tmp_path / "genotype.json").exists()
-    assert f"over seeds [0, 1]: {result['mean']:.4f}" in capsys.readouterr().out
+    assert f"over seeds 0, 1 {result['mean']:.4f} +-" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_seed_of_several_is_the_same_as_alone(data: Path, done: Path, tmp_path: Path) -> None:

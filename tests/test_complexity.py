@@ -19,7 +19,7 @@ from proxnas.genotype import Genotype
 from proxnas.networks.cnn import Size
 from proxnas.networks.nasbench201 import DiscreteCell, nasbench201_network
 from proxnas.ops import final_norm, search_norm
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.supernet import Supernet
 from proxnas.types import Matrices
 

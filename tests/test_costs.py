@@ -17,7 +17,7 @@ from proxnas.complexity import R, R_gradient, parameter_costs, shares
 from proxnas.cost_file import read_costs
 from proxnas.costs import candidate_costs, entries, materialised
 from proxnas.errors import InputError
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.supernet import Supernet
 
 CPU = torch.device("cpu")

@@ -79,7 +79,8 @@ def test_it_leaves_everything(alone: Path, data: Path, capsys: Any) -> None:
     assert (result["params"], result["genotype"]) == (found["params"], found["genotype"])
     assert result["epochs"] == 3 and result["seconds"] == found["seconds"] + trained["seconds"]
     assert read(alone) == read(alone / "search") == read(alone / "train")
-    assert {"config.json", "environment.json", "model_card.md", result["exported"]} <= {p.name for p in alone.iterdir()}
+    made = {"config.json", "environment.json", "model_card.md", "report.html", result["exported"]}
+    assert made <= {path.name for path in alone.iterdir()}
     assert f"{100 * result['test_accuracy']:.2f}%" in (alone / "model_card.md").read_text()
     assert main(["test", str(alone), str(data)]) == 0
     assert f"test accuracy {result['test_accuracy']:.4f}" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from proxnas.choice import Choice
 from proxnas.methods.optimizers import ArchitectureOptimizer, ArchitectureOptions
 from proxnas.methods.proximal import Proximal
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.supernet import Supernet
 from proxnas.types import Batch, Matrices
 

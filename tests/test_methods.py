@@ -17,14 +17,14 @@ from proxnas.choice import Choice, Row
 from proxnas.clock import Clock
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
-from proxnas.methods import METHODS, proximal
+from proxnas.methods import METHODS, SAMPLING, proximal
 from proxnas.methods.base import Setup, Validation
 from proxnas.methods.darts import Darts
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
-from proxnas.methods.random import Random
+from proxnas.methods.sampling import ByTraining, Sampling
 from proxnas.networks.cnn import Size
 from proxnas.networks.language import LanguageSize
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.spaces.cnn import SOURCES, CellSpace
 from proxnas.spaces.rnn import RecurrentSpace
 from proxnas.supernet import Supernet
@@ -49,9 +49,11 @@ QUICK = {
     "enas": ("--controller-steps", "1"),
     "bayesnas": ("--warmup", "0"),
     "asap": ("--tau-start", "0.9"),
+    "random-ws": ("--random-cells", "5"),
+    **dict.fromkeys(SAMPLING, ("--evaluations", "5")),
 }
 """The phases that come late or take long."""
-SHORT = ("--epochs", "1", "--random-cells", "5", "--arch-learning-rate", "0.02")  # five steps, one a random cell
+SHORT = ("--epochs", "1", "--arch-learning-rate", "0.02")  # five steps; with QUICK a sampling method has one a cell
 
 
 def steps(search: Search, number: int) -> list[float]:
@@ -103,7 +105,7 @@ def test_a_search_resumed_before_the_end_of_an_epoch_equals_an_uninterrupted_one
     method: str, make_search: MakeSearch
 ) -> None:
     """What is done between epochs and after the last: five steps an epoch, stopped after nine of ten."""
-    flags = ("--method", method, "--space", "nasbench201", "--epochs", "2", "--random-cells", "5", "--seed", "1")
+    flags = ("--method", method, "--space", "nasbench201", "--epochs", "2", "--seed", "1")
     whole, first, second = (make_search(*flags, *QUICK.get(method, ())) for _ in range(3))
     losses = steps(whole, 10)
     assert steps(first, 9) == losses[:9]
@@ -115,7 +117,7 @@ def test_a_search_resumed_before_the_end_of_an_epoch_equals_an_uninterrupted_one
 
 @WITH_NONE
 def test_the_genotype_is_valid_and_builds_a_network_that_runs(method: str, space: str, make_search: MakeSearch) -> None:
-    search = make_search("--method", method, "--space", space, *SHORT)
+    search = make_search("--method", method, "--space", space, *SHORT, *QUICK.get(method, ()))
     if method != "darts-2nd":  # slow, and nothing in it concerns the genotype
         search.method.step()
     genotype = search.genotype()
@@ -155,7 +157,8 @@ def test_a_recurrent_space_with_one_candidate_works(
 
 @pytest.mark.parametrize("method", METHODS)
 def test_memory_does_not_grow_with_steps(method: str, make_search: MakeSearch) -> None:
-    search = make_search("--method", method, "--space", "nasbench201", "--epochs", "9", *QUICK.get(method, ()))
+    length = ("--epochs", "2", "--evaluations", "9") if method in SAMPLING else ("--epochs", "9")  # a cell a step
+    search = make_search("--method", method, "--space", "nasbench201", *QUICK.get(method, ()), *length)
     steps(search, 5)  # an epoch, after which every optimizer has its state
 
     def alive() -> int:
@@ -513,31 +516,31 @@ def test_second_order_proximal_is_the_exact_unrolled_gradient_at_A_bar(
 # ----------------------------------------------------------- random search
 
 
-def random_search(make_search: MakeSearch, *flags: str) -> tuple[Search, Random]:
+def random_search(make_search: MakeSearch, *flags: str) -> tuple[Search, Sampling, ByTraining]:
     search = make_search("--method", "random", *flags)
-    assert isinstance(search.method, Random)
-    return search, search.method
+    assert isinstance(search.method, Sampling) and isinstance(search.method.evaluator, ByTraining)
+    return search, search.method, search.method.evaluator
 
 
-def test_random_keeps_the_best_cell_by_validation_loss(
+def test_random_keeps_the_best_cell_by_validation_accuracy(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search, method = random_search(make_search, "--epochs", "2", "--random-cells", "5")  # ten steps, two a cell
-    measured = [Validation(loss, accuracy) for loss, accuracy in ((3, 0.9), (1, 0.2), (2, 0.8), (1, 0.9), (5, 0.1))]
+    search, method, training = random_search(make_search, "--epochs", "2", "--evaluations", "5")  # two steps a cell
+    measured = [Validation(loss, accuracy) for loss, accuracy in ((3, 0.2), (1, 0.9), (2, 0.8), (1, 0.9), (5, 0.1))]
     remaining = iter(measured)
-    monkeypatch.setattr(method, "evaluate", lambda: next(remaining))
+    monkeypatch.setattr(training, "evaluate", lambda: next(remaining))
     drawn = []
     for t in range(10):
         if t % 2 == 0:
             drawn.append(method.A_bar)
         search.method.step()
-    assert same(method.best, drawn[1]) and search.genotype() == search.space.genotype(drawn[1])
+    assert same(method.architecture()[1], drawn[1]) and search.genotype() == search.space.genotype(drawn[1])
     assert method.validation() == measured[1]  # of the cell returned, not of the one in training
     assert len({str(cell) for cell in drawn}) == 5
 
 
 def test_random_trains_every_cell_anew_from_the_same_weights_over_a_whole_cosine(make_search: MakeSearch) -> None:
-    search, method = random_search(make_search, "--epochs", "4", "--random-cells", "4")  # five steps a cell
+    search, _, method = random_search(make_search, "--epochs", "4", "--evaluations", "4")  # five steps a cell
     initial, rates = stored(search.net.module.state_dict()), []
     for t in range(15):
         if t % 5 == 0:
@@ -552,28 +555,28 @@ def test_random_trains_every_cell_anew_from_the_same_weights_over_a_whole_cosine
 def test_random_judges_a_cell_with_the_weights_trained_for_it(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search, method = random_search(make_search, "--epochs", "1", "--random-cells", "5")  # one step a cell
+    search, method, training = random_search(make_search, "--epochs", "1", "--evaluations", "5")  # one step a cell
     initial, cell, judged = stored(search.net.module.state_dict()), method.A_bar, []
 
     def evaluate() -> Validation:
         judged.append((dict(search.net.route.active), not same(search.net.module.state_dict(), initial)))
         return search.evaluate()
 
-    monkeypatch.setattr(method, "evaluate", evaluate)
+    monkeypatch.setattr(training, "evaluate", evaluate)
     search.method.step()
     assert judged == [(active_rows(cell), True)]
     assert search.valid.delivered == 0  # the whole half for A is judged by, not a stream
 
 
 def test_before_the_first_cell_is_judged_the_one_in_training_is_evaluated(make_search: MakeSearch) -> None:
-    search, method = random_search(make_search)
+    search, method, _ = random_search(make_search)
     steps(search, 1)
     measured = method.validation()
     assert math.isfinite(measured.loss) and search.net.route.active == active_rows(method.A_bar)
     assert measured == search.evaluate()
 
 
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"random", "random-ws", "enas"}))  # these move no A
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"random-ws", "enas", *SAMPLING}))  # these move no A
 @pytest.mark.parametrize("space", ["nasbench201", "rnn"])
 def test_a_diverged_search_says_so(method: str, space: str, make_search: MakeSearch) -> None:
     if (method, space) in REFUSED:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from proxnas.methods.asap import Asap, masked_softmax
-from proxnas.search import Search
+from proxnas.searching import Search
 from test_methods import stored
 
 MakeSearch = Callable[..., Search]

@@ -13,7 +13,7 @@ import torch
 from proxnas.choice import Group
 from proxnas.methods.asng import Asng, NaturalGradient, fisher_root, utilities
 from proxnas.methods.variables import Variables
-from proxnas.search import Search
+from proxnas.searching import Search
 
 MakeSearch = Callable[..., Search]
 

@@ -16,7 +16,7 @@ from proxnas.methods.controller import Controller, ControllerOptions, recurrent
 from proxnas.methods.enas import Enas, EnasOptions, enas, language_model
 from proxnas.methods.optimizers import WeightOptimizer, WeightOptions, cycled
 from proxnas.methods.random_ws import RandomWs
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.supernet import Supernet
 from proxnas.types import Batch, Matrices
 from test_methods import same, steps

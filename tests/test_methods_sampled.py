@@ -20,7 +20,7 @@ from proxnas.methods.learner import clipped, joint_step
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
 from proxnas.methods.resource import log_costs
 from proxnas.methods.snas import Snas
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.supernet import Supernet
 from proxnas.types import Batch
 from test_methods import Repeat, quadratic, steps

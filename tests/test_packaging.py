@@ -110,7 +110,9 @@ def test_unusable_python_is_named_in_one_line(tmp_path: Path, text: str, words: 
 def test_ci_runs_the_tests_by_make() -> None:
     path = ROOT / ".ci" / "run"
     assert os.access(path, os.X_OK)
-    assert path.read_text().rstrip().endswith("make test")
+    text = path.read_text()
+    assert text.rstrip().endswith("make test")
+    assert "chromium" in text and "export PROXNAS_REQUIRE_BROWSER=1" in text
 
 
 def test_licence_is_the_whole_apache_text() -> None:

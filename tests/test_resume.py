@@ -30,7 +30,7 @@ METHODS = ["nasp", "darts-1st"]
 EVERY_STEP = ["--checkpoint-minutes", "0"]
 
 FORKED = multiprocessing.get_context("forkserver")  # real processes that need not import torch anew
-PRELOAD = ["pytest", "proxnas.search", "proxnas.progress", "proxnas.commands.search", "torch._dynamo"]
+PRELOAD = ["pytest", "proxnas.searching", "proxnas.progress", "proxnas.commands.search", "torch._dynamo"]
 FORKED.set_forkserver_preload(PRELOAD)
 
 
@@ -152,7 +152,7 @@ def test_an_error_in_the_middle_can_be_resumed(
 ) -> None:
     *argv, folder = alone
     with monkeypatch.context() as patch:
-        patch.setattr("proxnas.search.write_atomically", lambda *_: 1 / 0)
+        patch.setattr("proxnas.searching.write_atomically", lambda *_: 1 / 0)
         assert main([*argv, str(tmp_path)]) == 1
     assert "Traceback" in capsys.readouterr().err
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1  # ahead of the checkpoint, so cut back

@@ -22,7 +22,7 @@ from proxnas.networks.language import Dropouts, LanguageModel, LanguageSize, Mas
 from proxnas.networks.recurrence import ACTIVATIONS
 from proxnas.progress import Silent
 from proxnas.scoring import Share
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.selection import random_selection
 from proxnas.settings import parse_search
 from proxnas.spaces.rnn import NAME, NODES, SOURCES, RecurrentSpace

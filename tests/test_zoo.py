@@ -14,8 +14,9 @@ from torch import nn
 from proxnas import networks, zoo
 from proxnas.cli import main
 from proxnas.complexity import multiply_adds, parameters
+from proxnas.designs import from_json
 from proxnas.errors import InputError
-from proxnas.genotype import Genotype, read
+from proxnas.genotype import read
 from proxnas.networks.cnn import Size
 
 SIZES = json.loads((Path(__file__).parent / "published_sizes.json").read_text())
@@ -132,7 +133,7 @@ def test_entries_say_where_they_come_from() -> None:
         assert entry.published["source"] and isinstance(entry.params, int)
         figures = [key for key in entry.published if key.split("_")[-1] in ("error", "perplexity", "accuracy")]
         assert not figures or entry.published["figures"], entry.name
-        assert Genotype.from_json(entry.genotype.to_json()) == entry.genotype
+        assert from_json(entry.genotype.to_json()) == entry.genotype
 
 
 def test_names_are_found_whatever_their_case_and_near_ones_suggested() -> None:
@@ -166,7 +167,7 @@ def test_zoo_lists_json(run: Any) -> None:
     rows = json.loads(run("zoo", "--json"))
     assert [row["name"] for row in rows] == list(zoo.entries())
     assert all({"name", "kind", "params", "published"} <= row.keys() for row in rows)
-    assert {row["kind"] for row in rows} == {"cnn", "rnn"}
+    assert {row["kind"] for row in rows} == {"cnn", "rnn", "network"}
 
 
 def test_zoo_shows_a_cell(run: Any) -> None:

@@ -12,14 +12,25 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Choice": "proxnas.choice",
+    "DARTS": "proxnas.method_options",
+    "Found": "proxnas.found",
+    "GDAS": "proxnas.method_options",
     "Genotype": "proxnas.genotype",
     "Group": "proxnas.choice",
     "InputError": "proxnas.errors",
+    "LazyPA": "proxnas.method_options",
+    "NASP": "proxnas.method_options",
     "Node": "proxnas.choice",
+    "PA": "proxnas.method_options",
+    "RandomSearch": "proxnas.method_options",
+    "SNAS": "proxnas.method_options",
     "Supernet": "proxnas.supernet",
+    "derive": "proxnas.spaces.custom",
+    "load_found": "proxnas.found",
     "prox_c": "proxnas.prox",
     "prox_c1": "proxnas.prox",
     "prox_c2": "proxnas.prox",
+    "search": "proxnas.custom",
 }
 __all__ = ["__version__", *_PUBLIC]
 

@@ -31,7 +31,7 @@ from proxnas.config import PROXIMAL, SearchConfig
 from proxnas.memory import peak_memory
 from proxnas.methods.base import Occasional
 from proxnas.methods.proximal import Proximal
-from proxnas.search import Search
+from proxnas.searching import Search
 from proxnas.settings import METHOD_DEFAULTS
 from proxnas.spaces.cnn import first_candidates
 from proxnas.supernet import Supernet

@@ -26,6 +26,10 @@ SKIP = "skip_connect"
 """The candidate that is its source."""
 
 
+class MisusedChoice(RuntimeError):
+    """A Choice, its candidates or what is around it break the rules that its gradient rests on."""
+
+
 class Row(NamedTuple):
     """The row of A that a Choice is ruled by."""
 
@@ -82,12 +86,12 @@ class Source(NamedTuple):
         """The same values without their history."""
         return Source.of(tuple(map(_detached, self.args)), {name: _detached(x) for name, x in self.kwargs.items()})
 
-    def check(self) -> None:
+    def check(self, candidate: str, row: Row | None) -> None:
         """A source that was changed after the pass would be scored wrongly."""
         if _versions((*self.args, *self.kwargs.values())) != self.versions:
-            raise RuntimeError(
-                "the input of a Choice was changed in place (for example by ReLU(inplace=True)); use the "
-                "out-of-place form in the candidates and around the Choice"
+            raise MisusedChoice(
+                f"the input of a Choice was changed in place (for example by ReLU(inplace=True)), seen at candidate "
+                f"{candidate!r}{_of(row)}; use the out-of-place form in the candidates and around the Choice"
             )
 
 
@@ -168,7 +172,11 @@ class Choice(nn.Module):
     def run(self, k: int, source: Source) -> Tensor:
         """O_k(x_i)."""
         output: Tensor = self.candidates[k](*source.args, **source.kwargs)
-        source.check()
+        if not isinstance(output, Tensor) or not output.ndim or not output.is_floating_point():
+            kind = f"a {type(output).__name__}" if not isinstance(output, Tensor) else f"{output.ndim}-d {output.dtype}"
+            where = f"candidate {self.names[k]!r}{_of(self.row)}"
+            raise MisusedChoice(f"{where} puts out {kind}: it must be one tensor of floats, not a single number")
+        source.check(self.names[k], self.row)
         return output
 
     def pure_key(self, k: int) -> str | None:
@@ -240,6 +248,10 @@ def _differentiable(output: Tensor) -> Tensor:
     """A tensor of its own to take g_j at: an identity edge returns its source, a constant needs no gradient yet."""
     output = output.view_as(output)
     return output if output.requires_grad else output.requires_grad_()
+
+
+def _of(row: Row | None) -> str:
+    return f" of {row.group!r}" if row else ""
 
 
 def _versions(args: tuple[Any, ...]) -> tuple[int, ...]:

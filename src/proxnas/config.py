@@ -15,8 +15,11 @@ import tyro
 from proxnas.budget_flags import BudgetFlags
 from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
+from proxnas.genotype import CUSTOM
+from proxnas.log_flags import LogFlags
 from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.methods import METHODS
+from proxnas.sampling_flags import SamplingFlags, check_sampling
 from proxnas.spaces import SPACES
 from proxnas.text_flags import TextFlags, check_domain
 
@@ -53,17 +56,17 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
-class SearchConfig(TextFlags, BudgetFlags, ManyFlags, RunConfig):
+class SearchConfig(TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, RunConfig):
     """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a text."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
-    """digits, an .npz file, a CIFAR-10 or CIFAR-100 folder, a folder of class folders of images, a .parquet file, or
-    hf:NAME (Hugging Face). For --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or
-    hf:NAME."""
+    """digits, an .npz file, a CIFAR folder, a folder of class folders of images, a .parquet file, or hf:NAME. For
+    --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME."""
     space: str = "darts7"
     """darts7, darts8, nasp12, nasp12-full, nasbench201, enas5 or rnn."""
     method: str = "nasp"
-    """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng or bayesnas."""
+    """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng, bayesnas, evolution,
+    reinforce or pnas."""
     preset: Literal["default", "paper", "official"] = "default"
     """Where paper and public code differ: ours, the paper's text, or the public code's behaviour."""
     protocol: Literal["auto", "quick", "cifar", "ptb"] = "auto"
@@ -120,8 +123,7 @@ class SearchConfig(TextFlags, BudgetFlags, ManyFlags, RunConfig):
     explore: float = 0.0
     """Scale of the Gumbel noise on A when a step selects, falling to 0 over the search (nasp, pa, lazy-pa)."""
     look_ahead: int = 0
-    """Least steps between two looks ahead, four an epoch at most, at what training promises; 0: none (nasp, pa,
-    lazy-pa)."""
+    """Least steps between looks ahead at what training promises, four an epoch at most; 0: none (nasp, pa, lazy-pa)."""
     horizon: float = 1.0
     """How many steps of its training --look-ahead credits a candidate with."""
     max_skip: int = -1
@@ -138,8 +140,6 @@ class SearchConfig(TextFlags, BudgetFlags, ManyFlags, RunConfig):
     """Chance of a node to be scored in a step (nasp, pa, lazy-pa)."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of the operations; weights stay fp32. For GPUs: most CPUs are slower in bf16."""
-    random_cells: int = 8
-    """Cells that method random draws and trains, and random-ws judges at the end."""
     tau_start: float = 1.0
     """Temperature in the first epoch (snas, gdas, asap)."""
     tau_end: float = 0.1
@@ -154,7 +154,7 @@ class SearchConfig(TextFlags, BudgetFlags, ManyFlags, RunConfig):
     """Updates of enas' controller after each epoch, 10 cells each."""
 
     table: str = ""
-    """Table of trained nasbench201 cells: the found cell's row goes into the result."""
+    """Table of trained nasbench201 cells: the found cell's row goes into the result; see --evaluate."""
     seeds: str = ""
     """Several searches, for example 0,1,2,3; with --pick the best by validation is kept."""
     pick: bool = False
@@ -172,7 +172,7 @@ class SearchConfig(TextFlags, BudgetFlags, ManyFlags, RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.space not in SPACES:
+        if self.space not in (*SPACES, CUSTOM):
             raise unknown("--space", self.space, SPACES)
         if self.method not in METHODS:
             raise unknown("--method", self.method, METHODS)
@@ -182,14 +182,11 @@ class SearchConfig(TextFlags, BudgetFlags, ManyFlags, RunConfig):
         for name, high in AT_MOST.items():
             require(getattr(self, name) <= high, flag(name), getattr(self, name), f"give a number of at most {high}")
         for name in BELOW_ONE:
-            value = getattr(self, name)
-            require(0 <= value < 1, flag(name), value, "give a number from 0 to below 1")
+            require(0 <= getattr(self, name) < 1, flag(name), getattr(self, name), "give a number from 0 to below 1")
         for name in SHARES:
-            value = getattr(self, name)
-            require(0 < value <= 1, flag(name), value, "give a number above 0, at most 1")
+            require(0 < getattr(self, name) <= 1, flag(name), getattr(self, name), "give a number above 0, at most 1")
         for name in ("tau_start", "tau_end"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, flag(name), value, "give a number above 0")
+            require(0 < getattr(self, name) < math.inf, flag(name), getattr(self, name), "give a number above 0")
         for methods, flags in USED_BY.items():
             for name, neutral in flags.items():
                 idle = self.method not in methods and getattr(self, name) != neutral
@@ -199,6 +196,7 @@ class SearchConfig(TextFlags, BudgetFlags, ManyFlags, RunConfig):
         idle = self.fixed_reduction and self.limit() is not None
         require(not idle, "--fixed-reduction", True, "has a cell of its own size: leave it out, or the limit")
         check_many(self.minutes, self.workers)
+        check_sampling(self)
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         self.load_options()
         seeds = self.all_seeds()
@@ -245,7 +243,6 @@ AT_LEAST: dict[str, float] = {
     "warmup": 0,
     "arch_every": 1,
     "patience": 0,
-    "random_cells": 1,
     "resource": 0,
     "controller_steps": 0,
     "checkpoint_minutes": 0,
@@ -260,6 +257,8 @@ AT_MOST: dict[str, float] = {
 }
 """Beyond these a slip of the finger would fill the memory before anybody can say so."""
 PROXIMAL = ("nasp", "pa", "lazy-pa")
+OWN_RULES = ("gdas", "enas", "asng", "reinforce", "pnas")
+"""Methods that choose inputs and candidates by rules of their own."""
 USED_BY: dict[tuple[str, ...], dict[str, object]] = {
     PROXIMAL: {
         "preset": "default",
@@ -283,13 +282,14 @@ USED_BY: dict[tuple[str, ...], dict[str, object]] = {
     ("snas",): {"resource": 0.0},
     ("gdas",): {"fixed_reduction": False, "unsampled_gradient": "zero"},
     ("enas",): {"controller_steps": 30},
-    tuple(m for m in METHODS if m not in ("gdas", "enas", "asng")): {"max_skip": -1},  # these have rules of their own
+    ("random-ws",): {"random_cells": 100},
+    tuple(m for m in METHODS if m not in OWN_RULES): {"max_skip": -1},
 }
 """Methods -> flags that the others would silently ignore, with the values that ask for nothing."""
 SHARES = ("score_batch", "score_nodes")
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
 
-NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "workers"}
+NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "workers", "tensorboard"}
 """Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
 MAY_CHANGE = {"device", "threads", "checkpoint_minutes"}
 """Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to the bit."""

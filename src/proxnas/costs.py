@@ -22,7 +22,7 @@ from proxnas.clock import Clock
 from proxnas.complexity import parameters
 from proxnas.latency import warm_runs
 from proxnas.supernet import Supernet
-from proxnas.types import Matrices
+from proxnas.types import Inputs, Matrices
 
 KINDS = ("params", "flops", "latency")
 Measure = Callable[[nn.Module, Source], float]
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     source: Source
 
 
-def places(net: Supernet, x: Tensor) -> list[Place]:
+def places(net: Supernet, x: Tensor | Inputs) -> list[Place]:
     """The Choices that a pass over x meets, as often as it meets them."""
     with torch.no_grad(), net.taped() as tape:
         net(x)
@@ -66,13 +66,13 @@ def sums(net: Supernet, met: list[Place], measure: Measure) -> tuple[Matrices, M
     return total, number
 
 
-def candidate_costs(net: Supernet, x: Tensor, of: str, device: torch.device) -> dict[str, Tensor]:
+def candidate_costs(net: Supernet, x: Tensor | Inputs, of: str, device: torch.device) -> dict[str, Tensor]:
     """Group -> p_k (K,) of operation k in this network, its mean over all places: multiply-adds or seconds."""
     total, number = sums(net, places(net, x), _measures(len(x), device)[of])
     return {name: total[name].sum(0) / number[name].sum().clamp(min=1) for name in total}
 
 
-def entries(net: Supernet, x: Tensor, of: str, device: torch.device) -> Matrices:
+def entries(net: Supernet, x: Tensor | Inputs, of: str, device: torch.device) -> Matrices:
     """Group -> (E, K): what each entry of A_bar adds to the network, over all cells that share its row."""
     if of == "params":  # modules, not calls: one that runs twice has its weights once
         met = [Place(choice.row, choice, NOTHING) for choice in net.choices.values() if choice.row is not None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from proxnas.export import export_model, onnx_available, onnx_runner
 from proxnas.latency import Latency, latency, summary, warm_runs
 from proxnas.model import Model
 from proxnas.report.model_card import Card, model_card
+from proxnas.report.reading import read_object
 from proxnas.run import write_atomically
 
 ONNX, PROGRAM, CARD = "model.onnx", "model.pt2", "model_card.md"
@@ -82,12 +82,3 @@ def found_by(folder: Path) -> dict[str, Any]:
         if "method" in (result := read_object(place / "result.json")):
             return result
     return {"cell": cell} if isinstance(cell, str) else {}
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty if there is none."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

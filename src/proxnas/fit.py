@@ -23,7 +23,7 @@ from proxnas.train_config import FitConfig, TrainConfig
 from proxnas.train_settings import defaults, stored
 
 if TYPE_CHECKING:
-    from proxnas.search import Search
+    from proxnas.searching import Search
 
 SEARCH_SHARE = 0.4
 """Of the budget that a search may take; the rest, and what it leaves, is for the training."""

@@ -2,7 +2,8 @@
 
 States of a cell are numbered. cnn: 0 and 1 are the outputs of the two previous cells, node n (from 0) is n + 2.
 rnn: 0 is the first state (tanh of the linear map), node n is n + 1 and has one input. nasbench201: 0 is the input,
-nodes 1, 2 and 3 have one edge from every state before them. A node is the sum of its edges.
+nodes 1, 2 and 3 have one edge from every state before them. A node is the sum of its edges. custom: a module of the
+user's own; its cells are its Choices by name, each one node with one edge from the input, state 0.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any, NamedTuple
 from proxnas.errors import InputError, unknown
 
 SCHEMA, MAX_BYTES = 1, 1_000_000
+BY_HAND = "network"
+"""Kind of what has a name in place of cells: designs.py."""
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "cnn": (
@@ -33,7 +36,10 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "nasbench201": ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3"),
 }
 CELLS: dict[str, tuple[str, ...]] = {"cnn": ("normal", "reduce"), "rnn": ("recurrent",), "nasbench201": ("cell",)}
-FIRST_NODE: dict[str, int] = {"cnn": 2, "rnn": 1, "nasbench201": 1}
+CUSTOM = "custom"
+"""The kind of any module that holds Choices: it has cells and operations of its own."""
+KINDS = (*OPERATIONS, CUSTOM)
+FIRST_NODE: dict[str, int] = {"cnn": 2, "rnn": 1, "nasbench201": 1, CUSTOM: 1}
 
 
 class Edge(NamedTuple):
@@ -62,16 +68,17 @@ class Genotype:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str):
-            raise InputError(f"kind is one of {', '.join(OPERATIONS)}, not {_show(self.kind)}")
-        if self.kind not in OPERATIONS:
-            raise unknown("kind", self.kind[:40], OPERATIONS)
+            raise InputError(f"kind is one of {', '.join(KINDS)}, not {_show(self.kind)}")
+        if self.kind not in KINDS:
+            raise unknown("kind", self.kind[:40], KINDS)
         # Printable: it goes into one-line messages, JSON and SVG, where control characters and lone surrogates do harm.
         if self.space is not None and not (isinstance(self.space, str) and self.space.isprintable()):
             raise InputError(f"space is a printable name or null, not {_show(self.space)}")
+        names = CELLS[self.kind] if self.kind != CUSTOM else _check_names(self.cells)
         for name in self.cells:
-            if name not in CELLS[self.kind]:
-                raise unknown(f"cell of kind {self.kind}", str(name)[:40], CELLS[self.kind])
-        cells = {name: _check_cell(self.kind, name, self.cells.get(name)) for name in CELLS[self.kind]}
+            if name not in names:
+                raise unknown(f"cell of kind {self.kind}", str(name)[:40], names)
+        cells = {name: _check_cell(self.kind, name, self.cells.get(name)) for name in names}
         object.__setattr__(self, "cells", MappingProxyType(cells))
 
     def __hash__(self) -> int:
@@ -89,10 +96,26 @@ class Genotype:
     @classmethod
     def from_json(cls, text: str) -> Genotype:
         """What `to_json` wrote, or a published cell in the manner of DARTS (flat lists, two edges a node)."""
-        data = _parse(text)
+        return cls.from_object(_parse(text))
+
+    @classmethod
+    def from_object(cls, data: Any) -> Genotype:
+        """The same from JSON that is parsed already, as it stands in results and metrics."""
         if not isinstance(data, dict):
             raise InputError(f"a genotype is a JSON object, not {_show(data)}")
         return _native(data) if "cells" in data or "schema" in data else _published(data)
+
+    @classmethod
+    def of_choices(cls, choices: Mapping[str, str], values: Mapping[str, float] | None = None) -> Genotype:
+        """Choice -> candidate of a module of the user's own, and the factors of those that are not 1."""
+        edges = {name: Edge(op, 0, (values or {}).get(name, 1.0)) for name, op in choices.items()}
+        return cls(CUSTOM, {name: Cell(((edge,),), (1,)) for name, edge in edges.items()}, CUSTOM)
+
+    def choices(self) -> dict[str, str]:
+        """The same as `of_choices` takes it."""
+        if self.kind != CUSTOM:
+            raise InputError(f"a cell of kind {self.kind} selects no Choices by name: give one of kind {CUSTOM}")
+        return {name: cell.nodes[0][0].op for name, cell in self.cells.items()}
 
     def without_values(self) -> Genotype:
         """The same cells with all factors 1."""
@@ -158,6 +181,8 @@ def _parse(text: str) -> Any:
 
 def _native(data: dict[str, Any]) -> Genotype:
     schema, cells = data.get("schema"), data.get("cells")
+    if data.get("kind") == BY_HAND:
+        raise InputError(f"{_show(data.get('name'))} is a network made by hand: it has no cell to show or look up")
     if type(schema) is not int or schema != SCHEMA:
         raise InputError(f"unknown schema version {_show(schema)}: this version of proxnas reads {SCHEMA}")
     if not isinstance(cells, dict) or not all(isinstance(cell, dict) for cell in cells.values()):
@@ -198,6 +223,13 @@ def _cell_json(cell: Cell) -> str:
     return f'{{\n      "nodes": [\n{lines}\n      ],\n      "concat": {json.dumps(cell.concat)}\n    }}'
 
 
+def _check_names(cells: Mapping[str, Cell]) -> tuple[str, ...]:
+    """The names of Choices: any, as long as they can be shown."""
+    if not cells or not all(isinstance(name, str) and name.isprintable() for name in cells):
+        raise InputError(f"a genotype of kind {CUSTOM} has at least one cell, and their names are printable")
+    return tuple(cells)
+
+
 def _check_cell(kind: str, name: str, cell: Cell | None) -> Cell:
     """The cell in tuples, or an InputError that names the place."""
     if cell is None:
@@ -205,6 +237,8 @@ def _check_cell(kind: str, name: str, cell: Cell | None) -> Cell:
     nodes = _check_nodes(name, cell.nodes, FIRST_NODE[kind])
     for i, node in enumerate(nodes, FIRST_NODE[kind]):
         _check_node(kind, f"cell {name}, node {i}", i, node)
+    if kind == CUSTOM and ([len(node) for node in nodes] != [1] or cell.concat not in ([1], (1,))):
+        raise InputError(f"cell {name}: a Choice is one node with one edge, and concat [1]")
     if kind == "nasbench201":
         if len(nodes) != 3 or cell.concat not in ([3], (3,)):
             raise InputError(f"cell {name}: a NAS-Bench-201 cell has 3 nodes (not {len(nodes)}) and concat [3]")
@@ -237,7 +271,9 @@ def _check_node(kind: str, where: str, index: int, node: tuple[Edge, ...]) -> No
     if not node:
         raise InputError(f"{where} has no edges: every node needs at least one input")
     for edge in node:
-        if edge.op not in OPERATIONS[kind]:
+        if kind == CUSTOM and not edge.op.isprintable():
+            raise InputError(f"{where}: {_show(edge.op)} is no printable name of a candidate")
+        if kind != CUSTOM and edge.op not in OPERATIONS[kind]:
             raise InputError(f"{where}: {unknown('operation', edge.op[:40], OPERATIONS[kind])}")
         if not 0 <= edge.input < index:
             raise InputError(f"{where}: {edge.op} reads state {_show(edge.input)}, allowed are 0 to {index - 1}")

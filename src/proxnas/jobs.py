@@ -18,10 +18,10 @@ from proxnas.text_config import TextTrainConfig
 from proxnas.train_config import TrainConfig
 
 if TYPE_CHECKING:
-    from proxnas.genotype import Genotype
+    from proxnas.designs import Architecture
     from proxnas.loop import Progress
     from proxnas.run import Run
-    from proxnas.search import Search
+    from proxnas.searching import Search
     from proxnas.train import Training
     from proxnas.training.text import TextTraining
 
@@ -41,7 +41,7 @@ def data_word(data: str) -> str:
 
 def build_search(config: SearchConfig) -> Search:
     """The search that is described, after all input was found good."""
-    from proxnas.search import Search
+    from proxnas.searching import Search
     from proxnas.tasks import load_data
 
     if config.table:
@@ -69,13 +69,13 @@ def fitting(seconds: float, per_epoch: float, most: int) -> int:
 
 def run_search(config: SearchConfig, folder: Path, built: Search | None = None) -> dict[str, Any]:
     """One search in its folder; a finished one is not run again."""
-    from proxnas.search import search
+    from proxnas.searching import search
 
     title = f"{config.method} {config.space} seed {config.seed}"
     return _run(config, "search", folder, title, lambda: built or build_search(config), search)
 
 
-def build_training(config: TrainConfig, genotype: Genotype) -> Training:
+def build_training(config: TrainConfig, genotype: Architecture) -> Training:
     """The training that is described, after all input was found good."""
     from proxnas.data.images import load
     from proxnas.train import Training
@@ -84,7 +84,7 @@ def build_training(config: TrainConfig, genotype: Genotype) -> Training:
 
 
 def run_training(
-    config: TrainConfig, genotype: Genotype, folder: Path, built: Training | None = None
+    config: TrainConfig, genotype: Architecture, folder: Path, built: Training | None = None
 ) -> dict[str, Any]:
     """One training in its folder; a finished one is not run again."""
     from proxnas.train import train
@@ -107,14 +107,22 @@ def _run(
     build: Callable[[], Built],
     work: Callable[[Built, Run, Progress], dict[str, Any]],
 ) -> dict[str, Any]:
+    from proxnas.board import check_tensorboard, with_board
     from proxnas.progress import shown
     from proxnas.run import open_run
 
+    if config.tensorboard:
+        check_tensorboard()
     with open_run(folder, config.resume, config.force) as run:
         store(config, command, run)
-        with shown(Console(highlight=False), title, config.quiet) as bar:
-            finished: dict[str, Any] = run.read_json("result.json") if run.finished else work(build(), run, bar)
+        if run.finished:
+            finished: dict[str, Any] = run.read_json("result.json")
             return finished
+        with (
+            shown(Console(highlight=False), title, config.quiet) as bar,
+            with_board(bar, folder, config.tensorboard) as progress,
+        ):
+            return work(build(), run, progress)
 
 
 def store(config: RunConfig, command: str, run: Run) -> None:

@@ -99,8 +99,16 @@ class Job(Protocol):
     def load_state_dict(self, state: State) -> None: ...
 
 
-def run_epochs(job: Job, run: Run, progress: Progress) -> list[dict[str, Any]]:
-    """Runs a job to its end, from where its folder stands; returns the rows of all its epochs."""
+def run_epochs(job: Job, run: Run | None, progress: Progress) -> list[dict[str, Any]]:
+    """Runs a job to its end, from where its folder stands; returns the rows of all its epochs.
+
+    Without a folder nothing is kept: a signal then ends it as it would end any program.
+    """
+    if run is None:
+        rows = []
+        while not job.done():
+            rows.append(_epoch(job, None, progress, Request()))
+        return rows
     state = run.load_checkpoint()
     if state is not None:
         job.load_state_dict(state)
@@ -112,7 +120,7 @@ def run_epochs(job: Job, run: Run, progress: Progress) -> list[dict[str, Any]]:
     return rows
 
 
-def _epoch(job: Job, run: Run, progress: Progress, request: Request) -> dict[str, Any]:
+def _epoch(job: Job, run: Run | None, progress: Progress, request: Request) -> dict[str, Any]:
     """The rest of an epoch; its row of metrics is written before its checkpoint, which decides whether it counts."""
     progress.begin(job.epochs_done + 1, job.config.epochs, len(job))
     start = saved = time.perf_counter()
@@ -121,7 +129,7 @@ def _epoch(job: Job, run: Run, progress: Progress, request: Request) -> dict[str
         job.totals.add(metrics)
         progress.step(metrics.changes)
         late = time.perf_counter() - saved > 60 * job.config.checkpoint_minutes
-        if request.signum is not None or late:
+        if run is not None and (request.signum is not None or late):
             check_finite(job, job.totals.means()[0])
             run.save_checkpoint(job.state_dict())
             saved = time.perf_counter()
@@ -130,9 +138,10 @@ def _epoch(job: Job, run: Run, progress: Progress, request: Request) -> dict[str
     row = job.row(start)
     job.epochs_done += 1
     job.totals = Totals(job.device)
-    run.append_metrics(row)
-    job.write(run)
-    run.save_checkpoint(job.state_dict())
+    if run is not None:
+        run.append_metrics(row)
+        job.write(run)
+        run.save_checkpoint(job.state_dict())
     progress.epoch(row)
     return row
 

@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from proxnas import __version__, networks
+from proxnas.designs import Architecture, from_json
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.networks.cnn import Size, channels_last
@@ -49,7 +50,7 @@ class Model:
 
     network: nn.Module
     """In evaluation mode, without an auxiliary tower."""
-    genotype: Genotype
+    genotype: Architecture
     size: Size
     classes: tuple[str, ...]
     mean: tuple[float, ...]
@@ -143,7 +144,12 @@ def save_model(path: Path, model: Model) -> None:
 def write_weights(path: Path, network: nn.Module, metadata: dict[str, str]) -> None:
     """A safetensors file, whole or not at all."""
     part = path.with_name(path.name + ".part")
-    weights = {name: w.detach().cpu().contiguous() for name, w in network.state_dict().items()}
+    weights, seen = {}, set()
+    for name, w in network.state_dict().items():
+        weights[name] = w.detach().cpu().contiguous()
+        if (place := weights[name].data_ptr()) in seen:  # the format wants tied weights written out twice
+            weights[name] = weights[name].clone()
+        seen.add(place)
     save_file(weights, part, metadata)
     with part.open("rb+") as file:
         os.fsync(file.fileno())
@@ -184,7 +190,7 @@ def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model
     if "genotype" not in metadata:
         raise InputError("not written by proxnas (no genotype in its metadata): give the model of a train run")
     try:
-        genotype = Genotype.from_json(metadata["genotype"])
+        genotype = from_json(metadata["genotype"])
     except InputError as error:
         raise InputError(f"genotype: {error}") from error
     size = _size(entry(metadata, "size"), genotype)
@@ -228,7 +234,7 @@ def _list(metadata: Mapping[str, str], name: str, length: int, good: Callable[[A
     return tuple(values)
 
 
-def _size(values: Any, genotype: Genotype) -> Size:
+def _size(values: Any, genotype: Architecture) -> Size:
     """The Size in the metadata: known fields, of their types, and no larger than can be meant."""
     known = {field.name: field for field in dataclasses.fields(Size)}
     if not isinstance(values, dict) or not values.keys() <= known.keys():
@@ -237,7 +243,8 @@ def _size(values: Any, genotype: Genotype) -> Size:
         value = values.get(name)
         if type(value) is not int or not 1 <= value <= limit:
             raise InputError(f"size in its metadata has {name} {value!r:.40}, not 1 to {limit}: the file is damaged")
-    edges = values["cells"] * sum(len(node) for cell in genotype.cells.values() for node in cell.nodes)
+    cells = genotype.cells.values() if isinstance(genotype, Genotype) else ()
+    edges = values["cells"] * sum(len(node) for cell in cells for node in cell.nodes)
     if edges > MOST_EDGES:
         raise InputError(f"a network of {edges} operations cannot be meant: the file is damaged")
     try:
@@ -246,7 +253,7 @@ def _size(values: Any, genotype: Genotype) -> Size:
         raise InputError(f"size in its metadata is wrong ({error}): the file is damaged") from error
 
 
-def _network(file: Any, genotype: Genotype, size: Size) -> nn.Module:
+def _network(file: Any, genotype: Architecture, size: Size) -> nn.Module:
     """The network of the metadata with the weights of the file."""
     with torch.device("meta"):
         network = networks.build(genotype, size)

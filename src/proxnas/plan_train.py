@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from proxnas.complexity import parameters
+from proxnas.designs import Design
 from proxnas.plan import epochs_text, measure
 from proxnas.train import Training
 
@@ -15,6 +16,7 @@ def plan_training(this: Training) -> dict[str, Any]:
     seconds, peak = measure_training(this)
     return {
         "protocol": this.config.protocol,
+        **({"network": this.genotype.name} if isinstance(this.genotype, Design) else {}),
         "images": list(this.images.shape),
         "classes": this.size.classes,
         "cells": this.size.cells,
@@ -41,12 +43,12 @@ def plan_text(figures: dict[str, Any]) -> str:
     """The figures for people."""
     channels, height, width = figures["images"]
     f = figures
+    cells = f"{f['cells']} cells, {f['channels']} channels"
     return "\n".join(
         [
             f"{f['protocol']}: images {channels}x{height}x{width}, {f['classes']} classes, "
             f"{f['train_images']} to train on, {f['valid_images']} to choose the best weights by",
-            f"network: {f['cells']} cells, {f['channels']} channels, {f['params']:,} parameters, "
-            f"{f['flops']:,} multiply-adds",
+            f"network: {f.get('network') or cells}, {f['params']:,} parameters, {f['flops']:,} multiply-adds",
             epochs_text(f),
         ]
     )

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from proxnas.report.facts import duration
+
 
 class Silent:
     """Says nothing."""
@@ -29,13 +31,16 @@ class Lines(Silent):
 
     def __init__(self, console: Console, title: str) -> None:
         self.console, self.title, self.epochs = console, title, 0
+        self.taken: list[float] = []  # seconds of each epoch of this call
 
     def begin(self, epoch: int, epochs: int, steps: int) -> None:
         self.epochs = epochs
 
     def epoch(self, row: dict[str, Any]) -> None:
-        seconds = sum(row["seconds"].values())
-        line = f"{self.title} epoch {row['epoch']}/{self.epochs} {summary(row)} seconds {seconds:.1f}"
+        self.taken.append(sum(row["seconds"].values()))
+        line = f"{self.title} epoch {row['epoch']}/{self.epochs} {summary(row)} seconds {self.taken[-1]:.1f}"
+        if left := self.epochs - row["epoch"]:
+            line += f" left {duration(left * sum(self.taken) / len(self.taken))}"
         self.console.print(line, soft_wrap=True)
 
 
@@ -75,8 +80,12 @@ FIGURES = {
 
 
 def summary(row: dict[str, Any]) -> str:
-    """The figures of an epoch in one line."""
-    return " ".join(text.format(row[name]) for name, text in FIGURES.items() if name in row)
+    """The figures of an epoch in one line; those of a user's own metric, or the loss, where none of ours are."""
+    own = [name for name in row if name.startswith(("train_", "valid_")) and name not in FIGURES]
+    own = [name for name in own if not name.endswith("_loss")] or own
+    usual = any(name in FIGURES for name in row if name.startswith("valid_"))
+    words = [] if usual else [f"{name.replace('_', ' ', 1)} {row[name]:.4g}" for name in own]
+    return " ".join([*words, *(text.format(row[name]) for name, text in FIGURES.items() if name in row)])
 
 
 @contextmanager

@@ -28,6 +28,7 @@ FILES = (
     "table.json",
     "tests.json",
     "plan.json",
+    "report.html",
     "result.json",
     "model_card.md",
     "model.onnx",
@@ -38,11 +39,14 @@ FILES = (
     "metrics.jsonl",
     "genotype.json",
     "vocabulary.json",
+    "space.json",
     "environment.json",
     "config.json",
 )
 """What a run writes into its folder, and what --force removes: config.json last, it says whose the others are."""
 
+LOCK_SECONDS = 0.3
+"""A command that looks whether a run is under way holds the lock for an instant; whoever runs holds it for longer."""
 DAMAGE = (Exception,)  # a damaged file makes torch.load raise nearly every kind
 
 
@@ -147,7 +151,7 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
         raise InputError(f"--run {folder}: cannot be made ({error.strerror}): choose another folder") from error
     lock = FileLock(folder / ".lock")
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=LOCK_SECONDS)
     except Timeout as error:
         raise InputError(f"{folder}: in use by another process: wait for it or choose another --run") from error
     except OSError as error:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from proxnas.choice import NONE, Call, Choice, Group, OwnCall, Source
+from proxnas.choice import NONE, Call, Choice, Group, MisusedChoice, OwnCall, Source
 from proxnas.ops import shared_relu
 from proxnas.types import Matrices
 
@@ -161,7 +161,7 @@ def _output(choice: Choice, k: int, source: Source, shared: dict[Any, Tensor], s
     if key is not None:
         shared[key] = output
     if output.shape != shape:  # broadcasting would score it wrongly
-        raise RuntimeError(
+        raise MisusedChoice(
             f"candidate {choice.names[k]!r} of {choice.row} puts out {tuple(output.shape)}, the selected one "
             f"{tuple(shape)}: all candidates of a Choice must put out one shape"
         )

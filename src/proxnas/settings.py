@@ -18,6 +18,7 @@ import tyro
 from proxnas.config import MAY_CHANGE, NOT_STORED, RunConfig, SearchConfig, flag
 from proxnas.errors import InputError, unknown
 from proxnas.methods import METHODS
+from proxnas.sampling_flags import table_defaults
 from proxnas.text_flags import recurrent
 
 Config = TypeVar("Config")
@@ -82,7 +83,8 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "darts-1st": {"arch_decay": 1e-3},
     "darts-2nd": {"arch_decay": 1e-3},
-    "random-ws": {"random_cells": 100, "patience": 0},
+    "random": {"patience": 0},
+    "random-ws": {"patience": 0},
     "snas": {"arch_decay": 1e-3, "arch_noise": 0.01, "tau_start": 1.0, "tau_end": 0.03, "patience": 0},
     "gdas": {"arch_decay": 1e-3, "weight_decay": 5e-4, "tau_start": 10.0, "tau_end": 0.1, "patience": 0},
     "enas": {
@@ -95,6 +97,9 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
     "asap": {"arch_decay": 1e-3, "tau_start": 1.6, "tau_end": 1.6 * 0.95**50, "patience": 0},
     "asng": {"learning_rate_min": 0.0, "patience": 0},
     "bayesnas": {"learning_rate": 0.1, "weight_decay": 1e-4, "warmup": 1, "patience": 0},
+    "evolution": {"evaluations": 24, "patience": 0},
+    "reinforce": {"evaluations": 24, "arch_learning_rate": 3.5e-4, "patience": 0},
+    "pnas": {"evaluations": 24, "patience": 0},
 }
 """As the public codes; what follows a schedule over all epochs, or chooses at the end, is not stopped before."""
 
@@ -117,6 +122,8 @@ def parse_search(argv: list[str]) -> SearchConfig:
         layers |= nasbench201(protocol)
     of_method = METHOD_DEFAULTS.get(named.method, {})
     layers |= {k: v for k, v in of_method.items() if not text or k not in layers}  # their rates are those for images
+    if named.evaluate == "table":
+        layers |= table_defaults()
     layers |= {k: v for k, v in PRESETS[named.preset]().items() if not text or k != "arch_learning_rate"}
     # the space is among the values: which of the others may be set depends on it
     return _cli(argv, layers | {k: v for k, v in file.items() if k != "protocol"} | {"space": named.space})

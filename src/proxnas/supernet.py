@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from proxnas.choice import Call, Choice, Group, OwnCall, Route, Routed, Row
+from proxnas.choice import Call, Choice, Group, MisusedChoice, OwnCall, Route, Routed, Row
 from proxnas.lookahead import Recorded, potentials, slopes
 from proxnas.ops import shared_relu
 from proxnas.scoring import Share, scores
-from proxnas.types import Batch, Matrices
+from proxnas.types import Batch, Inputs, Matrices
 
 LOSS_SCALE = 1024.0
 EVERYTHING = Share()
@@ -79,7 +79,8 @@ class Supernet:
         self.route = Route()
         self.groups: dict[str, Group] = dict(groups or {})
         self.choices: dict[str, Choice] = {n: m for n, m in module.named_modules() if isinstance(m, Choice)}
-        routed = [m for m in module.modules() if isinstance(m, Routed)]
+        # by the value: somebody's module may have a `route` that is something else
+        routed = [m for m in module.modules() if isinstance(m, Routed) and isinstance(m.route, Route)]
         if not routed:
             raise ValueError("the module holds no Choice: there is nothing to search")
         for part in routed:
@@ -121,9 +122,9 @@ class Supernet:
         full = self.precision == torch.float32
         return nullcontext() if full else torch.autocast(self.device.type, self.precision)
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor | Inputs) -> Tensor:
         with self.autocast():
-            output: Tensor = self.module(x)
+            output: Tensor = self.module(*x.args, **x.kwargs) if isinstance(x, Inputs) else self.module(x)
         return output
 
     def loss(self, batch: Batch, weights: bool = True) -> tuple[Tensor, Any]:
@@ -164,7 +165,7 @@ class Supernet:
             loss, _ = self.loss(batch, bool(weights))
         for call in tape:
             if call.output._version != call.version:
-                raise RuntimeError("the output of a Choice was changed in place; use the out-of-place form after it")
+                raise MisusedChoice("the output of a Choice was changed in place; use the out-of-place form after it")
         gradients = self.gradient(loss, [call.output for call in tape] + list(weights))
         return Recorded(tape, gradients[: len(tape)]), gradients[len(tape) :]
 

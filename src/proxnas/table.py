@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 from proxnas.errors import InputError
@@ -18,14 +19,50 @@ Figures = dict[str, float | str]
 
 def look_up(path: Path, genotype: Genotype) -> Figures:
     """The figures of a cell; columns that are numbers come as numbers."""
-    arch = genotype.without_values().to_string()  # the table's networks have no factors
+    arch = _name(genotype)
+    for row in _rows(path):
+        if row["arch"] == arch:
+            return {name: _number(value) for name, value in row.items() if name and name != "arch"}
+    raise _missing(path, arch)
+
+
+def validation(path: Path) -> Callable[[Genotype], float]:
+    """Cell -> validation accuracy from 0 to 1, by the first column with `valid` in its name.
+
+    All that a search may see of the table: the test column is for those who report.
+    """
+    accuracies: dict[str, float] = {}
+    for row in _rows(path):
+        column = next((name for name in row if name and "valid" in name), None)
+        if column is None:
+            raise InputError(f"{path}: no column with valid in its name: give a table with validation accuracies")
+        value = _number(row[column])
+        if not isinstance(value, float) or not 0 <= value <= 100:
+            raise InputError(f"{path}: {column} of {row['arch']} is {value!r}: give percentages from 0 to 100")
+        accuracies[row["arch"]] = value / 100
+
+    def accuracy(genotype: Genotype) -> float:
+        arch = _name(genotype)
+        if arch not in accuracies:
+            raise _missing(path, arch)
+        return accuracies[arch]
+
+    return accuracy
+
+
+def _name(genotype: Genotype) -> str:
+    return genotype.without_values().to_string()  # the table's networks have no factors
+
+
+def _rows(path: Path) -> csv.DictReader[str]:
     reader = csv.DictReader(io.StringIO(_text(path)))
     if "arch" not in (reader.fieldnames or ()):
         raise InputError(f"{path}: no column arch: give a csv or csv.gz table with one cell a row")
-    for row in reader:
-        if row["arch"] == arch:
-            return {name: _number(value) for name, value in row.items() if name and name != "arch"}
-    raise InputError(f"{path}: has no row for {arch}: give a table that holds all cells")
+    return reader
+
+
+def _missing(path: Path, arch: str) -> InputError:
+    return InputError(f"{path}: has no row for {arch}: give a table that holds all cells")
 
 
 def check(path: Path) -> None:

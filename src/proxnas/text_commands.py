@@ -46,12 +46,9 @@ def default_folder(config: TextTrainConfig) -> str:
 
 def print_result(result: dict[str, Any], folder: Path) -> None:
     """The figures of a training for people."""
-    averaged = result["averaged_from"]
-    how = f", weights averaged from epoch {averaged} on" if averaged and averaged < result["best_epoch"] else ""
-    print(f"test perplexity {result['test_perplexity']:.2f}  ({result['test_tokens']:,} tokens)")
-    print(f"validation perplexity {result['valid_perplexity']:.2f}, the best (epoch {result['best_epoch']}{how})")
-    print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,} a token  words {result['words']:,}")
-    print(f"training seconds {result['seconds']:.1f}  run folder {folder}")
+    from proxnas.report.terminal import print_summary
+
+    print_summary(result, folder)
 
 
 def _dry_run(config: TextTrainConfig, folder: Path) -> None:
@@ -141,8 +138,7 @@ def about_fitting_text(argv: list[str]) -> bool:
 def fit(argv: list[str]) -> None:
     """Parses the flags and does it all."""
     from proxnas.fit_text import fit_text, plan_fit_text
-    from proxnas.genotype import Genotype
-    from proxnas.report.cell import cell_text
+    from proxnas.report.terminal import print_cell, print_fit
 
     prog = "proxnas fit"
     config = parse(TextFitConfig, prog, argv)
@@ -154,8 +150,6 @@ def fit(argv: list[str]) -> None:
         print_plan(plan_fit_text(config), config.json)
         return
     result = fit_text(config, folder, (lambda text: None) if config.quiet else print)
-    print(cell_text(Genotype.from_json(json.dumps(result["genotype"]))))
-    print_result(result | {"seconds": result["train"]["seconds"]}, folder / "train")
-    print(f"search seconds {result['search']['seconds']:.1f}  exported to {folder / result['exported']}, checked: "
-          f"logits differ by at most {result['export_difference']:.1e}")  # fmt: skip
-    print(f"it writes:\n{result['sample']}")
+    print_cell(result)
+    print_fit(result, folder)
+    print(f"exported logits differ by at most {result['export_difference']:.1e}; it writes:\n{result['sample']}")

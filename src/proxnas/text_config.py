@@ -13,6 +13,7 @@ import tyro
 from proxnas.budget_flags import BudgetFlags
 from proxnas.config import RunConfig, require
 from proxnas.errors import unknown
+from proxnas.log_flags import LogFlags
 from proxnas.methods import METHODS
 from proxnas.train_config import Range, check_ranges
 
@@ -81,7 +82,7 @@ class TokenFlags:
 
 
 @dataclass(frozen=True)
-class TextTrainConfig(TokenFlags, RunConfig):
+class TextTrainConfig(TokenFlags, LogFlags, RunConfig):
     """Train the language model of a recurrent cell on DATA from scratch, and test it."""
 
     cell: CellArgument = ""

@@ -17,14 +17,14 @@ from proxnas.complexity import multiply_adds, parameters
 from proxnas.data.augment import AS_SUITS, Augment
 from proxnas.data.images import Images, Part, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
-from proxnas.deliver import read_object
+from proxnas.designs import Architecture
 from proxnas.environment import pick_device, set_threads
-from proxnas.genotype import Genotype
 from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, correct
 from proxnas.model import FILE, Model, save_model
 from proxnas.networks.cnn import Size, channels_last
 from proxnas.ops import shared_relu
+from proxnas.report.reading import read_object
 from proxnas.run import Run, write_atomically
 from proxnas.train_config import TrainConfig
 from proxnas.training.average import Average, rising
@@ -39,7 +39,7 @@ CHOICE = {"auto": None, "yes": True, "no": False}
 class Training:
     """A network, its optimizer and its data, with everything that a checkpoint must hold."""
 
-    def __init__(self, config: TrainConfig, images: Images, genotype: Genotype) -> None:
+    def __init__(self, config: TrainConfig, images: Images, genotype: Architecture) -> None:
         self.config, self.images, self.genotype = config, images, genotype
         self.device = pick_device(config.device)
         set_threads(config.threads)

@@ -15,6 +15,7 @@ from proxnas.budget_flags import BudgetFlags
 from proxnas.config import RunConfig, flag, require
 from proxnas.data.options import LoadOptions
 from proxnas.errors import unknown
+from proxnas.log_flags import LogFlags
 from proxnas.methods import METHODS
 from proxnas.spaces import SPACES
 
@@ -22,14 +23,14 @@ DataArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA"
 
 
 @dataclass(frozen=True)
-class TrainConfig(RunConfig):
+class TrainConfig(LogFlags, RunConfig):
     """Train the network of a cell on DATA from scratch, and test it.
 
     A recurrent cell is trained on text and has flags of its own: proxnas train zoo:LSTM --help
     """
 
     cell: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CELL")] = ""
-    """A run folder, a genotype JSON file, a NAS-Bench-201 string or zoo:NAME."""
+    """A run folder, a genotype JSON file, a NAS-Bench-201 string or zoo:NAME, which may be a network made by hand."""
     data: DataArgument = ""
     """digits, an .npz file, a CIFAR folder, a folder of class folders or hf:NAME."""
     protocol: Literal["auto", "quick", "cifar", "imagenet", "tinyimagenet"] = "auto"

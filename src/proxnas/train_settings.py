@@ -6,20 +6,24 @@ import json
 from pathlib import Path
 from typing import Any
 
-from proxnas.config import RunConfig
+from proxnas.config import RunConfig, flag
+from proxnas.designs import Architecture, Design, read
 from proxnas.errors import InputError
-from proxnas.genotype import Genotype, read
 from proxnas.protocols import PROTOCOLS, nasbench201
 from proxnas.settings import AnyRunConfig, auto_protocol, command_line, config_file, read_values
 from proxnas.train_config import TrainConfig
 
 PROG = "proxnas train"
+OF_CELLS: dict[str, Any] = {"cells": 1, "channels": 1, "auxiliary": 0.0, "drop_path": 0.0}
+"""What a network made by hand has no use for, with the values that ask for nothing."""
 
 
-def defaults(protocol: str, data: str, genotype: Genotype | None) -> dict[str, Any]:
+def defaults(protocol: str, data: str, genotype: Architecture | None) -> dict[str, Any]:
     """The values of a protocol, `auto` decided by the data, fitted to the kind of the cell."""
     name = auto_protocol(data) if protocol == "auto" else protocol
     values = PROTOCOLS[name]() | {"protocol": name}
+    if isinstance(genotype, Design):
+        return values | OF_CELLS
     return values | (nasbench201() if genotype and genotype.kind == "nasbench201" else {})
 
 
@@ -29,7 +33,11 @@ def parse_train(argv: list[str]) -> TrainConfig:
     named = command_line(TrainConfig, PROG, argv, file)  # the words that choose the layers
     genotype = read(named.cell) if named.cell and not named.resume else None
     layers = defaults(named.protocol, named.data, genotype)
-    return command_line(TrainConfig, PROG, argv, layers | {k: v for k, v in file.items() if k != "protocol"})
+    config = command_line(TrainConfig, PROG, argv, layers | {k: v for k, v in file.items() if k != "protocol"})
+    for name, neutral in OF_CELLS.items() if isinstance(genotype, Design) else ():
+        if getattr(config, name) != neutral:
+            raise InputError(f"{flag(name)} {getattr(config, name)}: is for cells, not for {config.cell}: leave it out")
+    return config
 
 
 def stored(folder: Path, command: str, cls: type[AnyRunConfig]) -> AnyRunConfig:

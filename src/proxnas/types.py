@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -18,3 +20,35 @@ class Batch(NamedTuple):
 
     x: Tensor
     y: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What a module is called with, where that is not one tensor; stands in the place of Batch.x."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Examples, by the first tensor."""
+        return next(len(x) for x in (*self.args, *self.kwargs.values()) if isinstance(x, Tensor))
+
+    def __getitem__(self, part: slice) -> Inputs:
+        """The same of some examples."""
+        args = tuple(_part(x, part) for x in self.args)
+        return Inputs(args, {name: _part(x, part) for name, x in self.kwargs.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What a batch should be answered with, where that is not one tensor; stands in the place of Batch.y."""
+
+    value: Any
+    examples: int
+
+    def __len__(self) -> int:
+        return self.examples
+
+
+def _part(x: Any, part: slice) -> Any:
+    return x[part] if isinstance(x, Tensor) and x.ndim else x

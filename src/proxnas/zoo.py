@@ -1,8 +1,9 @@
-"""The zoo: published cells, and cells found with proxnas, as data.
+"""The zoo: published cells, cells found with proxnas, and networks made by hand, as data.
 
-zoo.json holds an object a cell: `params` of the network that `train --protocol cifar` would build (36 channels, 20
-cells, no auxiliary tower; recurrent: 850 units, 10,000 words), `published` (where the cell and its figures come from;
-errors and accuracies in percent, params as numbers), `notes`, and `genotype` as a run's genotype.json has it.
+zoo.json holds an object each: `params` of the network that `train --protocol cifar` would build for ten classes (36
+channels, 20 cells, no auxiliary tower; recurrent: 850 units, 10,000 words), `published` (where the cell and its figures
+come from; errors and accuracies in percent, params as numbers), `notes`, and `genotype` as a run's genotype.json has
+it: the cells, or the name of a network made by hand.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from proxnas.designs import Architecture, Design, from_json
 from proxnas.errors import InputError, unknown
 from proxnas.genotype import Genotype
 
@@ -25,10 +27,10 @@ LSTM = "LSTM"
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell of the zoo and what is known of it."""
+    """A cell or network of the zoo and what is known of it."""
 
     name: str
-    genotype: Genotype
+    genotype: Architecture
     params: int | None
     published: Mapping[str, Any]
     notes: str = ""
@@ -41,7 +43,7 @@ class Entry:
 
 @cache
 def entries() -> Mapping[str, Entry]:
-    """All cells by name."""
+    """All of them by name."""
     table = json.loads(files("proxnas").joinpath("zoo.json").read_text(encoding="utf-8"))
     return {name: _entry(name, **fields) for name, fields in table.items()}
 
@@ -49,7 +51,7 @@ def entries() -> Mapping[str, Entry]:
 def _entry(
     name: str, genotype: dict[str, Any], params: int | None, published: dict[str, Any], notes: str = ""
 ) -> Entry:
-    return Entry(name, Genotype.from_json(json.dumps(genotype)), params, published, notes)
+    return Entry(name, from_json(json.dumps(genotype)), params, published, notes)
 
 
 def entry(name: str) -> Entry:
@@ -66,4 +68,8 @@ def entry(name: str) -> Entry:
 
 def find(name: str) -> Genotype:
     """The cell of that name."""
-    return entry(name).genotype
+    found = entry(name).genotype
+    if isinstance(found, Design):
+        raise InputError(f"{PREFIX}{found.name} is a network made by hand, it has no cell to show or search: train it "
+                         f"(proxnas train {PREFIX}{found.name} DATA)")  # fmt: skip
+    return found

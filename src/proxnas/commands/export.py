@@ -108,7 +108,8 @@ def export_text(config: ExportConfig, path: Path) -> dict[str, Any]:
 
 def images_for(model: Model, data: str, folder: Path) -> tuple[Any, str]:
     """(arrays as the model was trained on, what they are): of DATA, of the run's data, or, if there are none, noise."""
-    from proxnas.deliver import IMAGES, read_object
+    from proxnas.deliver import IMAGES
+    from proxnas.report.reading import read_object
 
     spec = data or read_object(folder / "config.json").get("data", "")
     try:

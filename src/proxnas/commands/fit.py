@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,14 +39,9 @@ def default_folder(config: FitConfig) -> str:
 
 
 def _print_result(result: dict[str, Any], folder: Path) -> None:
-    from proxnas.genotype import Genotype
-    from proxnas.report.cell import cell_text
+    from proxnas.report.terminal import print_cell, print_fit
 
-    print(cell_text(Genotype.from_json(json.dumps(result["genotype"]))))
-    print(f"test accuracy {result['test_accuracy']:.4f}  ({result['test_images']} images)")
-    print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,}")
-    print(f"{folder / result['exported']} answers as the network does; see {folder / 'model_card.md'}")
-    print(f"seconds: search {result['search']['seconds']:.1f}, training {result['train']['seconds']:.1f}"
-          f"  run folder {folder}")  # fmt: skip
+    print_cell(result)
+    print_fit(result, folder)
     if "warning" in result["search"]:
         print(f"proxnas: warning: {result['search']['warning']}", file=sys.stderr)

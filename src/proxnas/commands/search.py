@@ -103,23 +103,15 @@ def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:
 
 
 def _print_result(result: dict[str, Any], folder: Path) -> None:
-    from proxnas.genotype import Genotype
-    from proxnas.report.cell import cell_text
+    from proxnas.report.terminal import print_cell, print_summary
 
-    if "genotype" in result:
-        print(cell_text(Genotype.from_json(json.dumps(result["genotype"]))))
-        if "valid_accuracy" in result:
-            print(f"validation accuracy {result['valid_accuracy']:.4f}")
-        else:
-            print(f"validation perplexity {result['valid_perplexity']:.2f}")
-        print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,}  (final network)")
-        if result["budget"]:
-            print(shown_budget(result["budget"]))
+    print_cell(result)
+    more: dict[str, object] = {"limit": shown_budget(result["budget"])} if result.get("budget") else {}
     if "table" in result:
-        print("table " + "  ".join(f"{name} {value}" for name, value in result["table"].items()))
+        more["table"] = "  ".join(f"{name} {value}" for name, value in result["table"].items())
     if "mean" in result:
-        print(f"over seeds {result['seeds']}: {result['mean']:.4f} +- {result['std']:.4f}")
-    print(f"search seconds {result['seconds']:.1f}  run folder {folder}")
+        more[f"over seeds {', '.join(map(str, result['seeds']))}"] = f"{result['mean']:.4f} +- {result['std']:.4f}"
+    print_summary(result, folder, more)
     if "warning" in result:
         print(f"proxnas: warning: {result['warning']}", file=sys.stderr)
 

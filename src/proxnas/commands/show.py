@@ -8,7 +8,8 @@ from typing import Annotated
 
 import tyro
 
-from proxnas.genotype import read
+from proxnas.errors import InputError
+from proxnas.genotype import Genotype, read
 from proxnas.report.cell import cell_svg, cell_text
 from proxnas.settings import command_line
 
@@ -20,14 +21,33 @@ class ShowConfig:
     cell: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CELL")]
     """A run folder, a genotype JSON file, zoo:NAME, or a NAS-Bench-201 string."""
     svg: str = ""
-    """Write a drawing into this file."""
+    """Draw it into this .svg file."""
+    png: str = ""
+    """Draw it into this .png file."""
+    pdf: str = ""
+    """Draw it into this .pdf file."""
+
+    def __post_init__(self) -> None:
+        for kind in ("svg", "png", "pdf"):
+            path = getattr(self, kind)
+            if path and Path(path).suffix != f".{kind}":
+                raise InputError(f"--{kind} {path}: give a name that ends in .{kind}")
 
 
 def main(argv: list[str]) -> None:
-    """Prints the cell, or draws it."""
+    """Prints the cell, and draws it if asked."""
     config = command_line(ShowConfig, "proxnas show", argv)
     genotype = read(config.cell)
     print(cell_text(genotype))
-    if config.svg:
-        Path(config.svg).write_text(cell_svg(genotype), encoding="utf-8")
-        print(f"drawn in {config.svg}")
+    for path in filter(None, (config.svg, config.png, config.pdf)):
+        _draw(genotype, Path(path))
+        print(f"drawn in {path}")
+
+
+def _draw(genotype: Genotype, path: Path) -> None:
+    if path.suffix == ".svg":
+        path.write_text(cell_svg(genotype), encoding="utf-8")
+        return
+    from proxnas.report.cell_figure import save_cell  # matplotlib takes a while, and text needs it not
+
+    save_cell(genotype, path)

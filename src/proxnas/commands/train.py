@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from proxnas import text_commands
-from proxnas.genotype import Genotype, read
+from proxnas.designs import Architecture, read
 from proxnas.jobs import build_training, data_word, run_training, slug
 from proxnas.settings import parse_resumed
 from proxnas.text_settings import about_text
@@ -35,7 +35,7 @@ def main(argv: list[str]) -> None:
     _print_result(run_training(config, genotype, folder, built), folder)
 
 
-def _genotype(config: TrainConfig, folder: Path) -> Genotype:
+def _genotype(config: TrainConfig, folder: Path) -> Architecture:
     """The cell of the run that is resumed, whatever became of CELL, else CELL."""
     kept = folder / "genotype.json"
     return read(kept if config.resume and kept.exists() else config.cell)
@@ -55,12 +55,9 @@ def _cell_word(cell: str) -> str:
 
 
 def _print_result(result: dict[str, Any], folder: Path) -> None:
-    top5 = f"  top 5 {result['test_top5']:.4f}" if "test_top5" in result else ""
-    print(f"test accuracy {result['test_accuracy']:.4f}{top5}  ({result['test_images']} images)")
-    if result["valid_accuracy"] is not None:
-        print(f"validation accuracy {result['valid_accuracy']:.4f}, the best (epoch {result['best_epoch']})")
-    print(f"parameters {result['params']:,}  multiply-adds {result['flops']:,}")
-    print(f"training seconds {result['seconds']:.1f}  run folder {folder}")
+    from proxnas.report.terminal import print_summary
+
+    print_summary(result, folder)
 
 
 def _dry_run(config: TrainConfig) -> None:

@@ -1,4 +1,4 @@
-"""`proxnas zoo [NAME]`: the published cells, or one of them."""
+"""`proxnas zoo [NAME]`: the published cells and networks, or one of them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Annotated, Any
 import tyro
 
 from proxnas import zoo
+from proxnas.designs import Design
 from proxnas.report.cell import cell_text
 from proxnas.settings import command_line
 
 
 @dataclass(frozen=True)
 class ZooConfig:
-    """List the published cells, or show one: zoo:NAME stands for a cell wherever one is asked for."""
+    """List the published cells and networks, or show one: zoo:NAME stands for it wherever a cell is asked for."""
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = ""
     """A cell to show; without one all are listed."""
@@ -35,7 +36,8 @@ def main(argv: list[str]) -> None:
     if config.json:
         print(json.dumps({**entry.summary(), "genotype": json.loads(entry.genotype.to_json())}, indent=2))
     else:
-        print(f"{entry.name}: {cell_text(entry.genotype)}")
+        genotype = entry.genotype
+        print(f"{entry.name}: {'a network made by hand' if isinstance(genotype, Design) else cell_text(genotype)}")
         print("\n".join(facts(entry)))
 
 

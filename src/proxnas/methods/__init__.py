@@ -16,7 +16,7 @@ METHODS: dict[str, str] = {
     "lazy-pa": "proxnas.methods.proximal:lazy_pa",
     "darts-1st": "proxnas.methods.darts:first_order",
     "darts-2nd": "proxnas.methods.darts:second_order",
-    "random": "proxnas.methods.random:Random",
+    "random": "proxnas.methods.random:random",
     "random-ws": "proxnas.methods.random_ws:RandomWs",
     "snas": "proxnas.methods.snas:Snas",
     "gdas": "proxnas.methods.gdas:Gdas",
@@ -24,7 +24,13 @@ METHODS: dict[str, str] = {
     "asap": "proxnas.methods.asap:Asap",
     "asng": "proxnas.methods.asng:Asng",
     "bayesnas": "proxnas.methods.bayesnas:BayesNas",
+    "evolution": "proxnas.methods.evolution:evolution",
+    "reinforce": "proxnas.methods.reinforce:reinforce",
+    "pnas": "proxnas.methods.pnas:pnas",
 }
+
+SAMPLING = ("random", "evolution", "reinforce", "pnas")
+"""Methods that evaluate whole cells, one after the other."""
 
 
 def make(name: str, setup: Setup) -> Method:

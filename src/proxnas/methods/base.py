@@ -11,6 +11,7 @@ from torch import Tensor
 
 from proxnas.budget import Budget
 from proxnas.clock import Clock
+from proxnas.genotype import Genotype
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
 from proxnas.selection import one_hot
 from proxnas.supernet import Supernet, correct
@@ -41,6 +42,11 @@ class Validation(NamedTuple):
 
     loss: float
     accuracy: float
+
+
+def accuracy(measured: Validation) -> float:
+    """The score of an image classifier."""
+    return measured.accuracy
 
 
 class Method(Protocol):
@@ -74,6 +80,14 @@ class Occasional(Protocol):
 
 
 @runtime_checkable
+class Restoring(Protocol):
+    """A method that trains several architectures one after the other, and not the returned one last."""
+
+    def restore(self) -> None:
+        """Give the network the weights that the returned architecture was judged by."""
+
+
+@runtime_checkable
 class Priced(Protocol):
     """A method that weighs size against loss."""
 
@@ -95,6 +109,22 @@ class Setup:
     evaluate: Callable[[], Validation]
     """Loss and accuracy of the network in use on the whole half for A."""
     seed: int = 0
+    score: Callable[[Validation], float] = accuracy
+    """What sampling methods maximise."""
+    judge: Callable[[Genotype], float] | None = None
+    """Who says how good a cell is (from 0 to 1) in place of training it: for sampling methods."""
+    genotype: Callable[[Matrices], Genotype] | None = None
+    """The cell of an A_bar, for the judge."""
+    keep_weights: bool = False
+    """Weights cannot be drawn again and will be asked for: who trains one cell after the other keeps them."""
+    start: Matrices | None = None
+    """What is known of A before the search; NaN where nothing is."""
+
+    def begin(self, A: Matrices) -> Matrices:
+        """The first A: as drawn, but for the entries that are known."""
+        start = self.start or {}
+        return {name: torch.where(start[name].isnan(), a, start[name]) if name in start else a for name, a in A.items()}
+
     costs: dict[str, Tensor] | None = None
     """Group -> p_k / p_bar (K,) of R(A); None: by parameters."""
     budget: Budget | None = None

@@ -1,15 +1,16 @@
-"""The controller of ENAS: an LSTM that makes the decisions of an architecture one after the other.
+"""The controller of ENAS and of `reinforce`: an LSTM that makes the decisions of an architecture one after the other.
 
 For a node that keeps n inputs it chooses n different edges by attention over the states that they read, then one
 candidate for each of them (never `none`); for a node that keeps all edges, one candidate an edge. Row i of a node is
-taken to read state i; states come into being as nodes with more rows are reached.
+taken to read state i; states come into being as nodes with more rows are reached. Decisions can be drawn, or given to
+learn how likely they are now; several architectures are decided side by side, since all take equally many decisions.
 
-H hidden units, K candidates.
+N architectures side by side, H hidden units, K candidates, R rows of a node, D decisions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -27,10 +28,10 @@ class ControllerOptions:
     spread: float = 0.1
     """Weights start uniformly within +- this."""
     temperature: float = 1.0
-    tanh: float = 1.10
-    """Logits of inputs are squashed to +- this."""
-    tanh_candidates: float = 1.10 / 2.5
-    """Logits of candidates are squashed to +- this."""
+    tanh: float | None = 1.10
+    """Logits of inputs are squashed to +- this; None: not at all."""
+    tanh_candidates: float | None = 1.10 / 2.5
+    """Logits of candidates are squashed to +- this; None: not at all."""
     favoured: tuple[str, ...] = ("sep_conv_3x3", "sep_conv_5x5")
     """Candidates whose bias starts at +10, and gets a fixed +0.25 (the others -0.25) in the first group."""
     distance: float = 0.0
@@ -44,18 +45,63 @@ def recurrent() -> ControllerOptions:
 
 @dataclass
 class Trace:
-    """One run of the controller: its state, and what was decided."""
+    """One run of the controller over N architectures: its state, and what was decided."""
 
     h: Tensor
     c: Tensor
     x: Tensor
-    A_bar: Matrices
-    log_probability: Tensor
-    entropy: float = 0.0
+    selected: Matrices
+    """Group -> (N, E, K): what was decided, as A_bar."""
     anchors: list[Tensor] = field(default_factory=list)
-    """Of each state: what is fed back when it is chosen (H,)."""
+    """Of each state: what is fed back when it is chosen (N, H)."""
     keys: list[Tensor] = field(default_factory=list)
-    """Of each state: what attention compares with (H,)."""
+    """Of each state: what attention compares with (N, H)."""
+    decisions: list[Tensor] = field(default_factory=list)
+    """(N,) each."""
+    logs: list[Tensor] = field(default_factory=list)
+    """Of each decision: the log-probabilities of all that could have been decided."""
+
+    @property
+    def A_bar(self) -> Matrices:
+        """The first architecture."""
+        return {name: A_bar[0] for name, A_bar in self.selected.items()}
+
+    @property
+    def log_probabilities(self) -> Tensor:
+        """Of each decision that was made (N, D)."""
+        made = zip(self.logs, self.decisions, strict=True)
+        return torch.stack([log_p.gather(-1, index[:, None]).squeeze(-1) for log_p, index in made], -1)
+
+    @property
+    def log_probability(self) -> Tensor:
+        """Of the first architecture."""
+        return self.log_probabilities[0].sum()
+
+    @property
+    def entropy(self) -> float:
+        """Of the decisions of the first architecture, added up."""
+        return float(self.entropies[0].detach().sum())
+
+    @property
+    def entropies(self) -> Tensor:
+        """(N, D); what cannot be decided (log-probability -inf) counts nothing."""
+        finite = [log_p.masked_fill(log_p == -torch.inf, 0.0) for log_p in self.logs]
+        return torch.stack([-(log_p.exp() * at).sum(-1) for log_p, at in zip(self.logs, finite, strict=True)], -1)
+
+
+Decide = Callable[[Tensor], Tensor]
+"""From the probabilities of a decision (N, options) to what is decided (N,)."""
+
+
+def drawn(generator: torch.Generator) -> Decide:
+    """Decides by chance."""
+    return lambda p: torch.multinomial(p, 1, generator=generator).squeeze(-1)
+
+
+def given(decisions: Tensor) -> Decide:
+    """Decides as it was decided before (N, D)."""
+    remaining = iter(decisions.unbind(-1))
+    return lambda _: next(remaining)
 
 
 class Controller(nn.Module):
@@ -83,47 +129,50 @@ class Controller(nn.Module):
 
     def forward(self, generator: torch.Generator) -> Trace:
         """One architecture, drawn."""
-        zero = torch.zeros(self.options.hidden)
-        A_bar = {name: torch.zeros(group.shape, dtype=torch.float64) for name, group in self.groups.items()}
-        trace = Trace(zero, zero, self.start, A_bar, torch.zeros(()))
+        return self.decide(drawn(generator))
+
+    def decide(self, decide: Decide, N: int = 1) -> Trace:
+        """N architectures by the decisions of `decide`."""
+        zero, start = torch.zeros(N, self.options.hidden), self.start.expand(N, -1)
+        selected = {name: torch.zeros(N, *group.shape, dtype=torch.float64) for name, group in self.groups.items()}
+        trace = Trace(zero, zero, start, selected)
+        each = torch.arange(N)
         for i, (name, group) in enumerate(self.groups.items()):
-            trace.anchors, trace.keys, trace.x = [], [], self.start
+            trace.anchors, trace.keys, trace.x = [], [], start
             for rows in group.nodes:
                 if group.max_inputs is not None:
-                    self._states(trace, len(rows), first=rows is group.nodes[0])
-                kept = self._inputs(trace, rows, group.max_inputs, generator)
-                for e in kept:
-                    k = self._candidate(trace, name, biased=i == 0, generator=generator)
-                    trace.A_bar[name][e, k] = 1.0
+                    self._states(trace, start, len(rows), first=rows is group.nodes[0])
+                for e in self._inputs(trace, rows, group.max_inputs, decide):
+                    k = self._candidate(trace, name, biased=i == 0, decide=decide)
+                    selected[name][each, e, k] = 1.0
         return trace
 
-    def _states(self, trace: Trace, number: int, first: bool) -> None:
+    def _states(self, trace: Trace, start: Tensor, number: int, first: bool) -> None:
         """Anchors for all states that the next node can read; those of the inputs of a cell are zero."""
         while len(trace.keys) < number:
             self._advance(trace)
             trace.anchors.append(torch.zeros_like(trace.h) if first else trace.h)
             trace.keys.append(self.key(trace.h))
-            trace.x = self.start
+            trace.x = start
 
-    def _inputs(
-        self, trace: Trace, rows: tuple[int, ...], most: int | None, generator: torch.Generator
-    ) -> tuple[int, ...]:
+    def _inputs(self, trace: Trace, rows: tuple[int, ...], most: int | None, decide: Decide) -> list[Tensor]:
+        """The rows that the node keeps, each (N,)."""
+        N, R = len(trace.h), len(rows)
         if most is None:
-            return rows
-        chosen: list[int] = []
-        far = torch.arange(len(rows), 0, -1.0).square() * self.options.distance
-        for _ in range(min(most, len(rows))):
+            return [torch.full((N,), e) for e in rows]
+        taken, chosen = torch.zeros(N, R, dtype=torch.bool), []
+        far = torch.arange(R, 0, -1.0).square() * self.options.distance
+        for _ in range(min(most, R)):
             self._advance(trace)
-            compared = torch.stack(trace.keys[: len(rows)]) + self.query(trace.h)
+            compared = torch.stack(trace.keys[:R], 1) + self.query(trace.h)[:, None]
             logits = self._squashed(self.attention(compared.tanh()).squeeze(-1), self.options.tanh) - far
-            taken = torch.zeros(len(rows), dtype=torch.bool)
-            taken[chosen] = True
-            index = self._choose(trace, logits.masked_fill(taken, -torch.inf), generator)
-            chosen.append(index)
-            trace.x = trace.anchors[index]
-        return tuple(rows[index] for index in chosen)
+            index = self._choose(trace, logits.masked_fill(taken, -torch.inf), decide)
+            taken = taken.scatter(1, index[:, None], True)
+            chosen.append(torch.tensor(rows)[index])
+            trace.x = torch.stack(trace.anchors, 1)[torch.arange(N), index]
+        return chosen
 
-    def _candidate(self, trace: Trace, name: str, biased: bool, generator: torch.Generator) -> int:
+    def _candidate(self, trace: Trace, name: str, biased: bool, decide: Decide) -> Tensor:
         group, kind = self.groups[name], self.kind[name]
         self._advance(trace)
         logits = self._squashed(self.heads[kind](trace.h), self.options.tanh_candidates)
@@ -132,20 +181,20 @@ class Controller(nn.Module):
             logits = logits + torch.where(favoured, 0.25, -0.25)
         if group.max_inputs is not None and NONE in group.candidates and len(group.candidates) > 1:
             logits = logits.masked_fill(torch.tensor([c == NONE for c in group.candidates]), -torch.inf)
-        k = self._choose(trace, logits, generator)
-        trace.x = self.embeddings[kind](torch.tensor(k))
+        k = self._choose(trace, logits, decide)
+        trace.x = self.embeddings[kind](k)
         return k
 
     def _advance(self, trace: Trace) -> None:
         trace.h, trace.c = self.lstm(trace.x, (trace.h, trace.c))
 
-    def _squashed(self, logits: Tensor, limit: float) -> Tensor:
-        return limit * (logits / self.options.temperature).tanh()
+    def _squashed(self, logits: Tensor, limit: float | None) -> Tensor:
+        cooled = logits / self.options.temperature
+        return cooled if limit is None else limit * cooled.tanh()
 
     @staticmethod
-    def _choose(trace: Trace, logits: Tensor, generator: torch.Generator) -> int:
-        p = logits.detach().softmax(-1)
-        index = int(torch.multinomial(p, 1, generator=generator))
-        trace.log_probability = trace.log_probability + logits.log_softmax(-1)[index]
-        trace.entropy += float(torch.special.entr(p).sum())
+    def _choose(trace: Trace, logits: Tensor, decide: Decide) -> Tensor:
+        index = decide(logits.detach().softmax(-1))
+        trace.decisions.append(index)
+        trace.logs.append(logits.log_softmax(-1))
         return index

@@ -30,10 +30,11 @@ class Darts:
         self.order = order
         self.options = options = setup.architecture
         generator = torch.Generator().manual_seed(setup.seed)
-        self.A = {
+        drawn = {
             name: options.noise * torch.randn(group.shape, generator=generator, dtype=torch.float64)
             for name, group in self.net.groups.items()
         }
+        self.A = setup.begin(drawn)
         self.A_bar = self.derive()
         self.A_optimizer = ArchitectureOptimizer(self.A, options)
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))

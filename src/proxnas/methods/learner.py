@@ -24,9 +24,10 @@ class Learner:
 
     def __init__(self, setup: Setup, mean: float = 0.0, nesterov: bool = False) -> None:
         self.generator = torch.Generator().manual_seed(setup.seed)
-        self.A = {
+        drawn = {
             name: mean + setup.architecture.noise * self.normal(group.shape) for name, group in setup.net.groups.items()
         }
+        self.A = setup.begin(drawn)
         self.A_optimizer = ArchitectureOptimizer(self.A, setup.architecture)
         self.steps_per_epoch, self.epochs = len(setup.train), setup.weights.epochs
         weights = replace(setup.weights, nesterov=nesterov)

@@ -1,10 +1,10 @@
-"""The two optimizers of a search: SGD on w, Adam on A."""
+"""The two optimizers of a search: SGD (or one of the user's) on w, Adam on A."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from proxnas.errors import InputError
 from proxnas.supernet import Supernet
 from proxnas.types import Matrices, State
+
+Factory = Callable[[list[Tensor]], torch.optim.Optimizer]
+"""The weights -> what trains them."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,15 @@ class WeightOptions:
     nesterov: bool = False
     drift: bool = False
     """Let weights of unselected candidates drift by momentum and decay, as the public NASP code does."""
+    factory: Factory | None = None
+    """Another optimizer than SGD; its own rates fall by the same cosine."""
+
+    def of(self, factory: Factory) -> WeightOptions:
+        """The same with another optimizer, whose rate, momentum and decay are read off it."""
+        group = factory([torch.zeros(1, requires_grad=True)]).param_groups[0]
+        rate, known = float(group["lr"]), {name: group.get(name, 0.0) for name in ("momentum", "weight_decay")}
+        shape = self.learning_rate_min / self.learning_rate if self.learning_rate else 1.0
+        return replace(self, factory=factory, learning_rate=rate, learning_rate_min=shape * rate, **known)
 
 
 @dataclass(frozen=True)
@@ -70,8 +82,14 @@ class ArchitectureOptions:
     """Least steps between two looks ahead (four an epoch at most) at what training a candidate promises; 0: none."""
     horizon: float = 1.0
     """How many steps of its training a candidate is credited with."""
-    random_cells: int = 8
-    """How many cells `random` draws and trains, `random-ws` draws and judges."""
+    random_cells: int = 100
+    """How many cells `random-ws` draws and judges."""
+    evaluations: int = 8
+    """How many cells a sampling method evaluates."""
+    population: int = 0
+    """Cells that `evolution` keeps; 0: 100, or a quarter of fewer than 400 evaluations."""
+    tournament: int = 0
+    """Of them, drawn to find a parent; 0: a quarter."""
     tau: tuple[float, float] = (1.0, 0.1)
     """Temperature at the start and at the end (snas, gdas, asap)."""
     resource: float = 0.0
@@ -88,6 +106,10 @@ class ArchitectureOptions:
         return t >= self.warmup * steps_per_epoch and t % self.every == 0
 
 
+PACE_EVERY = 10
+"""Steps between two measurements of how far an optimizer of the user's moves w."""
+
+
 class WeightOptimizer:
     """Line 6 of Alg. 2: one SGD step on w with a clipped gradient, the learning rate on a cosine over epochs."""
 
@@ -95,17 +117,23 @@ class WeightOptimizer:
         self.options = options
         self.steps_per_epoch = steps_per_epoch
         self.weights: list[Tensor] = [w for w in net.module.parameters() if w.requires_grad]
-        self.sgd = torch.optim.SGD(
-            self.weights,
-            lr=options.learning_rate,
-            momentum=options.momentum,
-            weight_decay=options.weight_decay,
-            nesterov=options.nesterov and options.momentum > 0,
-            fused=net.device.type in ("cpu", "cuda", "mps"),
-        )
+        self.sgd = options.factory(self.weights) if options.factory else self._sgd(net)
+        self.rates = [group["lr"] / (options.learning_rate or 1.0) for group in self.sgd.param_groups]
+        self.measured_pace: float | None = None
         # float16 loses small gradients: the loss is scaled up, and steps with an overflow are left out
         self.scaler = torch.amp.GradScaler(net.device.type, enabled=net.precision == torch.float16)
         self.restart()
+
+    def _sgd(self, net: Supernet) -> torch.optim.Optimizer:
+        o = self.options
+        return torch.optim.SGD(
+            self.weights,
+            lr=o.learning_rate,
+            momentum=o.momentum,
+            weight_decay=o.weight_decay,
+            nesterov=o.nesterov and o.momentum > 0,
+            fused=net.device.type in ("cpu", "cuda", "mps"),
+        )
 
     @property
     def progress(self) -> float:
@@ -124,11 +152,36 @@ class WeightOptimizer:
         self.accumulate(loss)
         self.scaler.unscale_(self.sgd)
         nn.utils.clip_grad_norm_(self.weights, self.options.clip)
-        self.sgd.param_groups[0]["lr"] = share * self.learning_rate
+        for group, rate in zip(self.sgd.param_groups, self.rates, strict=True):
+            group["lr"] = share * self.learning_rate * rate
+        before = self._before_measuring()
         self.scaler.step(self.sgd)
         self.scaler.update()
+        if before is not None:
+            self._measure(before)
         self.t += 1
         self._clear()
+
+    def pace(self, steps: float) -> float:
+        """How far so many steps move w, as a multiple of its gradient."""
+        if self.measured_pace is not None:
+            return steps * self.measured_pace
+        return steps * self.learning_rate / (1 - self.options.momentum)  # momentum sums up so many steps
+
+    def _before_measuring(self) -> list[Tensor] | None:
+        """A copy of w in those steps in which the pace is measured; SGD's is known."""
+        due = self.options.factory is not None and self.t % PACE_EVERY == 0
+        return [w.detach().clone() for w in self.weights] if due else None
+
+    @torch.no_grad()
+    def _measure(self, before: list[Tensor]) -> None:
+        """|step| / |gradient|: what Adam and its kin make of the learning rate."""
+        pairs = [(w, old) for w, old in zip(self.weights, before, strict=True) if w.grad is not None]
+        moved = torch.stack([(w - old).norm() for w, old in pairs]).norm()
+        slope = torch.stack([w.grad.norm() for w, _ in pairs if w.grad is not None]).norm()
+        ratio = float(moved / slope.clamp(min=1e-12))
+        if math.isfinite(ratio):
+            self.measured_pace = ratio
 
     def accumulate(self, loss: Tensor) -> None:
         """Add the gradient of a loss to what the next step moves by."""
@@ -137,6 +190,10 @@ class WeightOptimizer:
     def restart(self) -> None:
         """Start anew; with `drift` every weight gets a zero gradient, so that SGD touches all of them."""
         self.t = 0
+        if self.options.factory:
+            self.sgd.state.clear()
+            self._clear()
+            return
         for w in self.weights:
             # SGD's own first step makes this buffer, but its fused form cannot mix first and later steps
             self.sgd.state[w] = {"momentum_buffer": torch.zeros_like(w)} if self.options.momentum else {}
@@ -152,10 +209,11 @@ class WeightOptimizer:
         return buffer
 
     def state_dict(self) -> State:
-        return {"t": self.t, "sgd": self.sgd.state_dict(), "scaler": self.scaler.state_dict()}
+        state = {"t": self.t, "sgd": self.sgd.state_dict(), "scaler": self.scaler.state_dict()}
+        return state if self.measured_pace is None else state | {"pace": self.measured_pace}
 
     def load_state_dict(self, state: State) -> None:
-        self.t = state["t"]
+        self.t, self.measured_pace = state["t"], state.get("pace")
         self.sgd.load_state_dict(state["sgd"])
         self.scaler.load_state_dict(state["scaler"])
 

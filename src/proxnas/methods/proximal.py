@@ -43,7 +43,8 @@ class Proximal:
         self.options = options = setup.architecture
         self.prox, self.project, self.seed = prox, project, setup.seed
         generator = torch.Generator().manual_seed(setup.seed)
-        self.A = {name: self._start(group.shape, generator) for name, group in self.net.groups.items()}
+        drawn = {name: self._start(group.shape, generator) for name, group in self.net.groups.items()}
+        self.A = {name: self.project(A) for name, A in setup.begin(drawn).items()}
         self.priority = {name: torch.rand(A.shape, generator=generator, dtype=A.dtype) for name, A in self.A.items()}
         self.budget = setup.budget
         self.A_bar: Matrices = {}
@@ -59,7 +60,7 @@ class Proximal:
 
     def _start(self, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
         noise = torch.randn(shape, generator=generator, dtype=torch.float64)
-        return self.project(0.5 + self.options.noise * noise)
+        return 0.5 + self.options.noise * noise
 
     def _costs(self, given: dict[str, Tensor] | None) -> dict[str, Tensor]:
         costs = parameter_costs(self.net) if given is None else given
@@ -167,7 +168,7 @@ class Proximal:
             return {}
         if not self.potentials or w.t >= self.looked + self._pause(len(self.train)):
             self.potentials, self.looked = self.net.potentials(train, valid), w.t
-        xi = o.horizon * w.learning_rate / (1 - w.options.momentum)  # momentum sums up so many steps
+        xi = w.pace(o.horizon)
         return {name: xi * potential for name, potential in self.potentials.items()}
 
     def occasional(self, steps: int, epochs: int) -> tuple[Callable[[], object], float]:

@@ -143,7 +143,8 @@ def _over_time(axis: Any, found: Comparison, names: Sequence[str]) -> None:
         if len(entries) > 1:
             axis.fill_between(x, y - spread, y + spread, color=COLOURS[i % len(COLOURS)], alpha=0.12, linewidth=0)
     axis.set(xlabel="search time (minutes)", ylabel=figure.replace("valid_", "validation "))
-    axis.legend(frameon=False, fontsize=7, ncols=1 + len(names) // 8)
+    beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if len(names) > 4 else {}  # not over the lines
+    axis.legend(frameon=False, fontsize=7, **beside)
 
 
 def _style(i: int) -> dict[str, Any]:

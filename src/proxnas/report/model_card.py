@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxnas.genotype import Genotype
+from proxnas.designs import Architecture, Design
 from proxnas.report.cell import cell_text
 
 MOST_CLASSES = 50  # that are listed by name
@@ -20,7 +20,7 @@ MOST_CLASSES = 50  # that are listed by name
 class Card:
     """What a model card tells; what is not known is left out."""
 
-    genotype: Genotype
+    genotype: Architecture
     classes: Sequence[str]
     shape: tuple[int, int, int]
     """(C, H, W) of the images."""
@@ -42,7 +42,7 @@ class Card:
 def model_card(card: Card) -> str:
     """The text of model_card.md."""
     parts = ["# Model card", _table(_figures(card)), "## How it was made", _making(card)]
-    parts += ["## The cell", f"```text\n{cell_text(card.genotype).rstrip()}\n```"]
+    parts += _network(card.genotype)
     if card.files:
         parts += ["## How to use it", _input(card), *_use(card)]
     parts += [
@@ -51,6 +51,12 @@ def model_card(card: Card) -> str:
         "that shows none of them; the probabilities are not calibrated.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _network(genotype: Architecture) -> list[str]:
+    if isinstance(genotype, Design):
+        return ["## The network", f"{escape(genotype.name)}, made by hand."]
+    return ["## The cell", f"```text\n{cell_text(genotype).rstrip()}\n```"]
 
 
 def escape(text: object) -> str:
@@ -103,7 +109,8 @@ def _classes(classes: Sequence[str]) -> str:
 
 
 def _making(card: Card) -> str:
-    lines = [_search_line(card.found), _training_line(card.info)]
+    searched = "" if isinstance(card.genotype, Design) else _search_line(card.found)
+    lines = [searched, _training_line(card.info)]
     lines += [f"- Written by proxnas {escape(card.version)}."] if card.version else []
     return "\n".join(line for line in lines if line)
 

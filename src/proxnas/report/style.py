@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,3 +36,8 @@ def save(figure: Figure, path: Path) -> list[Path]:
         figure.savefig(files[0], metadata={"Date": None})
         figure.savefig(files[1], dpi=150)
     return files
+
+
+def written(label: str) -> str:
+    """A label as matplotlib writes it: x_{i} with a subscript, and a $ as a $."""
+    return re.sub(r"_\{(.*?)\}", r"$_{\\text{\1}}$", label.replace("$", r"\$"))

@@ -153,7 +153,8 @@ def differences(found: Comparison, pairs: Sequence[Pair]) -> str:
     told = [pair for pair in pairs if pair.corrected is not None]
     most = max((pair.seeds for pair in pairs), default=0)
     if not told and most < FEWEST:
-        return f"With {most} seeds in common it cannot be told which methods differ: give at least {FEWEST}."
+        seeds = f"{most} seed{'s' * (most != 1)}"
+        return f"With {seeds} in common it cannot be told which methods differ: give at least {FEWEST}."
     note = (f"Paired t tests over common seeds, p values corrected by Holm for {len(told)} pairs; "
             "all of them are in tests.json.")  # fmt: skip
     unlike = [pair for pair in told if pair.verdict == "different"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from proxnas.errors import unknown
+from proxnas.errors import InputError, unknown
+from proxnas.genotype import CUSTOM
 
 if TYPE_CHECKING:
     from proxnas.spaces.base import Space
@@ -23,6 +24,8 @@ SPACES: dict[str, str] = {
 
 def find(name: str) -> Space[Any]:
     """The space of that name."""
+    if name == CUSTOM:
+        raise InputError(f"--space {name}: is a module of your own, which is searched in Python by proxnas.search")
     if name not in SPACES:
         raise unknown("space", name, SPACES)
     module, factory = SPACES[name].split(":")

@@ -1,4 +1,7 @@
-"""What a search is for: images or text. A task has the data in two streams, the networks for them and their figures."""
+"""What a search is for: images, text, or a module of the user's own.
+
+A task has the data in two streams, the networks for them and their figures.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from proxnas.data.images import Images
     from proxnas.data.text import Text
     from proxnas.run import Run
+    from proxnas.tasks.custom import CustomData
 
 
 class ResumableStream(Protocol):
@@ -60,6 +64,9 @@ class Task(Protocol):
 
     def multiply_adds(self, network: nn.Module) -> int:
         """Of one image or one word."""
+
+    def score(self, measured: Validation) -> float:
+        """What methods that evaluate whole cells maximise."""
 
     def seconds(self, network: nn.Module) -> float:
         """Of a final network for one image or one word on the device: the median of some runs."""
@@ -105,10 +112,13 @@ def _check_no_images(data: str) -> None:
     raise InputError(f"{data}: is images, and --space rnn is for text: give a text, or another --space")
 
 
-def make(config: SearchConfig, data: Images | Text, space: Any, device: torch.device) -> Task:
+def make(config: SearchConfig, data: Images | Text | CustomData, space: Any, device: torch.device) -> Task:
     """The task of the data's kind."""
     from proxnas.data.text import Text
+    from proxnas.tasks.custom import CustomData, CustomTask
 
+    if isinstance(data, CustomData):
+        return CustomTask(config, data, space, device)
     if isinstance(data, Text):
         from proxnas.tasks.text import TextTask
 

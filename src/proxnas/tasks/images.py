@@ -68,6 +68,9 @@ class ImageTask:
     def multiply_adds(self, network: nn.Module) -> int:
         return multiply_adds(network, self.images.shape)
 
+    def score(self, measured: Validation) -> float:
+        return measured.accuracy
+
     def seconds(self, network: nn.Module) -> float:
         return latency(channels_last(materialised(network, self.device)), self.images.shape).seconds
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,28 +17,39 @@ from proxnas.complexity import parameters
 from proxnas.config import PROXIMAL, SearchConfig
 from proxnas.data.split import stable_seed
 from proxnas.environment import pick_device, set_threads
-from proxnas.genotype import Genotype
+from proxnas.errors import InputError
+from proxnas.genotype import CUSTOM, Genotype
 from proxnas.loop import Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, Priced, Setup, Validation
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
 from proxnas.run import Run, write_atomically
 from proxnas.selection import without_weights
 from proxnas.spaces.base import Space
-from proxnas.table import look_up
+from proxnas.table import look_up, validation
 from proxnas.types import Matrices, State
 
 if TYPE_CHECKING:
     from proxnas.data.images import Images
     from proxnas.data.text import Text
+    from proxnas.tasks.custom import CustomData
 
 
 class Search:
     """A method over a supernet and two streams, with everything that a checkpoint must hold."""
 
     def __init__(
-        self, config: SearchConfig, data: Images | Text, space: Space[Any] | None = None, exact_clock: bool = False
+        self,
+        config: SearchConfig,
+        data: Images | Text | CustomData,
+        space: Space[Any] | None = None,
+        exact_clock: bool = False,
+        judge: Callable[[Genotype], float] | None = None,
+        adjust: Callable[[Setup], Setup] = lambda setup: setup,
     ) -> None:
+        """`judge`: how good a cell is, from 0 to 1, for sampling methods; None: the table, or a short training.
+        `adjust`: what no configuration can hold, such as an optimizer of the user's."""
         self.config = config
+        self.judge = _judge(config) if judge is None else judge
         self.device = pick_device(config.device)
         set_threads(config.threads)
         self.space: Space[Any] = space or spaces.find(config.space)
@@ -50,7 +61,7 @@ class Search:
         self.clock = Clock(self.device, exact_clock)
         self.budget = sizing.budget(config, self.task, self.space)
         self.seconds: float | None = None
-        self.setup = self._setup()
+        self.setup = adjust(self._setup())
         self.method = methods.make(config.method, self.setup)
         self.totals = Totals(self.device)
         self.epochs_done = self.quiet_epochs = self.steps_done = 0
@@ -77,6 +88,9 @@ class Search:
             score_batch=c.score_batch,
             score_nodes=c.score_nodes,
             random_cells=c.random_cells,
+            evaluations=c.evaluations,
+            population=c.population,
+            tournament=c.tournament,
             tau=(c.tau_start, c.tau_end),
             resource=c.resource,
             fixed_reduction=c.fixed_reduction,
@@ -96,6 +110,7 @@ class Search:
         seed = stable_seed(c.seed, "architecture")
         costs = sizing.costs_of_R(c, self.task) if c.eta or (self.budget and c.method in PROXIMAL) else None
         setup = Setup(self.net, self.train, self.valid, architecture, weights, self.clock, self.evaluate, seed)
+        setup = replace(setup, score=self.task.score, judge=self.judge, genotype=self.space.genotype)
         return replace(setup, costs=costs, budget=self.budget)
 
     def genotype(self) -> Genotype:
@@ -114,8 +129,20 @@ class Search:
         self.net.use(returned)
         return self.evaluate()
 
+    def describe_space(self) -> dict[str, Any]:
+        """What the rows and columns of A stand for, for those who read the run folder."""
+        groups = {
+            name: {"candidates": list(group.candidates), "nodes": [list(rows) for rows in group.nodes]}
+            for name, group in self.net.groups.items()
+        }
+        return {"space": self.config.space, "groups": groups}
+
     def __len__(self) -> int:
-        return len(self.train)
+        """Batches of the half for w; with a judge an equal part of the evaluations."""
+        if self.judge is None:
+            return len(self.train)
+        c, n = self.config, self.epochs_done
+        return (n + 1) * c.evaluations // c.epochs - n * c.evaluations // c.epochs
 
     def done(self) -> bool:
         return self.epochs_done >= self.config.epochs or self.converged
@@ -138,16 +165,19 @@ class Search:
         check_finite(self, train.loss + valid.loss)
         self.steps_done += self.totals.steps
         seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
-        A, _ = self.method.architecture()
+        (A, _), A_bar = self.method.architecture(), self.returned()
+        genotype = self.space.genotype(A_bar)
         return {
             "epoch": self.epochs_done + 1,
             "step": self.steps_done,
             **self.task.figures("train", train),
             **self.task.figures("valid", valid),
             "changes": self.totals.changes,
-            "params": parameters(self.final_network(self.genotype())),
+            "params": parameters(self.final_network(genotype)),
             **({"eta": self.method.eta} if self.budget and isinstance(self.method, Priced) else {}),
             "A": {name: matrix.tolist() for name, matrix in A.items()},
+            "selected": {name: matrix.nonzero().tolist() for name, matrix in A_bar.items()},  # (edge, candidate)
+            "genotype": json.loads(genotype.to_json()),
             "seconds": seconds | {"other": max(0.0, time.perf_counter() - start - sum(seconds.values()))},
         }
 
@@ -183,13 +213,28 @@ class Search:
         torch.set_rng_state(state["random"])
 
 
+def _judge(config: SearchConfig) -> Callable[[Genotype], float] | None:
+    """The table's validation column, if the table is to evaluate."""
+    if config.evaluate == "train":
+        return None
+    if config.evaluations < config.epochs:
+        raise InputError(
+            f"--evaluations {config.evaluations}: fewer than --epochs {config.epochs}: give at least one an epoch"
+        )
+    return validation(Path(config.table))
+
+
 def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
     this.task.keep(run)
-    return _finish(this, run, run_epochs(this, run, progress))
+    run.write_json("space.json", this.describe_space())
+    result = summary(this, run_epochs(this, run, progress))
+    run.write_json("result.json", result)
+    return result
 
 
-def _finish(this: Search, run: Run, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(this: Search, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What came out of a search that is done, given the rows of its epochs."""
     genotype = this.genotype()
     network = this.final_network(genotype)
     result = {
@@ -212,12 +257,12 @@ def _finish(this: Search, run: Run, rows: list[dict[str, Any]]) -> dict[str, Any
         result["warning"] = "; ".join(warnings)
     if this.config.table:
         result["table"] = look_up(Path(this.config.table), genotype)
-    run.write_json("result.json", result)
     return result
 
 
 def _warnings(this: Search) -> Iterator[str]:
-    poor = without_weights(this.returned(), this.net.groups)
+    # candidates of a user's own module tell nothing by their names
+    poor = this.space.name != CUSTOM and without_weights(this.returned(), this.net.groups)
     small = this.config.eta or this.budget  # asked for: an empty cell may be what it takes
     if poor and not small:
         yield (

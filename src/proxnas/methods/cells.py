@@ -1,0 +1,95 @@
+"""A discrete cell as decisions: what the sampling methods draw, change and remember.
+
+A pick is (row, candidate): an edge that a node keeps, and what runs on it. A cell is the picks of every node, group
+after group, in the order of their rows, so that equal cells are equal tuples. Plain numbers: a history of thousands of
+cells costs little and goes into a checkpoint as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations, product
+from typing import NamedTuple
+
+import torch
+
+from proxnas.choice import NONE, SKIP, Group
+from proxnas.selection import random_selection
+from proxnas.types import Matrices
+
+Pick = tuple[int, int]
+NodePicks = tuple[Pick, ...]
+Cell = tuple[NodePicks, ...]
+
+
+class Place(NamedTuple):
+    """A node of a group: the rows that it may read, how many of them it keeps, and the candidates on them."""
+
+    group: str
+    rows: tuple[int, ...]
+    inputs: int
+    usable: tuple[int, ...]
+
+    def options(self) -> list[NodePicks]:
+        """Everything that the node can be."""
+        return [
+            tuple(zip(rows, candidates, strict=True))
+            for rows in combinations(self.rows, self.inputs)
+            for candidates in product(self.usable, repeat=self.inputs)
+        ]
+
+
+class Cells:
+    """The cells that the groups of a space allow; `none` only where a node keeps every edge."""
+
+    def __init__(self, groups: Mapping[str, Group]) -> None:
+        self.groups = groups
+        self.places = tuple(_place(name, group, rows) for name, group in groups.items() for rows in group.nodes)
+
+    def draw(self, generator: torch.Generator) -> Cell:
+        """A cell drawn uniformly."""
+        return self.of({name: random_selection(group, generator) for name, group in self.groups.items()})
+
+    def of(self, A_bar: Matrices) -> Cell:
+        """The cell that a discrete A_bar selects."""
+        chosen = {
+            name: {e: k for e, row in enumerate(matrix.tolist()) for k, a in enumerate(row) if a}
+            for name, matrix in A_bar.items()
+        }
+        return tuple(tuple((e, chosen[p.group][e]) for e in p.rows if e in chosen[p.group]) for p in self.places)
+
+    def A_bar(self, cell: Cell) -> Matrices:
+        """The selection of a cell: 1 at its picks."""
+        A_bar = {name: torch.zeros(group.shape, dtype=torch.float64) for name, group in self.groups.items()}
+        for place, picks in zip(self.places, cell, strict=True):
+            for e, k in picks:
+                A_bar[place.group][e, k] = 1.0
+        return A_bar
+
+    def allows(self, cell: Cell) -> bool:
+        """Whether no group has more skip connections than it may."""
+        return all(group.max_skip is None or self._skips(cell, name) <= group.max_skip
+                   for name, group in self.groups.items())  # fmt: skip
+
+    def _skips(self, cell: Cell, name: str) -> int:
+        candidates = self.groups[name].candidates
+        mine = (picks for place, picks in zip(self.places, cell, strict=True) if place.group == name)
+        return sum(candidates[k] == SKIP for picks in mine for _, k in picks)
+
+
+def _place(name: str, group: Group, rows: tuple[int, ...]) -> Place:
+    everything = tuple(range(len(group.candidates)))
+    if group.max_inputs is None:
+        return Place(name, rows, len(rows), everything)
+    usable = tuple(k for k in everything if group.candidates[k] != NONE) or everything
+    return Place(name, rows, min(group.max_inputs, len(rows)), usable)
+
+
+def stored(cell: list[list[list[int]]] | Cell) -> Cell:
+    """A cell in tuples, whatever sequences it was kept in."""
+    return tuple(tuple((e, k) for e, k in picks) for picks in cell)
+
+
+def uniform(number: int, generator: torch.Generator) -> int:
+    """One of 0 .. number - 1."""
+    return int(torch.randint(number, (), generator=generator))

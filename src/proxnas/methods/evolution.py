@@ -1,0 +1,109 @@
+"""Regularised evolution (Real, Aggarwal, Huang, Le, 'Regularized Evolution for Image Classifier Architecture Search',
+AAAI 2019: AmoebaNet).
+
+A queue of P cells, at first random. Then again and again: S of them are drawn with replacement, the best of these is
+copied with one mutation, the copy is evaluated and appended, and the oldest cell is dropped, however good it is. The
+mutations:
+
+    hidden state   one input of one node is read from another state (never one that the node reads already)
+    operation      one candidate is replaced by another
+    identity       nothing changes (p = 0.05); the cell is evaluated again
+
+The first two have equal chances, where the space has both.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import torch
+
+from proxnas.methods.base import Setup
+from proxnas.methods.cells import Cell, Cells, NodePicks, stored, uniform
+from proxnas.methods.sampling import Sampling
+from proxnas.types import State
+
+TRIES = 100
+"""Mutations that are drawn to find one which the limit of skip connections allows."""
+
+
+@dataclass(frozen=True)
+class EvolutionOptions:
+    """AmoebaNet's."""
+
+    population: int = 100
+    tournament: int = 25
+    identity: float = 0.05
+    """Chance that a child is its parent."""
+
+
+class Evolution:
+    """A queue of cells with their scores, the oldest first."""
+
+    def __init__(self, cells: Cells, options: EvolutionOptions, generator: torch.Generator) -> None:
+        self.cells, self.options, self.generator = cells, options, generator
+        self.population: deque[tuple[Cell, float]] = deque(maxlen=options.population)
+        slots = [(n, i, place) for n, place in enumerate(cells.places) for i in range(place.inputs)]
+        rewirable = [(n, i) for n, i, place in slots if len(place.rows) > place.inputs]
+        replaceable = [(n, i) for n, i, place in slots if len(place.usable) > 1]
+        kinds = ((rewirable, self._rewired), (replaceable, self._replaced))
+        self.kinds = [(where, change) for where, change in kinds if where]
+
+    def ask(self) -> Cell:
+        """A random cell until the population is full, then a mutation of the best of a tournament."""
+        if len(self.population) < self.options.population:
+            return self.cells.draw(self.generator)
+        return self.mutated(self.parent())
+
+    def tell(self, cell: Cell, score: float) -> None:
+        """The youngest; a full queue drops the oldest."""
+        self.population.append((cell, score))
+
+    def parent(self) -> Cell:
+        """The best of S cells drawn with replacement."""
+        drawn = [uniform(len(self.population), self.generator) for _ in range(self.options.tournament)]
+        return max((self.population[i] for i in drawn), key=lambda member: member[1])[0]
+
+    def mutated(self, cell: Cell) -> Cell:
+        """A copy of the cell with one mutation."""
+        if not self.kinds or float(torch.rand((), generator=self.generator)) < self.options.identity:
+            return cell
+        for _ in range(TRIES):
+            slots, change = self.kinds[uniform(len(self.kinds), self.generator)]
+            n, i = slots[uniform(len(slots), self.generator)]
+            child = (*cell[:n], tuple(sorted(change(cell, n, i))), *cell[n + 1 :])
+            if self.cells.allows(child):
+                return child
+        return cell
+
+    def _rewired(self, cell: Cell, n: int, i: int) -> NodePicks:
+        picks, taken = cell[n], {e for e, _ in cell[n]}
+        free = [e for e in self.cells.places[n].rows if e not in taken]
+        return (*picks[:i], (free[uniform(len(free), self.generator)], picks[i][1]), *picks[i + 1 :])
+
+    def _replaced(self, cell: Cell, n: int, i: int) -> NodePicks:
+        picks = cell[n]
+        others = [k for k in self.cells.places[n].usable if k != picks[i][1]]
+        return (*picks[:i], (picks[i][0], others[uniform(len(others), self.generator)]), *picks[i + 1 :])
+
+    def state_dict(self) -> State:
+        return {"population": list(self.population), "generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: State) -> None:
+        members = ((stored(cell), score) for cell, score in state["population"])
+        self.population = deque(members, maxlen=self.options.population)
+        self.generator.set_state(state["generator"])
+
+
+def sizes(evaluations: int, population: int, tournament: int) -> EvolutionOptions:
+    """The options; 0: AmoebaNet's 100, or a quarter of few evaluations; and a quarter of the population."""
+    P = population or max(1, min(EvolutionOptions.population, evaluations // 4))
+    return EvolutionOptions(P, tournament or max(1, P // 4))
+
+
+def evolution(setup: Setup) -> Sampling:
+    """Regularised evolution over the cells of a space."""
+    o, cells = setup.architecture, Cells(setup.net.groups)
+    options = sizes(o.evaluations, o.population, o.tournament)
+    return Sampling(setup, Evolution(cells, options, torch.Generator().manual_seed(setup.seed)))

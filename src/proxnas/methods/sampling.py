@@ -1,0 +1,227 @@
+"""Search by evaluating whole cells: a strategy proposes, the cell is evaluated, the strategy is told, the best is kept.
+
+A cell is evaluated in one of two ways:
+
+    by training   from the same initial weights, for an equal share of the search's steps, over a whole cosine; then its
+                  validation on the half for A. An epoch is as many training images as for any other method.
+    by a judge    any `evaluate: Genotype -> float`, for example a look-up in a table of trained networks; a step is
+                  then one evaluation, and losses are reported as 1 - accuracy.
+
+Both can stop after any step and go on as if they had not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from proxnas.genotype import Genotype
+from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.cells import Cell, Cells, stored
+from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.selection import changed
+from proxnas.types import Matrices, State
+
+Evaluate = Callable[[Genotype], float]
+
+
+class Strategy(Protocol):
+    """What proposes the next cell, given how good the earlier ones were."""
+
+    def ask(self) -> Cell:
+        """The cell to evaluate next."""
+
+    def tell(self, cell: Cell, score: float) -> None:
+        """How good it was; more is better."""
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: State) -> None: ...
+
+
+class Work(NamedTuple):
+    """What one step of an evaluation did; `measured` after the last of a cell."""
+
+    loss: Tensor
+    correct: Tensor
+    images: int
+    measured: Validation | None
+
+
+class Evaluator(Protocol):
+    """Evaluates one cell after the other, step by step."""
+
+    def step(self, A_bar: Matrices) -> Work: ...
+
+    def measure(self, A_bar: Matrices) -> Validation:
+        """How good the cell under way is as it stands."""
+
+    def keep(self) -> None:
+        """Remember what came of the cell just judged: it is the best so far."""
+
+    def restore(self) -> None:
+        """Give the network what was remembered."""
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: State) -> None: ...
+
+
+class ByTraining:
+    """Trains each cell anew for an equal share of the search."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.net, self.train, self.clock, self.evaluate = setup.net, setup.train, setup.clock, setup.evaluate
+        self.initial, self.keeps = self._copied(), setup.keep_weights
+        self.kept: dict[str, Tensor] | None = None
+        weights, cells = setup.weights, setup.architecture.evaluations
+        self.steps_per_cell = max(1, weights.epochs * len(self.train) // cells)
+        # the cosine runs over the share of one cell, step by step
+        self.w_optimizer = WeightOptimizer(self.net, replace(weights, epochs=self.steps_per_cell), steps_per_epoch=1)
+
+    def step(self, A_bar: Matrices) -> Work:
+        """One weight step, the first of a cell on fresh weights; after the last of its share the cell is judged."""
+        if self.w_optimizer.t == 0:
+            self.net.module.load_state_dict(self.initial)
+        self.net.use(A_bar)
+        batch = self.train.next()
+        loss, right = weight_step(self.net, batch, self.w_optimizer, self.clock)
+        done = self.w_optimizer.t == self.steps_per_cell
+        return Work(loss, right, len(batch.y), self._finish() if done else None)
+
+    def _finish(self) -> Validation:
+        with self.clock("arch"):
+            measured = self.evaluate()
+            self.w_optimizer.restart()
+        return measured
+
+    def _copied(self) -> dict[str, Tensor]:
+        return {name: x.detach().clone() for name, x in self.net.module.state_dict().items()}
+
+    def keep(self) -> None:
+        if self.keeps:
+            self.kept = self._copied()
+
+    def restore(self) -> None:
+        if self.kept is not None:
+            self.net.module.load_state_dict(self.kept)
+
+    def measure(self, A_bar: Matrices) -> Validation:
+        self.net.use(A_bar)
+        return self.evaluate()
+
+    def state_dict(self) -> State:
+        state = self.w_optimizer.state_dict()
+        return state | {"initial": self.initial, "kept": self.kept} if self.keeps else state
+
+    def load_state_dict(self, state: State) -> None:
+        self.w_optimizer.load_state_dict(state)
+        if self.keeps:
+            self.initial, self.kept = state["initial"], state["kept"]
+
+
+class ByJudge:
+    """Asks somebody who knows; nothing is trained."""
+
+    def __init__(self, setup: Setup, judge: Evaluate) -> None:
+        assert setup.genotype is not None, "a judge is asked about genotypes"
+        self.judge, self.genotype, self.clock = judge, setup.genotype, setup.clock
+        self.device = setup.net.device
+
+    def step(self, A_bar: Matrices) -> Work:
+        with self.clock("arch"):
+            measured = self.measure(A_bar)
+        loss, right = torch.tensor(measured, device=self.device).unbind(0)
+        return Work(loss, right, 1, measured)
+
+    def measure(self, A_bar: Matrices) -> Validation:
+        accuracy = self.judge(self.genotype(A_bar))
+        return Validation(1 - accuracy, accuracy)
+
+    def keep(self) -> None:
+        """There are no weights."""
+
+    def restore(self) -> None:
+        """There are no weights."""
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        """Nothing is kept."""
+
+
+class Sampling:
+    """The method around a strategy: what it returns is the best cell of those evaluated, the first of equals."""
+
+    def __init__(self, setup: Setup, strategy: Strategy) -> None:
+        self.cells, self.strategy, self.clock = Cells(setup.net.groups), strategy, setup.clock
+        self.net, self.score, self.budget = setup.net, setup.score, setup.budget
+        self.evaluator: Evaluator = ByTraining(setup) if setup.judge is None else ByJudge(setup, setup.judge)
+        self.measured: Validation | None = None
+        self._take(strategy.ask())
+        self._keep()
+
+    def _take(self, cell: Cell) -> None:
+        self.cell, self.A_bar = cell, self._within(cell)
+
+    def _within(self, cell: Cell) -> Matrices:
+        """The cell itself, or the one within the limit that has most of it; that one is evaluated in its place."""
+        A_bar = self.cells.A_bar(cell)
+        return self.budget.project(A_bar, A_bar) if self.budget else A_bar
+
+    def _keep(self) -> None:
+        self.best, self.best_A_bar = self.cell, self.A_bar
+
+    def step(self) -> Metrics:
+        """One step of the evaluation under way; after its last the strategy is told and asked again."""
+        before = self.best_A_bar
+        work = self.evaluator.step(self.A_bar)
+        if work.measured is not None:
+            with self.clock("arch"):
+                self._tell(work.measured)
+        return Metrics(work.loss, work.correct, work.images, changed(before, self.best_A_bar))
+
+    def _tell(self, measured: Validation) -> None:
+        score = self.score(measured)
+        if self.measured is None or score > self.score(self.measured):
+            self.measured = measured
+            self._keep()
+            self.evaluator.keep()
+        self.strategy.tell(self.cell, score)
+        self._take(self.strategy.ask())
+
+    def restore(self) -> None:
+        self.evaluator.restore()
+
+    def use_current(self) -> None:
+        self.net.use(self.A_bar)
+
+    def validation(self) -> Validation:
+        """As the best cell was judged; before the first is, the one under way."""
+        return self.measured or self.evaluator.measure(self.A_bar)
+
+    def architecture(self) -> tuple[Matrices, Matrices]:
+        """The best cell so far, as both A and A_bar: there is no continuous architecture."""
+        return self.best_A_bar, self.best_A_bar
+
+    def state_dict(self) -> State:
+        return {
+            "cell": self.cell,
+            "best": self.best,
+            "measured": None if self.measured is None else list(self.measured),
+            "strategy": self.strategy.state_dict(),
+            "evaluator": self.evaluator.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self._take(stored(state["cell"]))
+        self.best = stored(state["best"])
+        self.best_A_bar = self._within(self.best)
+        self.measured = None if state["measured"] is None else Validation(*state["measured"])
+        self.strategy.load_state_dict(state["strategy"])
+        self.evaluator.load_state_dict(state["evaluator"])

@@ -1,0 +1,121 @@
+"""What is worth knowing of a run at a glance: label and value as text, for terminal, page and lists alike."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from proxnas.report.reading import Record, Row
+
+LABELS = {
+    "method": "method",
+    "space": "space",
+    "data": "data",
+    "seed": "seed",
+    "test_accuracy": "test accuracy",
+    "test_top5": "test accuracy, top 5",
+    "test_perplexity": "test perplexity",
+    "valid_accuracy": "validation accuracy",
+    "valid_perplexity": "validation perplexity",
+    "test_images": "test images",
+    "test_tokens": "test tokens",
+    "best_epoch": "best epoch",
+    "averaged_from": "weights averaged from epoch",
+    "words": "words",
+    "params": "parameters",
+    "flops": "multiply-adds",
+    "epochs": "epochs",
+    "seconds": "time",
+}
+"""Key of a result -> what it is called."""
+
+
+def figures(config: Mapping[str, Any], row: Row, result: Mapping[str, Any]) -> dict[str, Any]:
+    """The values for LABELS that are known: the result's, else those of the last epoch, else the configuration's."""
+    asked = {name: config[name] for name in ("method", "space", "data", "seed") if name in config}
+    now = {name: row[name] for name in LABELS if name in row}
+    if row:
+        now["epochs"] = row["epoch"]
+    known = {**asked, **now, **{name: result[name] for name in LABELS if name in result}}
+    return {name: known[name] for name in LABELS if known.get(name) is not None}
+
+
+def seconds_of(row: Row) -> float:
+    """All seconds of an epoch."""
+    parts = row.get("seconds")
+    return sum(map(number, parts.values())) if isinstance(parts, dict) else 0.0
+
+
+def number(value: Any) -> float:
+    """A finite number; 0 for everything else."""
+    return float(value) if type(value) in (int, float) and math.isfinite(value) else 0.0
+
+
+def facts(record: Record) -> dict[str, str]:
+    """Label -> value of all that is known of a run."""
+    last = record.rows[-1] if record.rows else {}
+    known = figures(record.config, last, record.result)
+    known.setdefault("seconds", sum(map(seconds_of, record.rows)))
+    return labelled(known)
+
+
+def labelled(known: Mapping[str, Any]) -> dict[str, str]:
+    """Label -> value as people write it."""
+    found = {LABELS[name]: shown(name, value) for name, value in known.items()}
+    if "flops" in known and any("perplexity" in name for name in known):
+        found[LABELS["flops"]] += " a token"
+    return found
+
+
+def shown(name: str, value: Any) -> str:
+    """A value as people write it."""
+    if type(value) in (int, float) and not math.isfinite(value):
+        return "not finite"
+    if name == "seconds":
+        return duration(number(value))
+    if type(value) is int and name != "seed":
+        return f"{value:,}"
+    if type(value) is float:
+        return f"{value:.2f}" if "perplexity" in name else f"{value:.4f}"
+    return str(value)
+
+
+def duration(seconds: float) -> str:
+    """12.3 s, 4 min 05 s or 2 h 03 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def reproduce(record: Record) -> str:
+    """The command that runs it again, whatever the defaults have become; empty if it is not known."""
+    if not record.config or record.command not in ("search", "train", "fit"):
+        return ""
+    where = Path(record.folder)
+    words = ["proxnas", record.command]
+    if record.command == "train":  # CELL may be named from within the folder
+        lstm = str(record.config.get("cell", "")).startswith("zoo:")
+        words += [str(record.config["cell"]) if lstm else str(where / "genotype.json"), str(record.config.get("data"))]
+    elif "data" in record.config:
+        words.append(str(record.config["data"]))
+    if record.config.get("space") == "rnn" and record.command == "search":
+        words += ["--space", "rnn"]
+    return shlex.join([*words, "--config", str(where / "config.json"), "--run", f"{where}-again"])
+
+
+def called(record: Record) -> str:
+    """The command line that the run was last called with."""
+    words = record.environment.get("command")
+    if not isinstance(words, list) or not words:
+        return ""
+    return shlex.join(["proxnas", *map(str, words[1:])])
+
+
+def printable(name: str) -> str:
+    """A name as one line of text: control characters could write over a table."""
+    return "".join(sign if sign.isprintable() else "?" for sign in name)

@@ -1,0 +1,178 @@
+"""Run folders as they are found: finished, under way, stopped or damaged; read, never written.
+
+Nothing here raises because of what a file holds: a report of half a run is worth more than none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proxnas.errors import InputError
+from proxnas.genotype import Genotype, read
+
+MAX_BYTES = 4_000_000  # of a JSON file of ours; whatever is larger is something else
+TAIL = 65_536
+DEPTH = 2  # a comparison holds runs, a run of `fit` holds search and train
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a run folder holds; what is missing is empty."""
+
+    folder: Path
+    name: str
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    space: dict[str, Any]
+    """What the rows and columns of A stand for."""
+    rows: list[Row]
+    """One an epoch."""
+    genotype: Genotype | None
+    result: dict[str, Any]
+    running: bool
+
+    @property
+    def status(self) -> str:
+        """finished, running or stopped."""
+        return status(bool(self.result), self.running)
+
+    @property
+    def command(self) -> str:
+        """search, train, fit, ...; empty if nobody has said."""
+        return str(self.config.get("command", ""))
+
+
+def status(finished: bool, running: bool) -> str:
+    """One word on how far a run is."""
+    return "finished" if finished else "running" if running else "stopped"
+
+
+def read_run(folder: Path, name: str = "") -> Record:
+    """The run in a folder, as it stands now."""
+    return Record(
+        folder=folder,
+        name=name or folder.resolve().name,
+        config=read_object(folder / "config.json"),
+        environment=read_object(folder / "environment.json"),
+        space=read_object(folder / "space.json"),
+        rows=read_rows(folder / "metrics.jsonl"),
+        genotype=_genotype(folder),
+        result=read_object(folder / "result.json"),
+        running=in_use(folder),
+    )
+
+
+def run_folders(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
+    """The run folders at and below a folder, each before its parts."""
+    if (folder / "config.json").is_file():
+        yield folder
+    if depth:
+        for child in children(folder):
+            yield from run_folders(child, depth - 1)
+
+
+def children(folder: Path) -> list[Path]:
+    """The folders inside, seed-2 before seed-10; none if it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+    except OSError:
+        return []
+    return [folder / name for name in sorted(names, key=_natural)]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,9})", name)]
+
+
+def find_runs(folder: str | Path) -> list[Record]:
+    """The runs at and below a folder; an InputError that says what to give if there is none."""
+    top = Path(folder)
+    if not top.is_dir():
+        raise InputError(f"{folder}: no such folder: give the folder of a run (proxnas runs lists them)")
+    found = list(run_folders(top))
+    if not found:
+        raise InputError(f"{folder}: holds no run (no config.json): give the folder of a run (proxnas runs lists them)")
+    base = top.resolve()
+    return [read_run(path, "/".join([base.name, *path.resolve().relative_to(base).parts])) for path in found]
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            value = json.loads(file.read(MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The whole lines of metrics.jsonl in order; a torn line, or one that is no row, is left out."""
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except OSError:
+        return []
+    return [row for line in lines if line.endswith(b"\n") and (row := _row(line))]
+
+
+def last_row(path: Path) -> Row:
+    """The last whole line of metrics.jsonl, without reading what comes before it; empty if there is none."""
+    size = TAIL
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            while True:
+                file.seek(max(0, end - size))
+                lines = file.read(size).splitlines(keepends=True)
+                if size < end:
+                    lines = lines[1:]  # may have begun before
+                rows = (row for line in reversed(lines) if line.endswith(b"\n") and (row := _row(line)))
+                row = next(rows, {})
+                if row or size >= end:
+                    return row
+                size *= 4
+    except OSError:
+        return {}
+
+
+def _row(line: bytes) -> Row:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) and type(row.get("epoch")) is int else {}
+
+
+def _genotype(folder: Path) -> Genotype | None:
+    try:
+        return read(folder)
+    except InputError:
+        return None
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a process holds the folder's lock; looking takes a shared lock for an instant, and never waits."""
+    import fcntl  # not on every system, and most of a report needs it not
+
+    try:
+        descriptor = os.open(folder / ".lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False

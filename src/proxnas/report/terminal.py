@@ -1,0 +1,59 @@
+"""What a finished run says in the terminal: the cell and a table of what came out and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from proxnas.errors import InputError
+from proxnas.genotype import Genotype
+from proxnas.report.cell import cell_text
+from proxnas.report.facts import duration, figures, labelled, printable
+from proxnas.report.page import FILE, write_report
+from proxnas.report.reading import find_runs
+
+WIDE = 1000  # columns where the output is no terminal: nothing is cut
+
+
+def console() -> Console:
+    """Where tables go: as wide as the terminal, or as they need."""
+    out = Console(highlight=False)
+    return out if out.is_terminal else Console(highlight=False, width=WIDE)
+
+
+def print_cell(result: Mapping[str, Any]) -> None:
+    """The cell of a result as text, if it has one."""
+    try:
+        print(cell_text(Genotype.from_object(result["genotype"])))
+    except (KeyError, InputError):
+        return
+
+
+def print_summary(result: Mapping[str, Any], folder: Path, more: Mapping[str, object] = {}) -> None:
+    """What came out of a run and where it is."""
+    _print({**labelled(figures({}, {}, result)), **more}, folder, {"to see it": f"proxnas report {quote(str(folder))}"})
+
+
+def print_fit(result: Mapping[str, Any], folder: Path) -> None:
+    """The same for a fit; its report is written here, the last of its files."""
+    files = {
+        "exported, checked": folder / result["exported"],
+        "model card": folder / result["model_card"],
+        "report": write_report(find_runs(folder), folder / FILE),
+    }
+    times = {f"time of {part}": duration(result[part]["seconds"]) for part in ("search", "train")}
+    _print(labelled(figures({}, {}, result)) | times, folder, files)
+
+
+def _print(rows: Mapping[str, object], folder: Path, files: Mapping[str, object]) -> None:
+    table = Table.grid(padding=(0, 2))
+    rows = {**rows, "run folder": folder, **files}
+    for label, value in rows.items():
+        table.add_row(label, escape(printable(str(value))))
+    console().print(table)

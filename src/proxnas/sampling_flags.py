@@ -1,0 +1,65 @@
+"""The flags of the methods that evaluate whole cells, which `search` takes besides the others.
+
+No torch here: `--help` must be quick.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from proxnas.errors import InputError
+from proxnas.methods import SAMPLING
+
+if TYPE_CHECKING:
+    from proxnas.config import SearchConfig
+
+
+@dataclass(frozen=True)
+class SamplingFlags:
+    """How cells are evaluated, and how many."""
+
+    evaluations: int = 8
+    """random, evolution, reinforce, pnas: cells that are evaluated, each trained for an equal share of the epochs."""
+    evaluate: Literal["train", "table"] = "train"
+    """The same: by a short training and the half for A, or by the validation column of --table (an epoch is then an
+    equal part of the evaluations)."""
+    population: int = 0
+    """evolution: cells that are kept; 0: 100, or a quarter of fewer than 400 evaluations."""
+    tournament: int = 0
+    """evolution: cells drawn from them, of which the best is a parent; 0: a quarter of the population."""
+    random_cells: int = 100
+    """random-ws: cells that are judged at the end."""
+
+
+RANGES: dict[str, tuple[int, int]] = {
+    "evaluations": (1, 10_000_000),
+    "population": (0, 1_000_000),
+    "tournament": (0, 1_000_000),
+    "random_cells": (1, 10_000_000),
+}
+
+
+def check_sampling(config: SearchConfig) -> None:
+    """An InputError for impossible values, and for those that the method would ignore."""
+    for name, (low, high) in RANGES.items():
+        _require(low <= getattr(config, name) <= high, config, name, f"give a number from {low} to {high}")
+    sampling = config.method in SAMPLING
+    if not sampling:
+        what_to_do = f"is for {', '.join(SAMPLING)}: leave it out"
+        _require(config.evaluations == SamplingFlags.evaluations, config, "evaluations", what_to_do)
+        _require(config.evaluate == "train", config, "evaluate", what_to_do)
+    for name in ("population", "tournament"):
+        idle = getattr(config, name) and config.method != "evolution"
+        _require(not idle, config, name, "is for evolution: leave it out")
+    _require(config.evaluate == "train" or config.table != "", config, "evaluate", "give --table FILE too")
+
+
+def table_defaults() -> dict[str, Any]:
+    """Looking a cell up costs nothing, so there are as many as published comparisons on tables have."""
+    return {"evaluations": 1000, "epochs": 10}
+
+
+def _require(ok: bool, config: SearchConfig, name: str, what_to_do: str) -> None:
+    if not ok:
+        raise InputError(f"--{name.replace('_', '-')} {getattr(config, name)}: {what_to_do}")
