@@ -106,7 +106,9 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
     from proxnas.report.terminal import print_cell, print_summary
 
     print_cell(result)
-    more: dict[str, object] = {"limit": shown_budget(result["budget"])} if result.get("budget") else {}
+    more: dict[str, object] = {}
+    if result.get("budget"):
+        more["limit"] = shown_budget(result["budget"])
     if "table" in result:
         more["table"] = "  ".join(f"{name} {value}" for name, value in result["table"].items())
     if "mean" in result:
