@@ -125,26 +125,15 @@ def test_activations_cost_nothing_but_time(make_search: Callable[..., Search], c
     search.step()
 
 
-def test_R_may_be_taken_at_A(make_search: Callable[..., Search]) -> None:
-    flags = (
-        "--eta",
-        "1e6",
-        "--arch-optimizer",
-        "sgd",
-        "--look-ahead",
-        "0",
-        "--explore",
-        "0",
-        "--arch-learning-rate",
-        "1e-9",
-    )
-    for at in ("A_bar", "A"):
-        method: Any = make_search(*flags, "--eta-at", at).method
-        before, A_bar = method.A["normal"].clone(), method.A_bar["normal"]
-        method.step()
-        pressed = (before - method.A["normal"]) > 1e-6
-        costly = (method.costs["normal"] > 0).expand_as(pressed)
-        assert torch.equal(pressed, costly if at == "A" else costly & (A_bar != 0))
+@pytest.mark.parametrize(("at", "explore"), [("A_bar", "0"), ("A_bar", "0.5"), ("A", "0")])
+def test_R_presses_what_a_step_selects_or_all_of_A(make_search: Callable[..., Search], at: str, explore: str) -> None:
+    plain = ("--arch-optimizer", "sgd", "--look-ahead", "0", "--arch-learning-rate", "1e-9", "--eta", "1e6")
+    method: Any = make_search(*plain, "--eta-at", at, "--explore", explore).method
+    before, path = method.A["normal"].clone(), method.select(method.A, method._noise())["normal"]
+    method.step()
+    pressed = (before - method.A["normal"]) > 1e-6
+    costly = (method.costs["normal"] > 0).expand_as(pressed)
+    assert torch.equal(pressed, costly if at == "A" else costly & (path != 0))
 
 
 def test_what_costs_nothing_is_said(stripes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

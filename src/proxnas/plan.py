@@ -90,7 +90,7 @@ def plan_text(figures: dict[str, Any]) -> str:
             f"search network: {searched}, {f['search_network_params']:,} parameters",
             f"final network:  {final}, {f['params_smallest']:,} to {f['params_largest']:,} parameters, "
             f"{f['flops_smallest']:,} to {f['flops_largest']:,} multiply-adds",
-            *([shown_budget(f["budget"])] if f["budget"] else []),
+            *([f"limit {shown_budget(f['budget'])}"] if f["budget"] else []),
             epochs_text(f),
         ]
     )

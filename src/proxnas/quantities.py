@@ -34,7 +34,7 @@ def seconds(flag: str, text: str) -> float:
 def shown_budget(budget: Mapping[str, Any]) -> str:
     """The `budget` of result.json for people."""
     limit, smallest, largest = (shown(budget["of"], budget[name]) for name in ("limit", "smallest", "largest"))
-    return f"limit {limit}  (smallest network {smallest}, largest {largest})"
+    return f"{limit}  (smallest network {smallest}, largest {largest})"
 
 
 def shown(of: str, value: float) -> str:

@@ -5,18 +5,21 @@ No torch here: `--help` must be quick.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from proxnas.config import PROXIMAL, USED_BY, RunConfig, flag, require
 from proxnas.errors import unknown
+from proxnas.executor import Outcome, check_done
 from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.protocols import PROTOCOLS
-from proxnas.settings import flag_words, read_values
+from proxnas.settings import flag_words, parse, parse_resumed, read_values
 from proxnas.spaces import SPACES
 from proxnas.text_config import TEXT_PROTOCOLS, TextTrainConfig, TokenFlags
 from proxnas.train_config import DataArgument, TrainConfig
+from proxnas.train_settings import need, stored
 
 SEEDS = 3
 """So many seeds, from --seed on, unless --seeds names them."""
@@ -74,6 +77,28 @@ class StudyConfig(ManyFlags, RunConfig):
     def all_seeds(self) -> list[int]:
         """The seeds of each setting."""
         return whole_numbers("--seeds", self.seeds) if self.seeds else [self.seed + i for i in range(SEEDS)]
+
+
+AnyStudy = TypeVar("AnyStudy", bound=StudyConfig)
+
+
+def study_command(
+    argv: list[str],
+    cls: type[AnyStudy],
+    default_folder: Callable[[AnyStudy], str],
+    work: Callable[[AnyStudy, Path], Sequence[Outcome]],
+) -> None:
+    """Parses the flags, runs what is not finished, prints the tables and says where the rest is."""
+    prog = f"proxnas {cls.COMMAND}"
+    config = parse(cls, prog, argv)
+    folder = Path(config.run or default_folder(config))
+    if not config.force and (folder / "config.json").exists():
+        config = parse_resumed(argv, stored(folder, cls.COMMAND, cls), folder, prog)
+    need(config, "data")
+    outcomes = work(config, folder)
+    print((folder / "table.md").read_text(encoding="utf-8"))
+    print(f"tables and figures in {folder}")
+    check_done(list(outcomes))
 
 
 def study_argv(config: StudyConfig, method: str, seed: int, special: dict[str, Any]) -> list[str]:

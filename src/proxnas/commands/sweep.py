@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxnas.executor import check_done
+from proxnas.executor import Outcome
 from proxnas.jobs import data_word, slug
-from proxnas.settings import parse, parse_resumed
+from proxnas.study_config import study_command
 from proxnas.sweep_config import SweepConfig
-from proxnas.train_settings import need, stored
-
-PROG = "proxnas sweep"
 
 
 def main(argv: list[str]) -> None:
     """Parses the flags, runs what is not finished, prints the table."""
-    config = parse(SweepConfig, PROG, argv)
-    folder = Path(config.run or default_folder(config))
-    if not config.force and (folder / "config.json").exists():
-        config = parse_resumed(argv, stored(folder, "sweep", SweepConfig), folder, PROG)
-    need(config, "data")
+    study_command(argv, SweepConfig, default_folder, _sweep)
+
+
+def _sweep(config: SweepConfig, folder: Path) -> list[Outcome]:
     from proxnas.sweep import sweep
 
-    outcomes = sweep(config, folder)
-    print((folder / "table.md").read_text(encoding="utf-8"))
-    print(f"tables and figures in {folder}")
-    check_done(outcomes)
+    config.settings()  # an InputError if there is nothing to sweep over
+    return sweep(config, folder)
 
 
 def default_folder(config: SweepConfig) -> str:
