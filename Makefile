@@ -107,7 +107,21 @@ format: install  ## lets ruff repair what it can and format the rest
 bench: install  ## all timings of docs/performance.md: tables on the screen, JSON and figures in bench/
 	@$(RUN) benchmarks/speed.py bench $(ARGS)
 
+.PHONY: faults
+faults: install  ## kills, full disks, malformed files, load: what docs/reliability.md promises, in great number (25 minutes)
+	@PYTHONPATH=tests $(RUN) -m faults $(ARGS)
+
+# A venv of its own with the lowest versions that pyproject.toml allows, on the oldest Python: the bounds are promises.
+.PHONY: lower
+lower:  ## the tests with the lowest versions of all dependencies, in .venv-lower
+	@$(FIND_PYTHON); [ -x .venv-lower/bin/python ] || "$$python" -m venv .venv-lower
+	@.venv-lower/bin/python tests/lower_bounds.py >.venv-lower/lower.txt
+	@.venv-lower/bin/python -m pip -qq install $(if $(TORCH_INDEX),--extra-index-url '$(TORCH_INDEX)') \
+		-r .venv-lower/lower.txt pytest pytest-xdist hypothesis
+	@.venv-lower/bin/python -m pip -qq install --no-deps --editable .
+	@.venv-lower/bin/python -m pytest -n $(JOBS) -q -m 'not slow' $(ARGS)
+
 .PHONY: clean
 clean:  ## removes .venv, builds and caches; keeps runs/ and bench/
-	@rm -rf $(VENV) build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .venv-lower build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

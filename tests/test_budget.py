@@ -238,7 +238,7 @@ def test_the_price_presses_what_A_selects_without_the_limit(make_search: MakeSea
     method: Any = make_search("--max-params", str(limit_at(make_search, 0.0)), "--eta", "1", *FINAL).method
     wanted = method.unlimited(method.A)
     assert method.budget.excess(wanted) > 0
-    assert all(torch.equal(at, wanted[name]) for name, at in method._penalised().items())
+    assert all(torch.equal(at, wanted[name]) for name, at in method._penalised(None).items())
 
 
 def test_a_resumed_search_has_the_same_price_costs_and_cell(make_search: MakeSearch) -> None:
@@ -297,6 +297,7 @@ def test_an_impossible_limit_names_the_smallest_network(
     assert line.count("\n") == 1 and "--max-params 10:" in line
     assert not (tmp_path / "run").exists()
     assert run(tmp_path, str(stripes), "--max-params", str(smallest), "--dry-run") == 0
+    assert f"limit {smallest:,} parameters  (smallest network {smallest:,} parameters" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,8 @@ def test_candidates_without_parameters_cost_nothing() -> None:
 def test_a_larger_eta_finds_a_smaller_cell(make_search: Callable[..., Search]) -> None:
     sizes = []
     for eta in ("0", "0.1", "10"):
-        search = make_search("--eta", eta, "--arch-learning-rate", "0.05", "--space", "darts7")
-        for _ in range(4):
+        search = make_search("--eta", eta, "--arch-learning-rate", "0.05", "--explore", "0", "--space", "darts7")
+        for _ in range(6):
             search.method.step()
         sizes.append(parameters(search.final_network(search.genotype())))
     assert sizes[0] > sizes[2] and sizes[0] >= sizes[1] >= sizes[2]

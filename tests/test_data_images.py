@@ -126,8 +126,8 @@ BAD_FILES: dict[str, tuple[Callable[[], bytes], str]] = {
     "truncated": (lambda: good_bytes()[:-200], "not a readable npz"),
     "damaged inside": (lambda: good_bytes()[:300] + bytes(50) + good_bytes()[350:], "not a readable npz"),
     "an npy file": (plain_npy, "not a readable npz"),
-    "beyond 16 GB": (lambda: claiming((10**9, 32, 32, 3)), "x_train claims 3072000000000 bytes"),
-    "beyond what the file can hold": (lambda: claiming((1000, 32, 32, 3)), "x_train claims 3072000 bytes"),
+    "beyond 16 GB": (lambda: claiming((10**9, 32, 32, 3)), "its arrays claim 3073000000000 bytes"),
+    "beyond what the file can hold": (lambda: claiming((30_000, 32, 32, 3)), "its arrays claim 92190000 bytes"),
     "short of data": (lambda: claiming((10, 8, 8)), "not a readable npz"),
 }
 

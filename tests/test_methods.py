@@ -163,6 +163,7 @@ def test_memory_does_not_grow_with_steps(method: str, make_search: MakeSearch) -
 
     def alive() -> int:
         steps(search, 2)
+        search.guard.settle()  # as the loop does: verdicts are kept until they are read
         gc.collect()
         return sum(type(x) in (Tensor, nn.Parameter) for x in gc.get_objects())
 
@@ -539,15 +540,25 @@ def test_random_keeps_the_best_cell_by_validation_accuracy(
     assert len({str(cell) for cell in drawn}) == 5
 
 
-def test_random_trains_every_cell_anew_from_the_same_weights_over_a_whole_cosine(make_search: MakeSearch) -> None:
+def test_random_trains_every_cell_anew_from_the_same_weights_over_a_whole_cosine(
+    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     search, _, method = random_search(make_search, "--epochs", "4", "--evaluations", "4")  # five steps a cell
-    initial, rates = stored(search.net.module.state_dict()), []
+    initial, rates, anew = stored(search.net.module.state_dict()), [], []
+    take = method.train.next
+
+    def noted() -> Batch:
+        """The batch of a step; what it will start from is known then."""
+        anew.append(same(search.net.module.state_dict(), initial))
+        return take()
+
+    monkeypatch.setattr(method.train, "next", noted)
     for t in range(15):
         if t % 5 == 0:
-            assert same(search.net.module.state_dict(), initial)
             assert all(not method.w_optimizer.momentum_of(w).any() for w in method.w_optimizer.weights)  # type: ignore[union-attr]
         rates.append(method.w_optimizer.learning_rate)
         search.method.step()
+    assert anew == [True, False, False, False, False] * 3
     assert rates[:5] == rates[5:10] == rates[10:] == sorted(rates[:5], reverse=True)
     assert rates[0] == pytest.approx(0.025) and rates[4] < 0.005
 

@@ -137,7 +137,7 @@ def test_every_method_writes_the_common_keys(method: str, data: Path, tmp_path: 
     flags += [*QUICK.get(method, ()), "--quiet", "--run", str(tmp_path)]
     assert main(["search", str(data), "--method", method, *flags]) == 0
     keys = ["epoch", "step", "train_loss", "train_accuracy", "valid_loss", "valid_accuracy"]
-    keys += ["changes", "params", "A", "seconds"]
+    keys += ["changes", "params", "A", "selected", "genotype", "rollbacks", "seconds"]
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert len(rows) == 2 and all(set(row) == set(keys) for row in rows)
     assert all(np.shape(row["A"]["cell"]) == (6, 5) and np.isfinite(row["A"]["cell"]).all() for row in rows)

@@ -142,7 +142,7 @@ def test_a_second_signal_is_handled_as_without_us(
         assert main([*argv, str(tmp_path)]) == 130
     signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == "proxnas: stopped\n"
-    assert not (tmp_path / "checkpoint.pt").exists()
+    assert stored_state(tmp_path)["totals"]["steps"] == 0  # the one of the start
     assert main([*argv, str(tmp_path), "--resume"]) == 0
     assert outcome(tmp_path) == outcome(Path(folder))
 
@@ -347,17 +347,31 @@ def test_a_moved_folder_can_be_resumed(finished: list[str], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("size", [0, 1000, -1])
-def test_a_damaged_checkpoint_is_named_and_nothing_harmed(
+def test_a_damaged_checkpoint_is_told_and_the_previous_ends_the_same(
     finished: list[str], tmp_path: Path, size: int, capsys: Any
 ) -> None:
     folder = tmp_path / "run"
+    before = outcome(folder)
     (folder / "result.json").unlink()
     (folder / "checkpoint.pt").write_bytes((folder / "checkpoint.pt").read_bytes()[:size])
+    capsys.readouterr()
+    assert main([*finished, "--resume"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith(f"proxnas: {folder / 'checkpoint.pt'}: damaged or truncated, kept as checkpoint.damaged.pt")
+    assert said.count("\n") == 1
+    assert outcome(folder) == before
+
+
+def test_without_a_sound_checkpoint_nothing_is_harmed(finished: list[str], tmp_path: Path, capsys: Any) -> None:
+    folder = tmp_path / "run"
+    (folder / "result.json").unlink()
+    for name in ("checkpoint.pt", "checkpoint.previous.pt"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:1000])
     before = snapshot(folder)
     capsys.readouterr()
     assert main([*finished, "--resume"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"proxnas: error: {folder / 'checkpoint.pt'}: the checkpoint is damaged or truncated: ")
+    assert error.startswith(f"proxnas: error: {folder / 'checkpoint.pt'}: the checkpoint is damaged or truncated, and ")
     assert error.count("\n") == 1
     assert snapshot(folder) == before
 

@@ -87,7 +87,8 @@ def test_a_second_opening_is_refused_while_the_first_lasts(tmp_path: Path) -> No
     with open_run(tmp_path / "run", resume=True):
         before = contents(tmp_path / "run")
         for mode in ({}, {"resume": True}, {"force": True}):
-            with pytest.raises(InputError, match="in use by another process"), open_run(tmp_path / "run", **mode):
+            said = f"in use by process {os.getpid()}: wait for it"
+            with pytest.raises(InputError, match=said), open_run(tmp_path / "run", **mode):
                 pass
         assert contents(tmp_path / "run") == before
     with open_run(tmp_path / "run", resume=True):
@@ -201,7 +202,10 @@ def test_write_atomically_replaces_whole_files(tmp_path: Path, monkeypatch: pyte
         assert source.read_text() == "new" and target.read_text() == "old"
         raise OSError(errno.ENOSPC, "no space")
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(InputError, match=r"x\.json: cannot be written \(no space\): make"),
+    ):
         patch.setattr(proxnas.run.os, "replace", crash)
         write_atomically(path, "new")
     assert path.read_text() == "old"
@@ -391,15 +395,35 @@ def test_a_checkpoint_cannot_run_code(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "hacked").exists()
 
 
-def test_a_damaged_newest_names_the_way_to_the_previous(run: Run, state: dict[str, Any]) -> None:
+@pytest.mark.parametrize("damage", [b"", b"junk", "torn", "flipped"])
+def test_a_damaged_newest_is_set_aside_and_the_previous_used(
+    run: Run, state: dict[str, Any], damage: bytes | str, capsys: Any
+) -> None:
     for epoch in (0, 1):
         run.save_checkpoint(state | {"epochs_done": epoch})
-    (run / "checkpoint.pt").write_bytes(b"junk")
-    with pytest.raises(InputError, match=r"remove it to resume from checkpoint\.previous\.pt"):
-        run.load_checkpoint()
-    (run / "checkpoint.pt").unlink()  # the advice works
+    whole = (run / "checkpoint.pt").read_bytes()
+    middle = whole.index(state["weights"]["w"].numpy().tobytes()) + 600
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    content = {"torn": whole[:-700], "flipped": flipped}[damage] if isinstance(damage, str) else damage
+    (run / "checkpoint.pt").write_bytes(content)
     loaded = run.load_checkpoint()
     assert loaded is not None and loaded["epochs_done"] == 0
+    said = f"proxnas: {run / 'checkpoint.pt'}: damaged or truncated, kept as checkpoint.damaged.pt: going on from"
+    assert capsys.readouterr().err == f"{said} checkpoint.previous.pt\n"
+    assert (run / "checkpoint.damaged.pt").read_bytes() == content
+    run.save_checkpoint(state | {"epochs_done": 2})  # must not move the damaged one over the sound one
+    (run / "checkpoint.pt").unlink()
+    loaded = run.load_checkpoint()
+    assert loaded is not None and loaded["epochs_done"] == 0
+
+
+def test_two_damaged_checkpoints_are_an_error_that_changes_nothing(run: Run) -> None:
+    for name in ("checkpoint.pt", "checkpoint.previous.pt"):
+        (run / name).write_bytes(b"junk")
+    before = contents(run.folder)
+    with pytest.raises(InputError, match=r"damaged or truncated, and so is checkpoint\.previous\.pt: use --force"):
+        run.load_checkpoint()
+    assert contents(run.folder) == before
 
 
 def test_a_damaged_previous_does_not_advise_its_own_use(run: Run) -> None:

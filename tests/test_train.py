@@ -252,7 +252,11 @@ def test_divergence_stops_with_the_checkpoint_kept(
     monkeypatch.setattr(nn.functional, "cross_entropy", fails_later)
     argv = ["train", str(cell), str(data), *SMALL, "--checkpoint-minutes", minutes, "--run", str(tmp_path)]
     assert main([*argv, "--valid-share", "0"]) == 2
-    assert "the loss is not finite in epoch 2: lower --learning-rate (now 0.1)" in capsys.readouterr().err
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 4  # three returns, then the end of it
+    assert said[0].startswith("proxnas: the loss or its gradient is not finite in epoch 2: back to the last checkpoint")
+    assert said[2].endswith("learning rate times 0.125 from now on (3 of 3)")
+    assert "is not finite in epoch 2: lower --learning-rate (now 0.1): also at 0.0125, after 3 returns" in said[3]
     state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["state"]
     assert state["epochs_done"] == 1
     assert all(w.isfinite().all() for w in state["weights"].values())

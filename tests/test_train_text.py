@@ -18,6 +18,7 @@ from torch import Tensor
 from proxnas.data.text import Text, TextOptions
 from proxnas.errors import InputError
 from proxnas.genotype import Cell, Edge, Genotype
+from proxnas.guard import Diverged
 from proxnas.loop import Totals
 from proxnas.networks.language import LanguageSize, Spoken, speak
 from proxnas.progress import Silent
@@ -193,34 +194,24 @@ def test_the_best_weights_are_kept_and_patience_ends_it(text: Text, monkeypatch:
 # divergence
 
 
-def test_a_loss_that_is_not_finite_sends_it_back(
-    text: Text, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_loss_that_is_not_finite_moves_nothing_and_is_told_at_once(text: Text) -> None:
     this = job(text, epochs=4)
     epoch(this)
-    best = {name: w.clone() for name, w in this.best["weights"].items()}
     with torch.no_grad():
-        this.network.embedding.fill_(torch.nan)
-    tried: list[dict[str, Tensor]] = []
-
-    def spying(network: Any, *rest: Any) -> Spoken:
-        tried.append({name: w.clone() for name, w in network.state_dict().items()})
-        return speak(network, *rest)
-
-    monkeypatch.setattr(training, "speak", spying)
-    row = epoch(this)
-    assert equal(tried[1], best) and this.rate == 2.5
-    assert math.isfinite(row["train_loss"]) and row["rollbacks"] == 1 and row["learning_rate"] == 2.5
-    said = "proxnas: the loss is not finite in epoch 2: back to the weights of epoch 1, learning rate 2.5\n"
-    assert capsys.readouterr().err == said
+        this.network.embedding.view(-1)[0] = torch.nan
+    before = {name: w.clone() for name, w in this.network.state_dict().items()}
+    this.step()
+    after = this.network.state_dict()
+    assert all(torch.equal(w.nan_to_num(7), after[name].nan_to_num(7)) for name, w in before.items())
+    with pytest.raises(Diverged, match="the loss or its gradient is not finite"):
+        this.guard.check()
 
 
-def test_a_hopeless_learning_rate_ends_in_one_line(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_learning_rate_falls_with_every_return(text: Text) -> None:
     this = job(text)
-    nan = torch.tensor(torch.nan, requires_grad=True)
-    monkeypatch.setattr(training, "speak", lambda *_: Spoken(nan * 1, nan.detach(), nan.detach(), ()))
-    with pytest.raises(InputError, match=r"not finite even at a learning rate of .* --learning-rate"):
-        this.step()
+    this.guard.go_back(2)
+    assert this.rate == this.config.learning_rate / 4
+    assert epoch(this)["learning_rate"] == this.rate
 
 
 # stopping and going on; the clock aside, all is equal to the bit

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from proxnas import __version__
 from proxnas.errors import InputError, unknown
-from proxnas.interrupt import Interrupted
+from proxnas.interrupt import Interrupted, terminable
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("proxnas.commands.fit:main", "search, train, test and export, in one go"),
@@ -48,7 +48,8 @@ def main(argv: list[str] | None = None) -> int:
     """Runs a command line; returns its exit code: 0 done, 2 bad input, 1 an internal error, 130 or 143 stopped."""
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        code = _dispatch(arguments)
+        with terminable():
+            code = _dispatch(arguments)
         sys.stdout.flush()  # here, where a broken pipe can still be told
         return code
     except InputError as error:
@@ -59,7 +60,8 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:  # a full disk, a folder that vanished: nothing that a traceback would explain
         return _say(f"{error.filename or 'input or output'}: {error.strerror or error}: check the path and the disk", 2)
     except Interrupted as stop:
-        return _say(f"{stop}; a checkpoint is written: the same command with --resume goes on", stop.exit_code)
+        how = "; a checkpoint is written: the same command with --resume goes on" if stop.saved else ""
+        return _say(f"{stop}{how}", stop.exit_code)
     except KeyboardInterrupt:
         return _say("stopped", 130)
     except Exception:

@@ -39,6 +39,8 @@ class RunConfig:
     """cpu, cuda, cuda:1, mps; auto: an accelerator if there is one."""
     threads: int = 0
     """CPU threads; 0: as many as torch takes."""
+    deterministic: bool = False
+    """Only algorithms that give the same bits each time on a GPU too (a CPU always does); slower there."""
     quiet: bool = False
     """Only print the result."""
     config: str = ""

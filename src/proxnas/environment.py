@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from typing import Any
@@ -34,6 +35,13 @@ def set_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
+def set_deterministic(on: bool) -> None:
+    """Only algorithms that give the same bits each time; an operation without one is an error that names it."""
+    if on:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts, which is later
+        torch.use_deterministic_algorithms(True)
+
+
 def describe(device: torch.device) -> dict[str, Any]:
     """Versions, device, threads and command line, for environment.json."""
     return {
@@ -45,5 +53,6 @@ def describe(device: torch.device) -> dict[str, Any]:
         "processor": platform.processor() or platform.machine(),
         "device": str(device),
         "threads": torch.get_num_threads(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
         "command": sys.argv,
     }

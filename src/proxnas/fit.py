@@ -84,7 +84,7 @@ def _train_values(config: FitConfig, genotype: Genotype | None) -> dict[str, Any
         values |= read_values(Path(config.train_config), TrainConfig)
     flags = ("epochs", "batch_size", "cells", "channels", "image_size", "skip_broken")
     values |= {name: getattr(config, name) for name in flags if getattr(config, name)}
-    same = {name: getattr(config, name) for name in ("data", "seed", "device", "threads", "quiet")}
+    same = {name: getattr(config, name) for name in ("data", "seed", "device", "threads", "deterministic", "quiet")}
     return values | same | {"cell": "../search"}
 
 

@@ -28,7 +28,18 @@ from proxnas.train_text import build_text_training, text_options
 from proxnas.training.text import TextTraining
 
 Say = Callable[[str], None]
-SAME = ("data", "seed", "device", "threads", "quiet", "tokens", "max_words", "min_count", "train_tokens")
+SAME = (
+    "data",
+    "seed",
+    "device",
+    "threads",
+    "deterministic",
+    "quiet",
+    "tokens",
+    "max_words",
+    "min_count",
+    "train_tokens",
+)
 """Flags that search and training share."""
 
 

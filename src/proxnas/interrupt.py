@@ -11,17 +11,29 @@ from types import FrameType
 
 
 class Interrupted(Exception):
-    """The run was asked to stop and has written its checkpoint."""
+    """The run was asked to stop and, if `saved`, has written its checkpoint."""
 
-    def __init__(self, signum: int) -> None:
+    def __init__(self, signum: int, saved: bool = True) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
-        self.exit_code = 128 + signum
+        self.signum, self.saved, self.exit_code = signum, saved, 128 + signum
 
 
 class Request:
     """Whether somebody asked to stop."""
 
     signum: int | None = None
+    impatient = False
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """A signal in here is an Interrupted where it strikes: for long work that can be done again from its start."""
+        if self.signum is not None:
+            raise Interrupted(self.signum, saved=False)
+        self.impatient = True
+        try:
+            yield
+        finally:
+            self.impatient = False
 
 
 @contextmanager
@@ -36,6 +48,8 @@ def stop_requests() -> Iterator[Request]:
     def note(signum: int, frame: FrameType | None) -> None:
         request.signum = signum
         signal.signal(signum, before[signal.Signals(signum)])
+        if request.impatient:
+            raise Interrupted(signum, saved=False)
 
     for signum in before:
         signal.signal(signum, note)
@@ -44,6 +58,24 @@ def stop_requests() -> Iterator[Request]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM outside of a loop is an exception, as Ctrl-C is: files and locks are closed, and the exit code is 143."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise Interrupted(signum, saved=False)
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 LIFELINE = "PROXNAS_LIFELINE"

@@ -1,18 +1,23 @@
 """The loop of everything that runs in epochs: step, log, checkpoint, and stop when asked.
 
 After each epoch: a line of metrics.jsonl, the job's own files, then the checkpoint, which decides whether it counts.
+A loss or gradient that is not finite sends the job back to its last checkpoint, at a lower learning rate.
 """
 
 from __future__ import annotations
 
+import copy
 import math
+import sys
 import time
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import torch
 
 from proxnas.environment import describe
 from proxnas.errors import InputError
+from proxnas.guard import MOST, Diverged, Guard
 from proxnas.interrupt import Interrupted, Request, stop_requests
 from proxnas.methods.base import Metrics
 from proxnas.run import Run
@@ -74,6 +79,8 @@ class Job(Protocol):
 
     totals: Totals
     epochs_done: int
+    guard: Guard
+    """Shared with whatever moves the weights."""
 
     @property
     def config(self) -> Limits: ...
@@ -94,7 +101,8 @@ class Job(Protocol):
     def write(self, run: Run) -> None:
         """Files that stand beside the checkpoint."""
 
-    def state_dict(self) -> State: ...
+    def state_dict(self) -> State:
+        """What it refers to may change with the next step, but not while `row` is made."""
 
     def load_state_dict(self, state: State) -> None: ...
 
@@ -102,54 +110,136 @@ class Job(Protocol):
 def run_epochs(job: Job, run: Run | None, progress: Progress) -> list[dict[str, Any]]:
     """Runs a job to its end, from where its folder stands; returns the rows of all its epochs.
 
-    Without a folder nothing is kept: a signal then ends it as it would end any program.
+    Those of a folder without matrices, which it keeps. Without a folder nothing is kept: a signal then ends the job as
+    it would end any program.
     """
-    if run is None:
-        rows = []
+    kept = InMemory() if run is None else run
+    state = kept.load_checkpoint()
+    if state is None:
+        kept.save_checkpoint(_state(job))  # to go back to
+    else:
+        _restore(job, kept, state)
+    if run is not None:
+        run.write_json("environment.json", describe(job.device))
+    rows = _rows(job, kept)
+    with nullcontext(Request()) if run is None else stop_requests() as request:
         while not job.done():
-            rows.append(_epoch(job, None, progress, Request()))
-        return rows
-    state = run.load_checkpoint()
-    if state is not None:
-        job.load_state_dict(state)
-    rows = run.cut_metrics(job.epochs_done)
-    run.write_json("environment.json", describe(job.device))
-    with stop_requests() as request:
-        while not job.done():
-            rows.append(_epoch(job, run, progress, request))
+            try:
+                rows.append(_light(_epoch(job, kept, progress, request), kept))
+            except Diverged as fault:
+                _go_back(job, kept, fault)
+                rows = _rows(job, kept)
     return rows
 
 
-def _epoch(job: Job, run: Run | None, progress: Progress, request: Request) -> dict[str, Any]:
+class InMemory:
+    """Stands in for a run folder where none is wanted: the rows, and a state to go back to."""
+
+    def __init__(self) -> None:
+        self.state: State | None = None
+        self.rows: list[dict[str, Any]] = []
+
+    def save_checkpoint(self, state: State) -> None:
+        self.state = copy.deepcopy(state)
+
+    def load_checkpoint(self) -> State | None:
+        return copy.deepcopy(self.state)  # optimizers go on with the very tensors that they are given
+
+    def append_metrics(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+
+    def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
+        del self.rows[epochs:]
+        return self.rows
+
+
+def _rows(job: Job, kept: Run | InMemory) -> list[dict[str, Any]]:
+    return [_light(row, kept) for row in kept.cut_metrics(job.epochs_done)]
+
+
+def _light(row: dict[str, Any], kept: Run | InMemory) -> dict[str, Any]:
+    """A row without what its file has kept: memory must not grow with the epochs."""
+    if isinstance(kept, InMemory):
+        return row
+    return {name: value for name, value in row.items() if name == "seconds" or not isinstance(value, dict | list)}
+
+
+def _state(job: Job) -> State:
+    return job.state_dict() | {"rollbacks": job.guard.rollbacks}
+
+
+def _restore(job: Job, kept: Run | InMemory, state: State) -> None:
+    try:
+        job.load_state_dict(state)
+        job.guard.go_back(int(state["rollbacks"]))
+        range(job.epochs_done)
+    except Exception as error:  # a sound file that another program or version has written raises nearly every kind
+        fault = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        where = f"{kept.folder}: " if isinstance(kept, Run) else ""
+        raise InputError(f"{where}the checkpoint is of another run ({fault}): use --force to start anew") from error
+
+
+def _epoch(job: Job, kept: Run | InMemory, progress: Progress, request: Request) -> dict[str, Any]:
     """The rest of an epoch; its row of metrics is written before its checkpoint, which decides whether it counts."""
     progress.begin(job.epochs_done + 1, job.config.epochs, len(job))
     start = saved = time.perf_counter()
     while job.totals.steps < len(job):
         metrics = job.step()
+        job.guard.check()
         job.totals.add(metrics)
         progress.step(metrics.changes)
         late = time.perf_counter() - saved > 60 * job.config.checkpoint_minutes
-        if run is not None and (request.signum is not None or late):
-            check_finite(job, job.totals.means()[0])
-            run.save_checkpoint(job.state_dict())
+        if request.signum is not None or late:
+            job.guard.settle()
+            kept.save_checkpoint(_state(job))
             saved = time.perf_counter()
         if request.signum is not None:
             raise Interrupted(request.signum)
-    row = job.row(start)
+    job.guard.settle()
+    row = _judged(job, kept, start, request) | {"rollbacks": job.guard.rollbacks}
     job.epochs_done += 1
     job.totals = Totals(job.device)
-    if run is not None:
-        run.append_metrics(row)
-        job.write(run)
-        run.save_checkpoint(job.state_dict())
+    kept.append_metrics(row)
+    if isinstance(kept, Run):
+        job.write(kept)
+    kept.save_checkpoint(_state(job))
     progress.epoch(row)
     return row
 
 
-def check_finite(job: Job, loss: float) -> None:
-    """An InputError if the job has diverged: asked before a sound checkpoint would be replaced."""
-    if not math.isfinite(loss):
+def _judged(job: Job, kept: Run | InMemory, start: float, request: Request) -> dict[str, Any]:
+    """The row of an epoch. Evaluating can take minutes: whoever asks to stop meanwhile need not wait for it."""
+    state = _state(job)
+    try:
+        with request.at_once():
+            return job.row(start)
+    except Interrupted as stop:
+        kept.save_checkpoint(state)  # all steps are done; the epoch is judged when the run goes on
+        raise Interrupted(stop.signum) from None
+
+
+def _go_back(job: Job, kept: Run | InMemory, fault: Diverged) -> None:
+    """To the last checkpoint at a lower learning rate; after `MOST` times an InputError."""
+    where, times = f"{fault.what} is not finite in epoch {job.epochs_done + 1}", job.guard.rollbacks + 1
+    rate = job.config.learning_rate
+    if times > MOST:
         raise InputError(
-            f"the loss is not finite in epoch {job.epochs_done + 1}: lower --learning-rate "
-            f"(now {job.config.learning_rate}); the checkpoint before it is kept"
-        )
+            f"{where}: lower --learning-rate (now {rate}): also at {rate * job.guard.factor:g}, after {MOST} returns "
+            "to the last checkpoint, it does not stay finite; that checkpoint is kept"
+        ) from fault
+    state = kept.load_checkpoint()
+    assert state is not None, "one is written before the first step"
+    job.load_state_dict(state)
+    job.guard.go_back(times)
+    kept.save_checkpoint(_state(job))  # a run that is stopped now must not start at the old rate
+    print(
+        f"proxnas: {where}: back to the last checkpoint (step {job.totals.steps} of epoch {job.epochs_done + 1}), "
+        f"learning rate times {job.guard.factor:g} from now on ({times} of {MOST})",
+        file=sys.stderr,
+    )
+
+
+def check_finite(loss: float) -> None:
+    """Diverged unless the loss of an epoch, or of its evaluation, is finite."""
+    if not math.isfinite(loss):
+        raise Diverged("the loss")

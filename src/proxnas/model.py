@@ -19,19 +19,20 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from proxnas import __version__, networks
 from proxnas.designs import Architecture, from_json
 from proxnas.errors import InputError
+from proxnas.files import write_atomically
 from proxnas.genotype import Genotype
 from proxnas.networks.cnn import Size, channels_last
 
 FILE = "model.safetensors"
 PIXELS = ("uint8", "float32")
 LIMITS = {"cells": 200, "channels": 4096, "image_channels": 1024, "classes": 1_000_000}
-MOST_EDGES = 50_000  # of the whole network; the largest published one has 400
+MOST_EDGES = 5_000  # of the whole network, which is built before its weights are compared; published ones have 400
 PREDICT_BATCH = 64
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 Read = TypeVar("Read")
@@ -143,17 +144,13 @@ def save_model(path: Path, model: Model) -> None:
 
 def write_weights(path: Path, network: nn.Module, metadata: dict[str, str]) -> None:
     """A safetensors file, whole or not at all."""
-    part = path.with_name(path.name + ".part")
     weights, seen = {}, set()
     for name, w in network.state_dict().items():
         weights[name] = w.detach().cpu().contiguous()
         if (place := weights[name].data_ptr()) in seen:  # the format wants tied weights written out twice
             weights[name] = weights[name].clone()
         seen.add(place)
-    save_file(weights, part, metadata)
-    with part.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    write_atomically(path, save(weights, metadata))
 
 
 def find_model(place: str | os.PathLike[str]) -> Path:

@@ -13,6 +13,7 @@ from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
 from proxnas.loop import Job
 from proxnas.memory import peak_memory
+from proxnas.quantities import shown_budget
 from proxnas.searching import Search
 from proxnas.sizing import sizes
 from proxnas.tasks import load_data
@@ -89,6 +90,7 @@ def plan_text(figures: dict[str, Any]) -> str:
             f"search network: {searched}, {f['search_network_params']:,} parameters",
             f"final network:  {final}, {f['params_smallest']:,} to {f['params_largest']:,} parameters, "
             f"{f['flops_smallest']:,} to {f['flops_largest']:,} multiply-adds",
+            *([shown_budget(f["budget"])] if f["budget"] else []),
             epochs_text(f),
         ]
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from proxnas.errors import InputError
 
@@ -27,6 +29,12 @@ def seconds(flag: str, text: str) -> float:
     if value <= 0:
         raise InputError(f"{flag} {text}: give a time above 0 with its unit, for example 2ms, 800us or 0.01s")
     return value
+
+
+def shown_budget(budget: Mapping[str, Any]) -> str:
+    """The `budget` of result.json for people."""
+    limit, smallest, largest = (shown(budget["of"], budget[name]) for name in ("limit", "smallest", "largest"))
+    return f"limit {limit}  (smallest network {smallest}, largest {largest})"
 
 
 def shown(of: str, value: float) -> str:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from proxnas.errors import InputError
+from proxnas.files import append_line, rename, sync_folder, write_beside
+from proxnas.files import write_atomically as write_atomically  # where the others look for it
 from proxnas.types import State
 
 FILES = (
@@ -36,6 +40,7 @@ FILES = (
     "model.safetensors",
     "checkpoint.pt",
     "checkpoint.previous.pt",
+    "checkpoint.damaged.pt",
     "metrics.jsonl",
     "genotype.json",
     "vocabulary.json",
@@ -47,6 +52,8 @@ FILES = (
 
 LOCK_SECONDS = 0.3
 """A command that looks whether a run is under way holds the lock for an instant; whoever runs holds it for longer."""
+SHARED = 10
+"""So many names a tensor of a checkpoint may have at most, on average; it is stored once."""
 DAMAGE = (Exception,)  # a damaged file makes torch.load raise nearly every kind
 
 
@@ -69,7 +76,7 @@ class Run:
     def read_json(self, name: str) -> Any:
         try:
             return json.loads((self / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{self / name}: cannot be read ({error}): use --force to run anew") from error
 
     def keep_vocabulary(self, words: Sequence[str]) -> None:
@@ -84,10 +91,7 @@ class Run:
             )
 
     def append_metrics(self, row: dict[str, Any]) -> None:
-        with (self / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_line(self / "metrics.jsonl", json.dumps(row) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
         """The whole lines of metrics.jsonl; a line torn by a crash is none."""
@@ -97,7 +101,7 @@ class Run:
             return [json.loads(line) for line in lines if line.endswith("\n")]
         except FileNotFoundError:
             return []
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: damaged ({error}): use --force to run anew") from error
 
     def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
@@ -109,37 +113,48 @@ class Run:
         return rows
 
     def save_checkpoint(self, state: State) -> None:
-        part = self / "checkpoint.pt.part"
-        with part.open("wb") as file:
-            torch.save({"sha256": digest(state), "state": state}, file)
-            file.flush()
-            os.fsync(file.fileno())
         newest = self / "checkpoint.pt"
+        part = write_beside(newest, lambda file: torch.save({"sha256": digest(state), "state": state}, file))
         if newest.exists():  # killed between the two renames: the previous one is still there to resume from
-            os.replace(newest, self / "checkpoint.previous.pt")
-        os.replace(part, newest)
-        _sync_folder(self.folder)
+            rename(newest, self / "checkpoint.previous.pt")
+        rename(part, newest)
+        sync_folder(self.folder)
 
     def load_checkpoint(self) -> State | None:
-        """The newest checkpoint; None if the run was stopped before its first."""
-        for name in ("checkpoint.pt", "checkpoint.previous.pt"):
-            if (self / name).exists():
-                return self._load(self / name)
+        """The newest sound checkpoint; None if the run was stopped before its first."""
+        newest, previous = self / "checkpoint.pt", self / "checkpoint.previous.pt"
+        found = [path for path in (newest, previous) if path.exists()]
+        for path in found:
+            if (state := sound_state(path)) is not None:
+                if path != found[0]:
+                    self._set_aside(newest)
+                return state
+        if found:
+            both = f", and so is {previous.name}" if len(found) > 1 else ""
+            raise InputError(f"{found[0]}: the checkpoint is damaged or truncated{both}: use --force to start anew")
         return None
 
-    def _load(self, path: Path) -> State:
+    def _set_aside(self, newest: Path) -> None:
+        """Away with it before the next checkpoint is written, which would move it over the sound one."""
+        rename(newest, self / "checkpoint.damaged.pt")
+        print(
+            f"proxnas: {newest}: damaged or truncated, kept as checkpoint.damaged.pt: going on from "
+            "checkpoint.previous.pt",
+            file=sys.stderr,
+        )
+
+
+def sound_state(path: Path) -> State | None:
+    """What a checkpoint holds; None if its content is not what was written. Nothing of it is ever run."""
+    with path.open("rb") as file:  # what cannot be read at all is no damage
         try:
-            stored = torch.load(path, map_location="cpu", weights_only=True)
+            stored = torch.load(file, map_location="cpu", weights_only=True)
             state: State = stored["state"]
-            intact = stored["sha256"] == digest(state)
+            if claimed(state) > SHARED * path.stat().st_size:  # one number can be seen as a tensor of any size
+                return None
+            return state if stored["sha256"] == digest(state) else None
         except DAMAGE:
-            intact = False
-        if not intact:
-            previous = self / "checkpoint.previous.pt"
-            other = previous.exists() and path != previous
-            way = f"remove it to resume from {previous.name}" if other else "use --force to start anew"
-            raise InputError(f"{path}: the checkpoint is damaged or truncated: {way}")
-        return state
+            return None
 
 
 @contextmanager
@@ -149,19 +164,42 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--run {folder}: cannot be made ({error.strerror}): choose another folder") from error
-    lock = FileLock(folder / ".lock")
-    try:
-        lock.acquire(timeout=LOCK_SECONDS)
-    except Timeout as error:
-        raise InputError(f"{folder}: in use by another process: wait for it or choose another --run") from error
-    except OSError as error:
-        raise InputError(f"--run {folder}: cannot be written ({error.strerror}): choose another folder") from error
-    try:
+    with _locked(folder):
         run = Run(folder)
         _check_earlier(run, resume, force)
         yield run
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Ours alone, as the system sees to: the lock of a process that died is free. `.owner` says who has it."""
+    lock, owner = FileLock(folder / ".lock"), folder / ".owner"
+    if (folder / ".lock").is_symlink():
+        raise InputError(f"{folder / '.lock'}: is a symbolic link, which no lock is: remove it")
+    try:
+        lock.acquire(timeout=LOCK_SECONDS)
+    except Timeout as error:
+        raise InputError(f"{folder}: in use by {_owner(owner)}: wait for it or choose another --run") from error
+    except OSError as error:
+        raise InputError(f"--run {folder}: cannot be written ({error.strerror}): choose another folder") from error
+    try:
+        with suppress(InputError):  # a full disk is for the files that matter to complain of
+            write_atomically(owner, json.dumps({"process": os.getpid(), "host": platform.node()}) + "\n")
+        yield
     finally:
+        with suppress(OSError):
+            owner.unlink(missing_ok=True)
         lock.release()
+
+
+def _owner(path: Path) -> str:
+    """The process that has the lock, by its own word."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        process, host = int(stored["process"]), str(stored["host"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return "another process"
+    return f"process {process}" + ("" if host == platform.node() else f" on {host[:60]!r}")
 
 
 def _check_earlier(run: Run, resume: bool, force: bool) -> None:
@@ -184,19 +222,17 @@ def _check_earlier(run: Run, resume: bool, force: bool) -> None:
 def _ours(config: Path) -> bool:
     try:
         stored = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(stored, dict) and "proxnas" in stored
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace a file whole: readers and crashes see the old content or the new one."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+def claimed(value: Any) -> int:
+    """Bytes of all tensors in nested dicts and lists, if each were written out."""
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return sum(map(claimed, items))
 
 
 def digest(value: Any) -> str:
@@ -222,13 +258,3 @@ def _feed(sha: hashlib._Hash, value: Any) -> None:
         sha.update(flat.reshape(-1).view(torch.uint8).numpy().data)
     else:
         sha.update(repr(value).encode())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the renames themselves durable, where the system can."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

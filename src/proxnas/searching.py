@@ -16,9 +16,10 @@ from proxnas.clock import Clock
 from proxnas.complexity import parameters
 from proxnas.config import PROXIMAL, SearchConfig
 from proxnas.data.split import stable_seed
-from proxnas.environment import pick_device, set_threads
+from proxnas.environment import pick_device, set_deterministic, set_threads
 from proxnas.errors import InputError
 from proxnas.genotype import CUSTOM, Genotype
+from proxnas.guard import Guard
 from proxnas.loop import Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, Priced, Setup, Validation
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
@@ -52,6 +53,7 @@ class Search:
         self.judge = _judge(config) if judge is None else judge
         self.device = pick_device(config.device)
         set_threads(config.threads)
+        set_deterministic(config.deterministic)
         self.space: Space[Any] = space or spaces.find(config.space)
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.task = tasks.make(config, data, self.space, self.device)
@@ -59,6 +61,7 @@ class Search:
         self.evaluate = self.task.evaluate
         self.final_network = self.task.final_network
         self.clock = Clock(self.device, exact_clock)
+        self.guard = Guard()
         self.budget = sizing.budget(config, self.task, self.space)
         self.seconds: float | None = None
         self.setup = adjust(self._setup())
@@ -106,6 +109,7 @@ class Search:
             clip_unrolled=c.space == "rnn",
             epochs=c.epochs,
             drift=c.unselected == "drift",
+            guard=self.guard,
         )
         seed = stable_seed(c.seed, "architecture")
         costs = sizing.costs_of_R(c, self.task) if c.eta or (self.budget and c.method in PROXIMAL) else None
@@ -162,7 +166,7 @@ class Search:
             if self.budget and (self.epochs_done + 1 >= self.config.epochs or self.converged):
                 self.seconds = sizing.settle(self.budget, self.task, self.genotype)
             valid = self._validation()
-        check_finite(self, train.loss + valid.loss)
+        check_finite(train.loss + valid.loss)
         self.steps_done += self.totals.steps
         seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
         (A, _), A_bar = self.method.architecture(), self.returned()
@@ -174,7 +178,7 @@ class Search:
             **self.task.figures("valid", valid),
             "changes": self.totals.changes,
             "params": parameters(self.final_network(genotype)),
-            **({"eta": self.method.eta} if isinstance(self.method, Priced) else {}),
+            **({"eta": self.method.eta} if self.budget and isinstance(self.method, Priced) else {}),
             "A": {name: matrix.tolist() for name, matrix in A.items()},
             "selected": {name: matrix.nonzero().tolist() for name, matrix in A_bar.items()},  # (edge, candidate)
             "genotype": json.loads(genotype.to_json()),
@@ -227,7 +231,8 @@ def _judge(config: SearchConfig) -> Callable[[Genotype], float] | None:
 def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
     this.task.keep(run)
-    run.write_json("space.json", this.describe_space())
+    if not (run / "space.json").exists():
+        run.write_json("space.json", this.describe_space())
     result = summary(this, run_epochs(this, run, progress))
     run.write_json("result.json", result)
     return result

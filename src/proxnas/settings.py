@@ -252,6 +252,8 @@ def _fits(value: Any, hint: Any) -> bool:
         hint = get_args(hint)[0]
     if get_origin(hint) is Literal:
         return type(value) is type(get_args(hint)[0]) and value in get_args(hint)
+    if hint in (int, float) and type(value) is int and abs(value) >= 2**63:  # beyond what torch can count with
+        return False
     if hint is float:
         return type(value) in (int, float)
     return type(value) is hint

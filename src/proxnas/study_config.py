@@ -108,9 +108,10 @@ def train_values(config: StudyConfig) -> dict[str, Any]:
 
 
 def words(config: StudyConfig, flags: dict[str, Any]) -> list[str]:
-    """Flags as words, with the device if one is named."""
-    device = {} if config.device == "auto" else {"device": config.device}
-    return [word for key, value in (flags | device).items() for word in flag_words(key, value)]
+    """Flags as words, with the device if one is named, and determinism if asked for."""
+    machine: dict[str, Any] = {} if config.device == "auto" else {"device": config.device}
+    machine |= {"deterministic": True} if config.deterministic else {}
+    return [word for key, value in (flags | machine).items() for word in flag_words(key, value)]
 
 
 def search_values(config: StudyConfig) -> dict[str, Any]:

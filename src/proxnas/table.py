@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 
-MAX_BYTES = 256 * 2**20
+MAX_BYTES, BLANK, RATIO = 64 * 2**20, 8 * 2**20, 20
+"""Of the text of a table: no more than the first, nor than the second and so many times its file."""
+MAX_LINES = 1_000_000
 
 Figures = dict[str, float | str]
 
@@ -54,11 +57,14 @@ def _name(genotype: Genotype) -> str:
     return genotype.without_values().to_string()  # the table's networks have no factors
 
 
-def _rows(path: Path) -> csv.DictReader[str]:
-    reader = csv.DictReader(io.StringIO(_text(path)))
-    if "arch" not in (reader.fieldnames or ()):
-        raise InputError(f"{path}: no column arch: give a csv or csv.gz table with one cell a row")
-    return reader
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""))
+    try:
+        if "arch" not in (reader.fieldnames or ()):
+            raise InputError(f"{path}: no column arch: give a csv or csv.gz table with one cell a row")
+        yield from reader
+    except csv.Error as error:
+        raise InputError(f"{path}: line {reader.line_num} is not csv ({error}): give a csv or csv.gz table") from error
 
 
 def _missing(path: Path, arch: str) -> InputError:
@@ -73,11 +79,12 @@ def check(path: Path) -> None:
 def _text(path: Path) -> str:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            most = min(MAX_BYTES, BLANK + RATIO * path.stat().st_size)
+            data = file.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({error}): give a csv or csv.gz table") from error
-    if len(data) > MAX_BYTES:
-        raise InputError(f"{path}: over 256 MB: give a table of cells and their accuracies only")
+    if len(data) > most or data.count(b"\n") > MAX_LINES:
+        raise InputError(f"{path}: over {most >> 20} MB or a million lines: give cells and their accuracies only")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -86,6 +93,7 @@ def _text(path: Path) -> str:
 
 def _number(value: str | None) -> float | str:
     try:
-        return float(value or "")
+        number = float(value or "")
     except ValueError:
         return value or ""
+    return number if math.isfinite(number) else value or ""  # NaN is no JSON

@@ -18,7 +18,7 @@ from proxnas.data.augment import AS_SUITS, Augment
 from proxnas.data.images import Images, Part, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
 from proxnas.designs import Architecture
-from proxnas.environment import pick_device, set_threads
+from proxnas.environment import pick_device, set_deterministic, set_threads
 from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, correct
 from proxnas.model import FILE, Model, save_model
@@ -43,6 +43,7 @@ class Training:
         self.config, self.images, self.genotype = config, images, genotype
         self.device = pick_device(config.device)
         set_threads(config.threads)
+        set_deterministic(config.deterministic)
         self.precision = PRECISIONS[config.precision]
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.size = _size(config, images)
@@ -53,6 +54,7 @@ class Training:
         self.valid = self.batches(valid) if valid else None
         self.train = Stream(self.batches(train, augmentation(config)), config.batch_size, config.seed, "train")
         self.optimizer = Optimizer(self.network, config, len(self.train))
+        self.guard = self.optimizer.guard
         self.average = Average(self.network, rising(config.ema)) if config.ema else None
         self.clock = Clock(self.device)
         self.totals = Totals(self.device)
@@ -78,11 +80,11 @@ class Training:
         batch = self.train.next()
         pieces = [Batch(*piece) for piece in zip(*(t.tensor_split(self.config.accumulate) for t in batch), strict=True)]
         results = [self._piece(piece, len(piece.y) / len(batch.y)) for piece in pieces]
+        loss, right = (sum(values[1:], values[0]) for values in zip(*results, strict=True))
         with self.clock("update"):
-            self.optimizer.step()
+            self.optimizer.step(loss)
             if self.average:
                 self.average.update(self.network)
-        loss, right = (sum(values[1:], values[0]) for values in zip(*results, strict=True))
         return Metrics(loss, right, len(batch.y), 0)
 
     def _piece(self, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
@@ -111,7 +113,7 @@ class Training:
 
     def row(self, start: float) -> dict[str, Any]:
         train_loss, train_accuracy = self.totals.means()
-        check_finite(self, train_loss)
+        check_finite(train_loss)
         row = {
             "epoch": self.epochs_done + 1,
             "step": (self.epochs_done + 1) * len(self.train),
@@ -121,7 +123,7 @@ class Training:
         if self.valid:
             with self.clock("evaluate"):
                 found = self.evaluation(self.kept, self.valid)
-            check_finite(self, found.loss)
+            check_finite(found.loss)
             row |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
         self._keep(row)
         seconds = dict.fromkeys(("forward", "backward", "update", "evaluate"), 0.0) | self.clock.take()

@@ -12,6 +12,7 @@ from typing import Any
 from proxnas.config import SearchConfig
 from proxnas.errors import InputError
 from proxnas.jobs import build_search, data_word, fitted_to_minutes, run_search, store
+from proxnas.quantities import shown_budget
 from proxnas.settings import config_file, flags_of, given_values, parse_resumed, parse_search, read_values
 
 
@@ -106,6 +107,8 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
 
     print_cell(result)
     more: dict[str, object] = {}
+    if result.get("budget"):
+        more["limit"] = shown_budget(result["budget"])
     if "table" in result:
         more["table"] = "  ".join(f"{name} {value}" for name, value in result["table"].items())
     if "mean" in result:

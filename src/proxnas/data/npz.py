@@ -14,7 +14,10 @@ from proxnas.data.split import Array
 from proxnas.errors import InputError
 
 LARGEST_ARRAY = 16 * 2**30  # bytes
-DEFLATE_RATIO = 1032  # no byte of a zip file can stand for more bytes than this
+BLANK, RATIO = 64 * 2**20, 50
+"""Bytes that any file may unpack to, and so many times its size besides: pictures do not compress that well, but a
+small file of nothing could fill the memory."""
+MOST_ENTRIES = 10_000
 
 
 def read(path: Path) -> Images:
@@ -32,13 +35,18 @@ def read(path: Path) -> Images:
 
 def _stored_arrays(path: Path) -> dict[str, Array]:
     with zipfile.ZipFile(path) as archive:
-        forms = {name[:-4]: _header(archive, name) for name in archive.namelist() if name.endswith(".npy")}
+        names = archive.namelist()
+        if len(names) > MOST_ENTRIES:
+            raise InputError(f"{path}: {len(names)} entries are too many for arrays of images: write x_train ... only")
+        forms = {name[:-4]: _header(archive, name) for name in names if name.endswith(".npy")}
     check_forms(forms, str(path))
     known = [name for name in forms if re.fullmatch(f"[xy]_({'|'.join(PARTS)})", name)]
-    for name in known:
-        claimed = math.prod(forms[name][0]) * forms[name][1].itemsize
-        if claimed > min(LARGEST_ARRAY, DEFLATE_RATIO * path.stat().st_size):
-            raise InputError(f"{path}: {name} claims {claimed} bytes, above 16 GB or what the file can hold: fix it")
+    claimed = sum(math.prod(forms[name][0]) * forms[name][1].itemsize for name in known)
+    if claimed > min(LARGEST_ARRAY, BLANK + RATIO * path.stat().st_size):
+        raise InputError(
+            f"{path}: its arrays claim {claimed} bytes, above 16 GB or {RATIO} times what the file holds: fix it, or "
+            "write it with numpy.savez, which does not compress"
+        )
     with np.load(path, allow_pickle=False) as stored:
         return {name: stored[name] for name in known}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ from proxnas.data.split import Array
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")  # others run programs or are rarely tested
 LARGEST_PIXELS = 64 * 2**20  # below the number at which Pillow itself warns
+BLANK, PIXELS_A_BYTE = 16 * 2**20, 16
+"""Pixels that any file may have, and so many a byte of it besides: photographs have fewer than ten, but a small file of
+nothing could fill the memory."""
 SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 GREY = ("1", "L", "LA", "La", *SIXTEEN_BITS)
 WITH_ALPHA = ("RGBA", "RGBa", "LA", "La", "PA")
@@ -54,10 +58,15 @@ def opened(file: str | bytes) -> Image.Image:
         raise BrokenImage("no image in a format that is read") from error
     except Exception as error:  # damaged headers raise nearly every kind
         raise BrokenImage(reason(error)) from error
-    if image.width * image.height > LARGEST_PIXELS:
+    limit = min(LARGEST_PIXELS, BLANK + PIXELS_A_BYTE * (len(file) if isinstance(file, bytes) else _size(file)))
+    if image.width * image.height > limit:
         image.close()
-        raise BrokenImage(f"{image.width} x {image.height} pixels are more than {LARGEST_PIXELS}")
+        raise BrokenImage(f"{image.width} x {image.height} pixels are more than {limit}, too many for such a file")
     return image
+
+
+def _size(file: str) -> int:
+    return os.path.getsize(file) if os.path.exists(file) else 0
 
 
 @cache
@@ -108,7 +117,7 @@ def _orientation(image: Image.Image) -> int:
 def _eight_bits(image: Image.Image) -> Image.Image:
     """Without more than 8 bits a channel, without transparency (on white, as on paper)."""
     if image.mode in SIXTEEN_BITS:
-        wide = np.asarray(image).astype(np.int64).clip(0, 65535)
+        wide = np.asarray(image).clip(0, 65535).astype(np.uint32)
         return Image.fromarray(((wide + 128) // 257).astype(np.uint8))
     if image.mode in WITH_ALPHA or "transparency" in image.info:
         coloured = image.convert("RGBA")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
-from proxnas.errors import InputError
+from proxnas.guard import Diverged, Guard, step_if_sound
 from proxnas.supernet import Supernet
 from proxnas.types import Matrices, State
 
@@ -34,6 +34,8 @@ class WeightOptions:
     nesterov: bool = False
     drift: bool = False
     """Let weights of unselected candidates drift by momentum and decay, as the public NASP code does."""
+    guard: Guard = field(default_factory=Guard, compare=False)
+    """Watches loss and gradient, and lowers the learning rate of a search that had to go back."""
     factory: Factory | None = None
     """Another optimizer than SGD; its own rates fall by the same cosine."""
 
@@ -145,18 +147,23 @@ class WeightOptimizer:
         """The rate of the epoch that runs."""
         o = self.options
         progress = cycled(min(self.t // self.steps_per_epoch, o.epochs) / o.epochs, o.cycles)
-        return o.learning_rate_min + (o.learning_rate - o.learning_rate_min) * (1 + math.cos(math.pi * progress)) / 2
+        cosine = (1 + math.cos(math.pi * progress)) / 2
+        return o.guard.factor * (o.learning_rate_min + (o.learning_rate - o.learning_rate_min) * cosine)
 
     def step(self, loss: Tensor, share: float = 1.0) -> None:
         """`share`: how large a step the batch stands for."""
         self.accumulate(loss)
         self.scaler.unscale_(self.sgd)
-        nn.utils.clip_grad_norm_(self.weights, self.options.clip)
+        norm = nn.utils.clip_grad_norm_(self.weights, self.options.clip)
         for group, rate in zip(self.sgd.param_groups, self.rates, strict=True):
             group["lr"] = share * self.learning_rate * rate
         before = self._before_measuring()
-        self.scaler.step(self.sgd)
-        self.scaler.update()
+        if self.scaler.is_enabled():  # a gradient beyond float16 is no fault of the search: the scaler sees to it
+            self.options.guard.judge(loss)
+            self.scaler.step(self.sgd)
+            self.scaler.update()
+        else:
+            step_if_sound(self.sgd, self.options.guard.judge(loss, norm))
         if before is not None:
             self._measure(before)
         self.t += 1
@@ -225,9 +232,9 @@ def cycled(progress: float, cycles: int) -> float:
     return (parts + 1) / (1 << cycle) - 1
 
 
-def diverged() -> InputError:
+def diverged() -> Diverged:
     """What to say when the architecture can no longer be moved."""
-    return InputError("the architecture gradient is not finite: lower --learning-rate or use --precision fp32")
+    return Diverged("the architecture gradient")
 
 
 class ArchitectureOptimizer:

@@ -74,7 +74,7 @@ class Proximal:
         if self.options.due(self.w_optimizer.t, len(self.train)):
             with self.clock("arch"):
                 self.path = self.select(self.A, noise)  # 3: discrete architecture
-                dA = self.gradient(train)  # 4: dF/dA_bar, no second order ...
+                dA = self.gradient(train, noise)  # 4: dF/dA_bar, no second order ...
                 self.descend(dA)  #    ... then prox_C2
                 self.A_bar = self.select(self.A)
                 self._adapt()
@@ -85,7 +85,7 @@ class Proximal:
 
     def select(self, A: Matrices, noise: Matrices | None = None) -> Matrices:
         """A -> A_bar: the prox on every row, then the node's inputs, then the limit, then the value of an entry."""
-        judged = {name: a + noise[name] for name, a in A.items()} if noise else A
+        judged = self._judged(A, noise)
         selected = self.unlimited(judged)
         # the nearest cell within the limit: all that is trained is small enough, and so is what is returned
         within = self.budget.project(judged, selected) if self.budget else selected
@@ -120,14 +120,14 @@ class Proximal:
         # what was selected last stays in a tie: two entries clipped to 1 must not take turns
         return self.priority[name] + (self.A_bar[name] != 0) if name in self.A_bar else self.priority[name]
 
-    def gradient(self, train: Batch) -> Matrices:
-        """dF/dA_bar on a fresh validation batch: F = L_val + eta R."""
+    def gradient(self, train: Batch, noise: Matrices | None = None) -> Matrices:
+        """dF/dA_bar on a fresh validation batch, at the path that was selected with that noise: F = L_val + eta R."""
         valid = self.valid.next()
         self._use(self.path)
         dA = self.unrolled(self._loss_gradient, train, valid) if self.options.order == 2 else self._at_w(valid)
         for name, promised in self._promised(train, valid).items():
             dA[name] = dA[name] - promised
-        for name, dR in R_gradient(self._penalised(), self.costs).items():
+        for name, dR in R_gradient(self._penalised(noise), self.costs).items():
             dA[name] = dA[name] + self.eta * dR
         return dA
 
@@ -136,11 +136,19 @@ class Proximal:
         """The weight of R: what was asked for and, while A asks for more than the limit, the price of size."""
         return self.options.eta + (self.price if self.excess > 0 else 0.0)
 
-    def _penalised(self) -> Matrices:
-        """Where R is taken; with a limit at what A would select without it: that is what has to become smaller."""
+    def _penalised(self, noise: Matrices | None) -> Matrices:
+        """Where R is taken: where L_val is, at the path; with a limit at what would be selected without it, because
+        that is what has to become smaller.
+
+        At the A_bar without noise, costly entries would be pressed until they just lose, and so come and go for ever.
+        """
         if self.options.eta_at == "A":
             return self.A
-        return self.unlimited(self.A) if self.budget else self.A_bar
+        return self.unlimited(self._judged(self.A, noise)) if self.budget else self.path
+
+    @staticmethod
+    def _judged(A: Matrices, noise: Matrices | None) -> Matrices:
+        return {name: a + noise[name] for name, a in A.items()} if noise else A
 
     def _adapt(self) -> None:
         """Dual ascent on the limit: the price rises while A asks for more than is allowed, and falls otherwise.

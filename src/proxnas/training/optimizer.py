@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from proxnas.guard import Guard, step_if_sound
 from proxnas.train_config import TrainConfig
 from proxnas.types import State
 
@@ -24,10 +25,10 @@ def factor(config: TrainConfig, t: int, steps_per_epoch: int) -> float:
 
 
 class Optimizer:
-    """Owns the weights' update; `t` counts the steps done."""
+    """Owns the weights' update; `t` counts the steps done, `guard` watches over them."""
 
     def __init__(self, network: nn.Module, config: TrainConfig, steps_per_epoch: int) -> None:
-        self.config, self.steps_per_epoch, self.t = config, steps_per_epoch, 0
+        self.config, self.steps_per_epoch, self.t, self.guard = config, steps_per_epoch, 0, Guard()
         self.weights = [w for w in network.parameters() if w.requires_grad]
         device = self.weights[0].device.type
         self.inner = self._make(device in FUSED)
@@ -46,17 +47,27 @@ class Optimizer:
         """Adds the gradient of a loss."""
         self.scaler.scale(loss).backward()
 
-    def step(self) -> None:
-        """One update by the gradients added up since the last."""
-        if self.config.clip:
-            self.scaler.unscale_(self.inner)
-            nn.utils.clip_grad_norm_(self.weights, self.config.clip, foreach=True)
+    def step(self, loss: Tensor) -> None:
+        """One update by the gradients added up since the last, unless they or their `loss` are not finite."""
+        self.scaler.unscale_(self.inner)
+        rate = self.config.learning_rate * factor(self.config, self.t, self.steps_per_epoch)
+        norm = self._clipped()
         for group in self.inner.param_groups:
-            group["lr"] = self.config.learning_rate * factor(self.config, self.t, self.steps_per_epoch)
-        self.scaler.step(self.inner)
-        self.scaler.update()
+            group["lr"] = self.guard.factor * rate
+        if self.scaler.is_enabled():  # a gradient beyond float16 is no fault of the network: the scaler sees to it
+            self.guard.judge(loss)
+            self.scaler.step(self.inner)
+            self.scaler.update()
+        else:
+            step_if_sound(self.inner, self.guard.judge(loss, norm))
         self.inner.zero_grad()
         self.t += 1
+
+    def _clipped(self) -> Tensor:
+        """The norm of the gradient, which is cut down to --clip."""
+        if self.config.clip:
+            return nn.utils.clip_grad_norm_(self.weights, self.config.clip, foreach=True)
+        return nn.utils.get_total_norm([w.grad for w in self.weights if w.grad is not None], foreach=True)
 
     def state_dict(self) -> State:
         return {"t": self.t, "inner": self.inner.state_dict(), "scaler": self.scaler.state_dict()}

@@ -1,8 +1,7 @@
 """From-scratch training of a recurrent language model, as AWD-LSTM and DARTS train theirs.
 
 SGD at a large, constant rate with clipped gradients; from the epoch on in which validation stops improving, the mean of
-all weights since is what is evaluated and kept (NT-ASGD: non-monotonically triggered averaged SGD). A loss that is not
-finite sends the network back to its best weights, at half the learning rate.
+all weights since is what is evaluated and kept (NT-ASGD: non-monotonically triggered averaged SGD).
 """
 
 # T tokens of a window, B columns of a batch
@@ -10,21 +9,20 @@ finite sends the network back to its best weights, at half the learning rate.
 from __future__ import annotations
 
 import math
-import sys
 import time
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from proxnas.clock import Clock
 from proxnas.data.images import stable_seed
 from proxnas.data.text import Text
 from proxnas.data.text_stream import TextStream
-from proxnas.environment import pick_device, set_threads
-from proxnas.errors import InputError
+from proxnas.environment import pick_device, set_deterministic, set_threads
 from proxnas.genotype import Genotype
-from proxnas.loop import Totals
+from proxnas.guard import Guard, step_if_sound
+from proxnas.loop import Totals, check_finite
 from proxnas.methods.base import Metrics
 from proxnas.networks.language import Dropouts, Hidden, LanguageModel, LanguageSize, Spoken, speak
 from proxnas.run import Run
@@ -33,8 +31,6 @@ from proxnas.text_model import language_network
 from proxnas.training.average import Average, mean
 from proxnas.training.perplexity import Reading, perplexity, read_through
 from proxnas.types import Batch, State
-
-MOST_ROLLBACKS = 20
 
 
 class TextTraining:
@@ -45,6 +41,7 @@ class TextTraining:
         self.config, self.text, self.cell = config, text, cell
         self.device = pick_device(config.device)
         set_threads(config.threads)
+        set_deterministic(config.deterministic)
         self.size = LanguageSize(text.num_words, config.units)
         self.network = self._fresh()
         self.train = TextStream(text.train, config.batch_size, config.bptt, config.seed, "train", self.device)
@@ -52,9 +49,9 @@ class TextTraining:
         self.clock = Clock(self.device)
         self.totals = Totals(self.device)
         self.hidden: Hidden = self.network.initial(config.batch_size)
-        self.rate = config.learning_rate
+        self.guard = Guard()
         self.average: Average | None = None
-        self.steps = self.epochs_done = self.averaged_from = self.rollbacks = 0
+        self.steps = self.epochs_done = self.averaged_from = 0
         self.history: list[float] = []
         self.best: State = {}
 
@@ -77,20 +74,24 @@ class TextTraining:
         batch = self.train.next()
         if self.train.starts:
             self.hidden = self.network.initial(self.config.batch_size)
-        while (spoken := self._gradient(batch)) is None:
-            self._roll_back()
+        spoken, norm = self._gradient(batch)
         with self.clock("update"):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.rate * len(batch.x) / self.config.bptt
-            self.optimizer.step()
+            step_if_sound(self.optimizer, self.guard.judge(spoken.loss, norm))
             if self.average:
                 self.average.update(self.network)
         self.hidden = spoken.hidden
         self.steps += 1
         return Metrics(spoken.cross_entropy, spoken.right, batch.x.numel(), 0)
 
-    def _gradient(self, batch: Batch) -> Spoken | None:
-        """The window's loss, its clipped gradient left at the weights; None if either is not finite."""
+    @property
+    def rate(self) -> float:
+        """The learning rate, lower after each return to a checkpoint."""
+        return self.config.learning_rate * self.guard.factor
+
+    def _gradient(self, batch: Batch) -> tuple[Spoken, Tensor]:
+        """The window's loss, its clipped gradient left at the weights, and the norm of that."""
         c = self.config
         # seeded by the step, so that dropout needs no state in the checkpoint
         generator = torch.Generator().manual_seed(stable_seed(c.seed, "masks", self.steps))
@@ -101,22 +102,7 @@ class TextTraining:
             self.optimizer.zero_grad()
             spoken.loss.backward()
             norm = nn.utils.clip_grad_norm_(self.network.parameters(), c.clip or math.inf, foreach=True)
-        return spoken if math.isfinite((spoken.loss.detach() + norm).item()) else None
-
-    def _roll_back(self) -> None:
-        """To the best weights, or those of the start, at half the learning rate."""
-        self.rollbacks += 1
-        if self.rollbacks > MOST_ROLLBACKS:
-            raise InputError(f"the loss is not finite even at a learning rate of {self.rate:g}: give a smaller "
-                             "--learning-rate; the checkpoint before is kept")  # fmt: skip
-        self.rate /= 2
-        self.network.load_state_dict(self.best["weights"] if self.best else self._fresh().state_dict())
-        if self.average:
-            self.average = Average(self.network, mean)
-        self.hidden = self.network.initial(self.config.batch_size)
-        where = f"the weights of epoch {self.best['epoch']}" if self.best else "the weights of the start"
-        print(f"proxnas: the loss is not finite in epoch {self.epochs_done + 1}: back to {where}, learning rate "
-              f"{self.rate:g}", file=sys.stderr)  # fmt: skip
+        return spoken, norm
 
     @property
     def kept(self) -> LanguageModel:
@@ -131,9 +117,7 @@ class TextTraining:
         c = self.config
         with self.clock("evaluate"):
             found = read_through(self.kept, self.text.valid, c.valid_batch_size, c.bptt)
-        if not math.isfinite(found.loss):
-            self._roll_back()
-            return self.validation()
+        check_finite(found.loss)
         return found
 
     def row(self, start: float) -> dict[str, Any]:
@@ -148,7 +132,6 @@ class TextTraining:
             "valid_perplexity": found.perplexity,
             "learning_rate": self.rate,
             "averaged": self.average is not None,
-            "rollbacks": self.rollbacks,
         }
         self._keep(found.loss)
         self._note(found.loss)
@@ -168,7 +151,7 @@ class TextTraining:
         after = self.config.average_after
         if after and not self.average and self.history[:-after] and loss > min(self.history[:-after]):
             self.average, self.averaged_from = Average(self.network, mean), self.epochs_done + 1
-        self.history.append(loss)
+        self.history = [*self.history, loss]
 
     def best_network(self) -> LanguageModel:
         """The network to keep."""
@@ -203,5 +186,5 @@ class TextTraining:
             setattr(self, name, state[name])
 
 
-NUMBERS = ("steps", "epochs_done", "averaged_from", "rollbacks", "rate", "history")
+NUMBERS = ("steps", "epochs_done", "averaged_from", "history")
 """Fields of a training that a checkpoint holds as they are."""

@@ -1,0 +1,96 @@
+"""Files that no crash, full disk or second Ctrl-C can harm: written beside, synced, then renamed.
+
+Nothing is written through a symbolic link: whoever can put one into a run folder could otherwise choose what is
+overwritten when the run goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from proxnas.errors import InputError
+
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+
+class Unwritable(InputError):
+    """A file that cannot be written, and what is left of it: all that was there before."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"{path}: cannot be written ({error.strerror or error}): make room on the disk or allow writing; what was "
+            "written before is unharmed, and a run goes on with --resume"
+        )
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace a file whole: readers and crashes see the old content or the new one."""
+    data = content.encode() if isinstance(content, str) else content
+    rename(write_beside(path, lambda file: file.write(data)), path)
+
+
+def write_beside(path: Path, write: Callable[[IO[bytes]], object]) -> Path:
+    """The new content in PATH.part, safe on the disk, for `rename`; of a failure nothing is left."""
+    part = path.with_name(path.name + ".part")
+    try:
+        part.unlink(missing_ok=True)  # left by a crash, or a link that somebody has put there
+        with opened(part) as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        if (fault := _of_the_disk(error)) is not None:
+            raise Unwritable(path, fault) from error
+        raise
+    return part
+
+
+def _of_the_disk(error: BaseException | None) -> OSError | None:
+    """The fault of the disk behind an error: torch answers one with an error of its own."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def opened(part: Path) -> IO[bytes]:
+    """A new file; never one that is there, nor where a link leads. Tests put failing disks in its place."""
+    return os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK, 0o666), "wb")
+
+
+def rename(source: Path, target: Path) -> None:
+    """Put a file in the place of another; a link there is replaced, not followed."""
+    try:
+        os.replace(source, target)
+    except OSError as error:
+        raise Unwritable(target, error) from error
+
+
+def append_line(path: Path, line: str) -> None:
+    """One more line, safe on the disk; if it cannot be had whole, none of it."""
+    before = path.stat().st_size if path.is_file() else 0
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, 0o666), "ab") as file:
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        with suppress(OSError):
+            if not path.is_symlink():
+                os.truncate(path, before)
+        raise Unwritable(path, error) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the renames themselves durable, where the system can."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Faults made on purpose: `make faults` runs them in great number, the tests a few of each kind."""

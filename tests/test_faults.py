@@ -1,0 +1,248 @@
+"""Faults made on purpose, a few of each kind; `make faults` makes them in great number."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import proxnas.files
+from faults import crash, disk
+from faults.crash import FORKED, Fault
+from proxnas.cli import main
+from proxnas.errors import InputError
+from proxnas.run import Run, open_run, sound_state, write_atomically
+
+EPOCHS = 2
+
+
+@pytest.fixture(scope="module", params=["search", "train"])
+def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
+    """A command line, and the folder of its undisturbed run."""
+    place = tmp_path_factory.mktemp(request.param)
+    argv = crash.command(request.param, crash.stripes(place), EPOCHS)
+    assert crash.run(argv, place / "alone") == 0, crash.printed(place / "alone")
+    return argv, place / "alone"
+
+
+only_search = pytest.mark.parametrize("alone", ["search"], indirect=True)
+
+# killed
+
+
+@pytest.mark.parametrize("fault", [("write", 0.55), ("rename", 0.7), ("after", 0.5)], ids=lambda fault: fault[0])
+def test_killed_in_the_middle_and_resumed_ends_the_same(
+    alone: tuple[list[str], Path], tmp_path: Path, fault: tuple[str, float]
+) -> None:
+    argv, folder = alone
+    kind, share = fault
+    moment = share * crash.counts(folder)[kind]
+    code = crash.run(argv, tmp_path / "run", Fault(kind, moment))
+    assert code == -signal.SIGKILL or kind == "after"  # a machine that is busy now and idle then may have finished
+    if kind == "write":
+        assert list((tmp_path / "run").glob("*.part"))  # torn, and left behind
+    assert crash.run(argv, tmp_path / "run", resume=True) == 0, crash.printed(tmp_path / "run")
+    assert crash.outcome(tmp_path / "run") == crash.outcome(folder)
+    assert not list((tmp_path / "run").glob("*.part"))
+
+
+# disks
+
+
+@only_search
+def test_a_full_disk_is_one_line_and_the_run_goes_on_later(alone: tuple[list[str], Path], tmp_path: Path) -> None:
+    argv, folder = alone
+    code = crash.run(argv, tmp_path / "run", Fault("full", 0.6 * crash.counts(folder)["write"]))
+    assert "No space left on device" in crash.printed(tmp_path / "run")
+    assert sound_state(tmp_path / "run" / "checkpoint.pt") is not None
+    ok, said = disk.judged(argv, tmp_path / "run", code, crash.outcome(folder))
+    assert ok, said
+
+
+@only_search
+@pytest.mark.skipif(not disk.can_mount(), reason="this system lets us mount no disks")
+@pytest.mark.parametrize("kind", ["full", "locked"])
+def test_real_disks(alone: tuple[list[str], Path], tmp_path: Path, kind: str) -> None:
+    argv, folder = alone
+    size, trial = {"full": (disk.MEGABYTE, disk.filled), "locked": (50 * disk.MEGABYTE, disk.locked)}[kind]
+    with disk.mounted(tmp_path / "disk", size) as place:
+        ok, said = trial(argv, place, crash.outcome(folder))
+    assert ok, said
+
+
+def test_a_file_beyond_the_limit_of_the_process_leaves_the_old_one(tmp_path: Path) -> None:
+    """The system itself refuses: no file may have more than 1000 bytes."""
+    run = Run(tmp_path)
+    run.save_checkpoint({"n": 1})
+    run.append_metrics({"epoch": 1})
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        for write in (
+            lambda: run.save_checkpoint({"w": torch.rand(100_000)}),
+            lambda: run.append_metrics({"epoch": 2, "A": [0.5] * 1000}),
+            lambda: write_atomically(tmp_path / "checkpoint.pt", "x" * 10_000),
+        ):
+            with pytest.raises(InputError, match=r"cannot be written \(File too large\): make room"):
+                write()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_disk_that_may_only_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(part: Path) -> Any:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(proxnas.files, "opened", refused)
+    with pytest.raises(InputError, match=r"x: cannot be written \(Read-only file system\)"):
+        write_atomically(tmp_path / "x", "text")
+
+
+# links
+
+
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "checkpoint.pt.part", "genotype.json.part", "genotype.json", ".lock"]
+)
+def test_no_link_in_a_run_folder_leads_to_a_write_elsewhere(tmp_path: Path, name: str) -> None:
+    target = tmp_path / "precious"
+    target.write_text("mine\n")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / name).symlink_to(target)
+    try:
+        with open_run(folder) as run:
+            write_atomically(run / "genotype.json", "{}")
+            run.save_checkpoint({"n": 1})
+            run.append_metrics({"epoch": 1})
+    except InputError as error:
+        assert name in str(error)
+    assert target.read_text() == "mine\n"
+
+
+# two processes
+
+
+def _hold(folder: str, ready: Any) -> None:
+    with open_run(Path(folder)):
+        ready.set()
+        signal.pause()
+
+
+def test_the_second_process_names_the_first_and_takes_over_when_it_is_dead(tmp_path: Path) -> None:
+    ready = FORKED.Event()
+    holder = FORKED.Process(target=_hold, args=(str(tmp_path), ready))
+    holder.start()
+    assert ready.wait(60)
+    with pytest.raises(InputError, match=f"in use by process {holder.pid}: wait for it"), open_run(tmp_path):
+        pass
+    holder.kill()
+    holder.join()
+    assert (tmp_path / ".owner").exists()  # stale: nobody could remove it
+    with open_run(tmp_path):
+        pass
+    assert not (tmp_path / ".owner").exists()
+
+
+# signals
+
+
+@pytest.fixture
+def argv(tmp_path: Path) -> list[str]:
+    return [*crash.command("search", crash.stripes(tmp_path), EPOCHS), f"--run={tmp_path / 'run'}"]
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_an_epoch_is_judged_does_not_wait_for_it(
+    argv: list[str], tmp_path: Path, signum: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    from proxnas.tasks.images import ImageTask
+
+    real, calls = ImageTask.evaluate, iter(range(100))
+
+    def evaluate(self: ImageTask) -> Any:
+        if next(calls) == 1:
+            signal.raise_signal(signum)
+            pytest.fail("the evaluation went on")
+        return real(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ImageTask, "evaluate", evaluate)
+        assert main([word for word in argv if "checkpoint-minutes" not in word]) == 128 + signum
+    assert "checkpoint is written: the same command with --resume goes on" in capsys.readouterr().err
+    state = sound_state(tmp_path / "run" / "checkpoint.pt")
+    assert state is not None and (state["epochs_done"], state["totals"]["steps"]) == (1, 5)  # no step is lost
+    minutes = [word for word in argv if "checkpoint-minutes" not in word]
+    assert main([*minutes, "--resume"]) == 0
+    assert main([*minutes[:-1], f"--run={tmp_path / 'alone'}"]) == 0
+    assert crash.outcome(tmp_path / "run") == crash.outcome(tmp_path / "alone")
+
+
+def test_sigterm_before_the_first_step_is_told_and_harms_nothing(
+    argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patch:
+        patch.setattr("proxnas.tasks.load_data", lambda config: signal.raise_signal(signal.SIGTERM))
+        assert main(argv) == 143
+    assert capsys.readouterr().err == "proxnas: stopped by SIGTERM\n"
+    assert signal.getsignal(signal.SIGTERM) == before
+    with open_run(tmp_path / "run", resume=True):  # not locked any more
+        pass
+
+
+def test_a_second_ctrl_c_while_a_checkpoint_is_written_harms_nothing(
+    argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = os.fsync, iter(range(1000))
+
+    def fsync(descriptor: int) -> None:
+        if next(calls) == 12:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        real(descriptor)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background starts with none
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        assert main(argv) == 130
+    signal.signal(signal.SIGINT, before)
+    assert not list((tmp_path / "run").glob("*.part"))
+    assert Run(tmp_path / "run").load_checkpoint() is not None
+    assert not (tmp_path / "run" / "checkpoint.damaged.pt").exists()
+
+
+# the world outside
+
+
+NO_NETWORK = """
+import importlib, pkgutil, sys
+
+def refuse(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.bind", "socket.sendto", "urllib.Request"):
+        raise SystemExit(f"{event} {arguments}")
+
+sys.addaudithook(refuse)
+import proxnas
+for module in pkgutil.walk_packages(proxnas.__path__, "proxnas."):
+    if module.name != "proxnas.__main__":
+        importlib.import_module(module.name)
+from proxnas.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_neither_an_import_nor_a_search_asks_the_network(argv: list[str], tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", NO_NETWORK, *argv], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "result.json").exists()
