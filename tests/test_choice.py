@@ -558,6 +558,11 @@ def test_a_choice_of_its_own_runs_its_first_candidate() -> None:
     assert choice(torch.tensor([3.0])).item() == 1.0
 
 
+def test_a_choice_runs_in_inference_mode() -> None:
+    with torch.inference_mode():
+        assert linears("a", "b")(torch.randn(2, 3)).shape == (2, 3)
+
+
 def test_use_runs_the_selected_candidate_times_its_value_if_asked() -> None:
     net = Supernet(Model(lambda p, x: p["c"](x), c=Choice({"clip": nn.Hardtanh(), "identity": nn.Identity()})))
     x = torch.tensor([[4.0]])

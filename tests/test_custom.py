@@ -72,6 +72,11 @@ OBJECTS = [
 ]
 
 
+@pytest.mark.parametrize("cost", ["flops", "latency"])
+def test_eta_counts_what_it_is_told_also_in_nested_choices(cost: str) -> None:
+    assert find(Net(), proxnas.NASP(eta=0.1, cost=cost), epochs=1).genotype["block"] in ("flat", "deep", "skip")
+
+
 @pytest.mark.parametrize("method", [*sorted(set(METHODS) - {"enas"}), *OBJECTS], ids=lambda m: str(m)[:20])
 def test_every_method_finds_a_plain_model(method: Any) -> None:
     found = find(Net(), method)

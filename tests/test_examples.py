@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SMALL = {"transformer": ["2", "1"], "tabular": ["1"], "segmentation": ["8", "1"]}
+FIT = "images 50k --search-epochs 1 --epochs 1 --cells 1 --channels 2 --batch-size 16 --threads 1 --quiet"
+SMALL["image_folder"] = FIT.split()
 """Arguments that make an example short."""
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -25,6 +27,8 @@ def test_every_example_is_small_and_listed() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
+    if path.stem == "image_folder":
+        runpy.run_path(str(path))["digits"](tmp_path / "images", 60)
     monkeypatch.setattr("sys.argv", [str(path), *SMALL[path.stem]])
     runpy.run_path(str(path), run_name="__main__")
     assert " = " in capsys.readouterr().out  # what was chosen

@@ -49,6 +49,8 @@ class _Proximal(_Alternating):
 
     eta: float | None = None
     """Weight of the size regulariser R(A): larger finds smaller networks."""
+    cost: str | None = None
+    """What R(A) counts: params, flops, latency (measured on this machine) or a JSON file {candidate: cost}."""
     order: Literal[1, 2] | None = None
     """Gradient at w, or DARTS' second order."""
     value: Literal["one", "a_k"] | None = None

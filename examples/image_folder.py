@@ -1,0 +1,34 @@
+"""A network of limited size for the images in a folder of class folders: [FOLDER [LIMIT [FLAGS OF proxnas fit]]]."""
+
+import json
+import sys
+from pathlib import Path
+
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from proxnas.cli import main
+from proxnas.model import load_model
+
+
+def digits(folder, most=2000):
+    """scikit-learn's digits as a folder of PNG files, one folder a class: put your own images in their place."""
+    for i, (pixels, label) in enumerate(list(zip(*load_digits(return_X_y=True), strict=True))[:most]):
+        (folder / str(label)).mkdir(parents=True, exist_ok=True)
+        Image.fromarray((pixels.reshape(8, 8) * 15).astype("uint8")).save(folder / str(label) / f"{i:04}.png")
+    return folder
+
+
+def fit(folder=None, limit="50k", *flags):
+    """Searches a cell whose final network keeps the limit, trains, tests and exports it; can be stopped and resumed."""
+    folder, run = Path(folder) if folder else digits(Path("digits")), Path("runs/folder")
+    if main(["fit", str(folder), "--max-params", limit, "--run", str(run), "--resume", *flags]):
+        return
+    result = json.loads((run / "result.json").read_text())
+    print(f"parameters = {result['params']} of {limit}, test accuracy {result['test_accuracy']:.3f}")
+    image = next(folder.rglob("*.png"))
+    print(image, load_model(run).predict([image], top=2)[0])
+
+
+if __name__ == "__main__":
+    fit(*sys.argv[1:])
