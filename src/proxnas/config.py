@@ -17,7 +17,7 @@ from proxnas.data.options import LoadOptions
 from proxnas.errors import InputError, unknown
 from proxnas.genotype import CUSTOM
 from proxnas.log_flags import LogFlags
-from proxnas.many_flags import ManyFlags, check_many, whole_numbers
+from proxnas.many_flags import WHERE, ManyFlags, check_many, whole_numbers
 from proxnas.methods import METHODS
 from proxnas.sampling_flags import SamplingFlags, check_sampling
 from proxnas.spaces import SPACES
@@ -197,7 +197,7 @@ class SearchConfig(TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, R
         self.check_budget()
         idle = self.fixed_reduction and self.limit() is not None
         require(not idle, "--fixed-reduction", True, "has a cell of its own size: leave it out, or the limit")
-        check_many(self.minutes, self.workers)
+        check_many(self)
         check_sampling(self)
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         self.load_options()
@@ -291,7 +291,7 @@ USED_BY: dict[tuple[str, ...], dict[str, object]] = {
 SHARES = ("score_batch", "score_nodes")
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
 
-NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "workers", "tensorboard"}
+NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "tensorboard", *WHERE}
 """Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
 MAY_CHANGE = {"device", "threads", "checkpoint_minutes"}
 """Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to the bit."""
