@@ -37,7 +37,7 @@ class LocalExecutor:
     def command(self, task: Task, slot: int) -> list[str]:
         """The command line of a worker."""
         device = [f"--device={self.devices[slot % len(self.devices)]}"] if self.devices else []
-        return [*command(task.argv, task.folder, self.threads), *device]
+        return [sys.executable, *words(task, task.folder, self.threads), *device]
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,17 @@ class ProcessWorker:
             self.process.stdin.close()
 
 
-def command(argv: Sequence[str], folder: Path, threads: int) -> list[str]:
-    """The command line of a run in its folder, by the Python that runs this."""
-    place = [f"--run={folder}", "--resume", f"--threads={threads}"]
-    return [sys.executable, "-m", "proxnas", *argv, *place]
+def words(task: Task, folder: Path, threads: int) -> list[str]:
+    """What Python is told to run the task."""
+    return ["-m", "proxnas", *task.argv, f"--run={folder}", "--resume", f"--threads={threads}"]
 
 
-def started(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def started(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """A process that ends, with its checkpoint, when this one does; what it prints goes to the log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
         return subprocess.Popen(
-            words,
+            command,
             stdin=subprocess.PIPE,  # never written to: it closes when we die, however we die
             stdout=file,
             stderr=subprocess.STDOUT,

@@ -129,10 +129,11 @@ class _Pool:
 
     def _next(self) -> Task | None:
         """A task that can be run now: one that waits, else a new one."""
-        for task in self.waiting:
+        for task in list(self.waiting):
             if not self._held(task):
                 self.waiting.remove(task)
-                return task
+                if not self._was_finished(task):
+                    return task
         while not self.exhausted:
             try:
                 task_or_none = next(self.source)
@@ -149,13 +150,17 @@ class _Pool:
         """Notes a new task; whether it is to be run, and can be now."""
         self.taken.append(task)
         self.since[task] = time.monotonic()
-        if task.finished:
-            self.end(Outcome(task, 0))
+        if self._was_finished(task):
             return False
         if self._held(task):
             self.waiting.append(task)
             return False
         return True
+
+    def _was_finished(self, task: Task) -> bool:
+        if task.finished:
+            self.end(Outcome(task, 0))
+        return task.finished
 
     def _held(self, task: Task) -> bool:
         """Whether a worker of before has the folder: it is about to write its checkpoint, or its machine is gone and

@@ -15,18 +15,20 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from proxnas.errors import InputError
 from proxnas.executor import Board, Outcome, Task
-from proxnas.local_executor import command, started
+from proxnas.local_executor import started, words
 from proxnas.pool import LOOK, End, drive
 
 ANSWER = 5.0
@@ -78,9 +80,12 @@ class RayExecutor:
         task.log.parent.mkdir(parents=True, exist_ok=True)  # also what a node must see
         options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0, "scheduling_strategy": "SPREAD"}
         remote = self.ray.remote(**options)(work)
-        folder, log = task.folder.absolute(), task.log.absolute()
-        reference = remote.remote(task.argv, str(folder), str(log), str(Path.cwd()), self.cpus)
+        reference = remote.remote(self.command(task), str(task.log.absolute()), str(Path.cwd()))
         return RayWorker(task, slot, self.ray, reference)
+
+    def command(self, task: Task) -> list[str]:
+        """What the Python of a node is told."""
+        return words(task, task.folder.absolute(), self.cpus)
 
 
 @dataclass
@@ -127,13 +132,13 @@ class RayWorker:
                 self.ray.cancel(self.reference, force=True)
 
 
-def work(argv: tuple[str, ...], folder: str, log: str, directory: str, threads: int) -> tuple[int, str]:
-    """On a node: (exit code, why it could not even begin) of the run in its folder."""
+def work(command: list[str], log: str, directory: str) -> tuple[int, str]:
+    """On a node: (exit code, why it could not even begin) of a run."""
     if not Path(log).parent.is_dir() or not Path(directory).is_dir():
         node, missing = socket.gethostname(), directory if Path(log).parent.is_dir() else Path(log).parent
         return 2, f"{missing}: node {node} of the cluster does not see it: keep runs and data where all nodes see them"
     os.chdir(directory)  # what a relative DATA refers to
-    process = started(command(argv, Path(folder), threads), Path(log))
+    process = started([sys.executable, *command], Path(log))
     try:
         while process.poll() is None:
             time.sleep(LOOK)
@@ -159,10 +164,11 @@ def connected(address: str) -> Iterator[Any]:
     import ray
 
     own: dict[str, Any] = {"include_dashboard": False, "object_store_memory": STORE} if address == "local" else {}
+    _silence()
     before = _handlers()
     try:
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **own)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise InputError(f"--ray {address}: {' '.join(str(error).split())[:200]}: is the cluster up?") from error
     finally:
         _restore(before)  # Ray has put its own in their place
@@ -171,6 +177,13 @@ def connected(address: str) -> Iterator[Any]:
     finally:
         ray.shutdown()
         _restore(before)
+
+
+def _silence() -> None:
+    """Ray prints what befalls its nodes to our standard output, and has no option against it."""
+    worker: Any = import_module("ray._private.worker")
+    if hasattr(worker, "listen_error_messages"):
+        worker.listen_error_messages = lambda *arguments: None
 
 
 def _handlers() -> dict[signal.Signals, Any]:
