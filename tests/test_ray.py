@@ -52,6 +52,7 @@ def ray(limited: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Ray, and nothing of it left behind; with a token of its own, else it would write one into the home folder."""
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # its 15 would starve the workers on a busy machine
     found = pytest.importorskip("ray", reason="needs the extra: pip install 'proxnas[ray]'")
     yield found
     found.shutdown()
