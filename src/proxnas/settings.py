@@ -15,9 +15,10 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 import tyro
 
-from proxnas.config import MAY_CHANGE, NOT_STORED, RunConfig, SearchConfig, flag
+from proxnas.config import SearchConfig
 from proxnas.errors import InputError, unknown
 from proxnas.methods import METHODS
+from proxnas.run_config import MAY_CHANGE, NOT_STORED, RunConfig, flag
 from proxnas.sampling_flags import table_defaults
 from proxnas.text_flags import recurrent
 
