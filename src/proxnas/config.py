@@ -38,7 +38,7 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
     """darts7, darts8, nasp12, nasp12-full, nasbench201, enas5 or rnn."""
     method: str = "nasp"
     """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng, bayesnas, evolution,
-    reinforce or pnas."""
+    local, reinforce or pnas."""
     preset: Literal["default", "paper", "official"] = "default"
     """Where paper and public code differ: ours, the paper's text, or the public code's behaviour."""
     protocol: Literal["auto", "quick", "cifar", "ptb"] = "auto"

@@ -99,6 +99,7 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
     "asng": {"learning_rate_min": 0.0, "patience": 0},
     "bayesnas": {"learning_rate": 0.1, "weight_decay": 1e-4, "warmup": 1, "patience": 0},
     "evolution": {"evaluations": 24, "patience": 0},
+    "local": {"evaluations": 24, "patience": 0},
     "reinforce": {"evaluations": 24, "arch_learning_rate": 3.5e-4, "patience": 0},
     "pnas": {"evaluations": 24, "patience": 0},
 }
