@@ -9,7 +9,7 @@ import torch
 
 from proxnas.choice import Group
 from proxnas.errors import InputError
-from proxnas.genotype import Edge, read
+from proxnas.genotype import Edge, Genotype, read
 from proxnas.spaces.base import Space
 from proxnas.types import Matrices
 
