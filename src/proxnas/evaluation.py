@@ -29,8 +29,8 @@ from proxnas.settings import read_values
 from proxnas.tasks import ResumableStream
 from proxnas.types import State
 
-UNLIMITED: dict[str, Any] = {"max_params": "", "max_flops": "", "max_latency": ""}
-"""The cell is within the limits already."""
+UNLIMITED: dict[str, Any] = {"max_params": "", "max_flops": "", "max_latency": "", "start": ""}
+"""The cell is within the limits already, and is no other's start."""
 
 
 class Evaluation:

@@ -5,9 +5,8 @@ evaluation (evaluation.py). The checkpoint is written after a cell was asked for
 cells that are under way: whenever the search is killed, it knows them, and those that have ended meanwhile have their
 result in their folder, which is never run again.
 
-Random search, reinforcement learning and progressive search are told in the order in which they asked, so what they
-find does not depend on how many workers there are. Evolution is told at once: which parents a child can have depends
-on who was quicker.
+All but evolution are told in the order in which they asked, so what they find does not depend on how many workers
+there are. Evolution is told at once: which parents a child can have depends on who was quicker.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.console import Console
 
 from proxnas import __version__
-from proxnas.config import RunConfig, SearchConfig
+from proxnas.config import SearchConfig
 from proxnas.methods import SAMPLING
+from proxnas.run_config import RunConfig
 from proxnas.settings import check_same, read_values, storable
 from proxnas.table import check
 from proxnas.text_config import TextTrainConfig

@@ -22,7 +22,7 @@ class ManyFlags:
     """In place of --epochs: as many as take about so long, at most those of the protocol; 0: all of them."""
     workers: int = 1
     """Runs at the same time, each in a process of its own; they share the cores, or take --threads each. random,
-    evolution, reinforce, pnas: of one search, cells that are evaluated at the same time."""
+    evolution, local, reinforce, pnas: of one search, cells that are evaluated at the same time."""
     ray: str = ""
     """In place of --workers: a Ray cluster, as many at a time as it has room for. Alone or `local`: a Ray on this
     machine; auto: the cluster that this machine is part of; or HOST:PORT. All nodes must see the run folder."""

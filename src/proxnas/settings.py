@@ -15,10 +15,11 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 import tyro
 
-from proxnas.config import MAY_CHANGE, NOT_STORED, RunConfig, SearchConfig, flag
+from proxnas.config import SearchConfig
 from proxnas.errors import InputError, unknown
 from proxnas.many_flags import with_address
 from proxnas.methods import METHODS
+from proxnas.run_config import MAY_CHANGE, NOT_STORED, RunConfig, flag
 from proxnas.sampling_flags import table_defaults
 from proxnas.text_flags import recurrent
 
@@ -99,6 +100,7 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
     "asng": {"learning_rate_min": 0.0, "patience": 0},
     "bayesnas": {"learning_rate": 0.1, "weight_decay": 1e-4, "warmup": 1, "patience": 0},
     "evolution": {"evaluations": 24, "patience": 0},
+    "local": {"evaluations": 24, "patience": 0},
     "reinforce": {"evaluations": 24, "arch_learning_rate": 3.5e-4, "patience": 0},
     "pnas": {"evaluations": 24, "patience": 0},
 }

@@ -10,12 +10,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from proxnas.config import PROXIMAL, USED_BY, RunConfig, flag, require
+from proxnas.config import PROXIMAL, USED_BY
 from proxnas.errors import unknown
 from proxnas.executor import Outcome, check_done
 from proxnas.executor import check as check_executor
 from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.protocols import PROTOCOLS
+from proxnas.run_config import RunConfig, flag, require
 from proxnas.settings import flag_words, parse, parse_resumed, read_values
 from proxnas.spaces import SPACES
 from proxnas.text_config import TEXT_PROTOCOLS, TextTrainConfig, TokenFlags

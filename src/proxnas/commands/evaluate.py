@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxnas.config import RunConfig
 from proxnas.errors import InputError
+from proxnas.run_config import RunConfig
 from proxnas.settings import parse
 
 

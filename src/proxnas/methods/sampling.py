@@ -3,7 +3,8 @@
 A cell is evaluated in one of two ways:
 
     by training   from the same initial weights, for an equal share of the search's steps, over a whole cosine; then its
-                  validation on the half for A. An epoch is as many training images as for any other method.
+                  validation on the half for A, on as many batches at most: judging a short training on everything
+                  would take longer than the training. An epoch is as many training images as for any other method.
     by a judge    any `evaluate: Genotype -> float`, for example a look-up in a table of trained networks; a step is
                   then one evaluation, and losses are reported as 1 - accuracy.
 
@@ -104,7 +105,7 @@ class ByTraining:
 
     def _finish(self) -> Validation:
         with self.clock("arch"):
-            measured = self.evaluate()
+            measured = self.evaluate(self.steps_per_cell)
             self.w_optimizer.restart()
         return measured
 
