@@ -153,7 +153,7 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
         self.check_budget()
         idle = self.fixed_reduction and self.limit() is not None
         require(not idle, "--fixed-reduction", True, "has a cell of its own size: leave it out, or the limit")
-        check_many(self.minutes, self.workers)
+        check_many(self)
         check_sampling(self)
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         self.load_options()

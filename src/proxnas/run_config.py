@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from proxnas.errors import InputError
+from proxnas.many_flags import WHERE
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class JobConfig(FolderConfig):
     """Checkpoints within an epoch, besides the one at its end."""
 
 
-NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "workers", "tensorboard"}
+NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "tensorboard", *WHERE}
 """Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
 MAY_CHANGE = {"device", "threads", "checkpoint_minutes"}
 """Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to the bit."""

@@ -230,12 +230,15 @@ def _judge(config: SearchConfig) -> Callable[[Genotype], float] | None:
     return validation(Path(config.table))
 
 
-def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
+Loop = Callable[[Search, Run, Progress], list[dict[str, Any]]]
+
+
+def search(this: Search, run: Run, progress: Progress, loop: Loop = run_epochs) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
     this.task.keep(run)
     if not (run / "space.json").exists():
         run.write_json("space.json", this.describe_space())
-    result = summary(this, run_epochs(this, run, progress))
+    result = summary(this, loop(this, run, progress))
     run.write_json("result.json", result)
     return result
 

@@ -17,6 +17,7 @@ import tyro
 
 from proxnas.config import SearchConfig
 from proxnas.errors import InputError, unknown
+from proxnas.many_flags import with_address
 from proxnas.methods import METHODS
 from proxnas.run_config import MAY_CHANGE, NOT_STORED, RunConfig, flag
 from proxnas.sampling_flags import table_defaults
@@ -195,6 +196,7 @@ def flag_words(name: str, value: Any) -> list[str]:
 
 def command_line(cls: type[Config], prog: str, argv: list[str], values: dict[str, Any] | None = None) -> Config:
     """The dataclass from flags, with `values` in place of its defaults."""
+    argv = with_address(argv)
     markers: tuple[Any, ...] = (tyro.conf.FlagCreatePairsOff,)  # --quiet without --no-quiet
     if values:
         if True in values.values():  # else tyro would offer --no-pick in place of --pick, not both
