@@ -12,6 +12,7 @@ from rich.console import Console
 
 from proxnas import __version__
 from proxnas.config import RunConfig, SearchConfig
+from proxnas.launch import here
 from proxnas.settings import check_same, read_values, storable
 from proxnas.table import check
 from proxnas.text_config import TextTrainConfig
@@ -119,8 +120,8 @@ def _run(
             finished: dict[str, Any] = run.read_json("result.json")
             return finished
         with (
-            shown(Console(highlight=False), title, config.quiet) as bar,
-            with_board(bar, folder, config.tensorboard) as progress,
+            shown(Console(highlight=False), title, config.quiet or not here().leads) as bar,
+            with_board(bar, folder, config.tensorboard and here().leads) as progress,
         ):
             return work(build(), run, progress)
 

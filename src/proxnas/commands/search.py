@@ -12,6 +12,7 @@ from typing import Any
 from proxnas.config import SearchConfig
 from proxnas.errors import InputError
 from proxnas.jobs import build_search, data_word, fitted_to_minutes, run_search, store
+from proxnas.launch import check_flags
 from proxnas.quantities import shown_budget
 from proxnas.settings import config_file, flags_of, given_values, parse_resumed, parse_search, read_values
 
@@ -19,6 +20,7 @@ from proxnas.settings import config_file, flags_of, given_values, parse_resumed,
 def main(argv: list[str]) -> None:
     """Parses the flags and runs the search."""
     config = parse_search(argv)
+    _check_together(config)
     if config.dry_run:
         _dry_run(config)
         return
@@ -35,6 +37,20 @@ def main(argv: list[str]) -> None:
     built = build_search(config) if new else None
     result = _many(config, folder) if config.seeds else run_search(config, folder, built)
     _print_result(result, folder)
+
+
+def _check_together(config: SearchConfig) -> None:
+    """An InputError for what several processes cannot do: what each would measure or draw differently, or alone."""
+    check_flags(
+        dry_run=config.dry_run,
+        seeds=config.seeds,
+        minutes=config.minutes,
+        evaluate=config.evaluate if config.evaluate == "table" else "",
+        method=config.method if config.method == "bayesnas" else "",
+        max_latency=config.max_latency,
+        cost=config.cost if config.cost == "latency" else "",
+        space=config.space if config.space == "rnn" else "",
+    )
 
 
 def default_folder(config: SearchConfig) -> str:

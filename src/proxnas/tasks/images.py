@@ -15,6 +15,7 @@ from proxnas.costs import materialised
 from proxnas.data.augment import Augment
 from proxnas.data.images import Images, search_parts
 from proxnas.data.stream import ImageBatches, Stream
+from proxnas.distributed import total
 from proxnas.genotype import Genotype
 from proxnas.latency import latency
 from proxnas.loop import PRECISIONS
@@ -51,7 +52,7 @@ class ImageTask:
         for batch in self.part.evaluation_batches(max(self.config.batch_size, 64)):
             loss, right = self.net.objective.measure(*self.net.loss(batch), batch)
             sums += torch.stack([loss * len(batch.y), right.to(sums.dtype)])
-        return Validation(*(sums / len(self.part)).tolist())
+        return Validation(*(total(sums) / len(self.part)).tolist())
 
     def final_network(self, genotype: Genotype) -> nn.Module:
         with torch.device("meta"):

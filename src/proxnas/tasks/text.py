@@ -111,6 +111,9 @@ class NextWord:
     def measure(self, loss: Tensor, output: Spoken, batch: Batch) -> tuple[Tensor, Tensor]:
         return output.cross_entropy, output.right / batch.y.shape[1]  # len(y) counts time steps
 
+    def examples(self, batch: Batch) -> int:
+        return batch.y.numel()
+
     def share(self, batch: Batch) -> float:
         return len(batch.x) / self.bptt
 
