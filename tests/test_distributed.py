@@ -12,13 +12,15 @@ from team import Job
 from torch import Tensor, nn
 
 from proxnas import launch
+from proxnas.config import SearchConfig
 from proxnas.data.images import Images
 from proxnas.distributed import joined, team
 from proxnas.launch import Place
 from proxnas.searching import Search
 from proxnas.settings import parse_search
 
-SIZES = ["--cells", "3", "--channels", "2", "--batch-size", "8", "--device", "cpu", "--threads", "1", "--epochs", "2"]
+SIZES = ["--space", "nasbench201", "--cells", "1", "--channels", "2", "--batch-size", "8", "--epochs", "2"]
+SIZES += ["--device", "cpu", "--threads", "1"]
 METHODS = {
     "nasp": ["--method", "nasp", "--look-ahead", "2"],
     "nasp-2nd": ["--method", "nasp", "--order", "2", "--preset", "paper"],
@@ -41,11 +43,11 @@ def by_group(module: nn.Module) -> None:
         by_group(child)
 
 
-def steps(flags: list[str], images: Images) -> dict[str, Any]:
+def steps(config: SearchConfig, images: Images) -> dict[str, Any]:
     """A and w after some steps in float64, what was lost by the way, and what was exchanged in a weight step."""
     torch.set_default_dtype(torch.float64)
     try:
-        search = Search(parse_search(["digits", *SIZES, *flags]), images)
+        search = Search(config, images)
     finally:
         torch.set_default_dtype(torch.float32)
     module = search.net.module
@@ -56,26 +58,33 @@ def steps(flags: list[str], images: Images) -> dict[str, Any]:
     return {"A": A, "A_bar": A_bar, "w": module.state_dict(), "losses": losses}
 
 
-def work(folder: Path, images: Images) -> None:
+def work(folder: Path, configs: dict[str, SearchConfig], images: Images) -> None:
     place = launch.launched()
     assert place is not None
     torch.set_num_threads(1)
     with joined(place):
-        for name, flags in METHODS.items():
-            torch.save(steps(flags, images), folder / f"{name}.{place.rank}.pt")
+        for name, config in configs.items():
+            torch.save(steps(config, images), folder / f"{name}.{place.rank}.pt")
 
 
 @pytest.fixture(scope="module")
-def together(tiny_images: Images, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def configs() -> dict[str, SearchConfig]:
+    return {name: parse_search(["digits", *SIZES, *flags]) for name, flags in METHODS.items()}
+
+
+@pytest.fixture(scope="module")
+def together(configs: dict[str, SearchConfig], tiny_images: Images, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("together")
-    job = Job(folder, 2, work, folder, tiny_images)
+    job = Job(folder, 2, work, folder, configs, tiny_images)
     assert job.codes() == [0, 0], job.said()
     return folder
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_two_processes_take_the_steps_of_one(together: Path, tiny_images: Images, name: str) -> None:
-    alone = steps(METHODS[name], tiny_images)
+def test_two_processes_take_the_steps_of_one(
+    together: Path, configs: dict[str, SearchConfig], tiny_images: Images, name: str
+) -> None:
+    alone = steps(configs[name], tiny_images)
     for rank in range(2):
         found = torch.load(together / f"{name}.{rank}.pt", weights_only=True)
         for key in ("A", "A_bar", "w"):

@@ -7,6 +7,7 @@ that is alone sends nothing, and does without torch.distributed.
 from __future__ import annotations
 
 import io
+import re
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,14 +58,18 @@ def joined(place: Place) -> Iterator[None]:
     global _team
     from torch import distributed
 
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     try:
-        distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+        store, rank, size = next(distributed.rendezvous("env://", timeout=PATIENCE))
+        # torchrun can keep a store over a restart, and in it the addresses of processes that died
+        store = distributed.PrefixStore(f"proxnas/{place.restarts}", store)
+        distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:
         raise InputError(f"the {place.size} processes did not find each other ({_first_line(error)}): start them by "
                          "torchrun, and check its --nnodes and --rdzv-endpoint") from error  # fmt: skip
     _team = Team()
     try:
-        with taking(place, distributed.distributed_c10d._get_default_store()):
+        with taking(place, store):
             yield
     finally:
         _team = None
@@ -101,7 +106,9 @@ def _answered() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+    """What went wrong, without the places in torch's own source."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return re.sub(r"\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", line)[:120]
 
 
 def where(tensor: Tensor, device: torch.device | None = None) -> torch.device:

@@ -79,7 +79,7 @@ def speaks() -> bool:
     if _store is None:
         return _here.leads
     try:
-        return int(_store.add(f"proxnas/spoken/{_here.restarts}", 1)) == 1
+        return int(_store.add("spoken", 1)) == 1
     except RuntimeError:  # whoever kept the store is gone
         return True
 
@@ -106,12 +106,17 @@ def check_command(place: Place, argv: list[str]) -> None:
         raise InputError(f"{argv[0]}: torchrun is for {' and '.join(TOGETHER)}: start it without torchrun")
 
 
+def check_alone(what: str) -> None:
+    """An InputError if this is one of several processes."""
+    if not _here.alone:
+        raise InputError(f"{what}: is for one process: start the command without torchrun")
+
+
 def check_flags(**given: object) -> None:
-    """An InputError for the first flag that is set and means nothing to several processes; `a_b=1` is --a-b."""
+    """An InputError for the first flag that is set, if this is one of several processes; `a_b=1` is --a-b 1."""
     for name, value in given.items():
-        if value and not _here.alone:
-            word = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
-            raise InputError(f"{word}: is for one process: leave it out, or start the command without torchrun")
+        if value:
+            check_alone(f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}"))
 
 
 def continued(place: Place, argv: list[str]) -> list[str]:

@@ -19,6 +19,7 @@ from proxnas.data.images import Images, Part, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
 from proxnas.designs import Architecture
 from proxnas.environment import pick_device, set_deterministic, set_threads
+from proxnas.errors import InputError
 from proxnas.launch import here
 from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, correct
@@ -54,6 +55,10 @@ class Training:
         train, valid = train_parts(images, config.valid_share)
         self.valid = self.batches(valid) if valid else None
         self.train = Stream(self.batches(train, augmentation(config)), config.batch_size, config.seed, "train")
+        own = self.train.mine.stop - self.train.mine.start
+        if config.accumulate > own // 2:  # batch statistics of one image are none
+            raise InputError(f"--accumulate {config.accumulate}: each of {here().size} processes has {own} images of a "
+                             f"batch: give at most {own // 2}")  # fmt: skip
         self.optimizer = Optimizer(self.network, config, len(self.train))
         self.guard = self.optimizer.guard
         self.average = Average(self.network, rising(config.ema)) if config.ema else None
