@@ -1,4 +1,4 @@
-"""Two real processes of one job for tests, as torchrun would start them, but forked: they need not import torch anew."""
+"""Real processes of one job for tests, as torchrun would start them, but forked: they need not import torch anew."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ class Job:
         shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)} | environment
         self.logs = [folder / f"process{rank}" for rank in range(size)]
         self.processes = [
-            FORKED.Process(
-                target=begin, args=(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, log, work, *args)
-            )
+            FORKED.Process(target=begin, args=(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, log, work, *args))
             for rank, log in enumerate(self.logs)
         ]
         for process in self.processes:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from team import Job
 
 from proxnas.cli import main
 from proxnas.progress import Silent
 from proxnas.run import digest
 from proxnas.supernet import Supernet
+from team import Job
 
 EPOCHS = 3  # of 5 steps: 40 images for w, 8 a step
 SMALL = ["--batch-size=8", "--channels=2", "--device", "cpu", "--threads", "1", "--quiet", "--epochs", str(EPOCHS)]
