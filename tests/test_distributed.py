@@ -16,6 +16,8 @@ from proxnas.config import SearchConfig
 from proxnas.consensus import agreed, check_alike, mean_gradients
 from proxnas.data.images import Images
 from proxnas.data.stream import ImageBatches, Stream
+from proxnas.data.text import Text
+from proxnas.data.text_stream import TextStream
 from proxnas.distributed import gathered, joined, shared, shared_state, team, total
 from proxnas.environment import pick_device
 from proxnas.errors import InputError
@@ -23,10 +25,13 @@ from proxnas.launch import Place, continued, here, launched, taking
 from proxnas.methods import optimizers
 from proxnas.searching import Search
 from proxnas.settings import parse_search
+from proxnas.text_config import TextTrainConfig
+from proxnas.training.text import TextTraining
 from team import Job
 
-SIZES = ["--space", "nasbench201", "--cells", "1", "--channels", "2", "--batch-size", "7", "--epochs", "2"]
-SIZES += ["--device", "cpu", "--threads", "1"]
+SIZES = ["--epochs", "2", "--device", "cpu", "--threads", "1"]
+IMAGES = ["digits", *SIZES, "--space", "nasbench201", "--cells", "1", "--channels", "2", "--batch-size", "7"]
+TEXT = ["pydocs", *SIZES, "--space", "rnn", "--norm", "none", "--units", "4", "--batch-size", "2", "--bptt", "6"]
 METHODS = {
     "nasp": (5, ["--look-ahead", "2"]),
     "darts-1st": (5, ["--method", "darts-1st"]),
@@ -38,8 +43,10 @@ METHODS = {
     "asng": (2, ["--method", "asng"]),
     "enas": (2, ["--method", "enas", "--controller-steps", "1"]),
     "random-ws": (4, ["--method", "random-ws", "--random-cells", "4"]),
+    "recurrent": (5, TEXT),
 }
 """Name -> steps to compare, flags. Two epochs of two steps: random-ws and enas also choose."""
+STEPS = 5
 
 
 def by_group(module: nn.Module) -> None:
@@ -50,14 +57,15 @@ def by_group(module: nn.Module) -> None:
         by_group(child)
 
 
-def steps(config: SearchConfig, images: Images, number: int) -> dict[str, Any]:
+def steps(config: SearchConfig, data: Images | Text, number: int) -> dict[str, Any]:
     """A, A_bar, w and the validation after so many steps in float64."""
     torch.set_default_dtype(torch.float64)
     try:
-        search = Search(config, images)
+        search = Search(config, data)
         module = search.net.module
         by_group(module)
-        module.register_forward_pre_hook(lambda _, args: (args[0].double(),))
+        if isinstance(data, Images):
+            module.register_forward_pre_hook(lambda _, args: (args[0].double(),))
         losses = [search.step().loss for _ in range(number)]
         assert all(loss.isfinite() for loss in losses)
         (A, A_bar), validation = search.method.architecture(), search.method.validation()
@@ -69,6 +77,19 @@ def steps(config: SearchConfig, images: Images, number: int) -> dict[str, Any]:
         "w": module.state_dict(),
         "validation": {"": torch.tensor(validation, dtype=torch.float64)},
     }
+
+
+def spoken(text: Text) -> dict[str, Tensor]:
+    """The weights and the state of a language model after some steps of its training in float64."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        training = TextTraining(TextTrainConfig(units=4, batch_size=2, bptt=6, device="cpu", threads=1), text, None)
+        for _ in range(STEPS):
+            training.step()
+        hidden = training.state_dict()["hidden"]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return training.network.state_dict() | dict(zip("hc", hidden, strict=False))
 
 
 def counted(sizes: list[list[int]]) -> None:
@@ -109,7 +130,7 @@ def messages(rank: int) -> dict[str, Any]:
     }
 
 
-def work(folder: Path, configs: dict[str, SearchConfig], images: Images) -> None:
+def work(folder: Path, configs: dict[str, SearchConfig], images: Images, text: Text) -> None:
     place = launched()
     assert place is not None
     torch.set_num_threads(1)
@@ -117,9 +138,11 @@ def work(folder: Path, configs: dict[str, SearchConfig], images: Images) -> None
     with joined(place):
         counted(sizes)
         for name, config in configs.items():
-            torch.save(steps(config, images, METHODS[name][0]), folder / f"{name}.{place.rank}.pt")
+            data = text if name == "recurrent" else images
+            torch.save(steps(config, data, METHODS[name][0]), folder / f"{name}.{place.rank}.pt")
             if name == "nasp":
                 torch.save(list(sizes), folder / f"sizes.{place.rank}.pt")
+        torch.save(spoken(text), folder / f"spoken.{place.rank}.pt")
         torch.save(messages(place.rank), folder / f"messages.{place.rank}.pt")
         torch.save(disagreeing(place.rank), folder / f"said.{place.rank}.pt")
     assert here().alone
@@ -127,28 +150,37 @@ def work(folder: Path, configs: dict[str, SearchConfig], images: Images) -> None
 
 @pytest.fixture(scope="module")
 def configs() -> dict[str, SearchConfig]:
-    return {name: parse_search(["digits", *SIZES, *flags]) for name, (_, flags) in METHODS.items()}
+    return {n: parse_search(flags if flags is TEXT else [*IMAGES, *flags]) for n, (_, flags) in METHODS.items()}
 
 
 @pytest.fixture(scope="module")
-def together(configs: dict[str, SearchConfig], tiny_images: Images, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def together(
+    configs: dict[str, SearchConfig], tiny_images: Images, tiny_text: Text, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """What two processes have done, in files."""
     folder = tmp_path_factory.mktemp("together")
-    job = Job(folder, 2, work, folder, configs, tiny_images)
+    job = Job(folder, 2, work, folder, configs, tiny_images, tiny_text)
     assert job.codes() == [0, 0], job.said()
     return folder
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_two_processes_take_the_steps_of_one(
-    together: Path, configs: dict[str, SearchConfig], tiny_images: Images, name: str
+    together: Path, configs: dict[str, SearchConfig], tiny_images: Images, tiny_text: Text, name: str
 ) -> None:
     """A batch of 7 is 4 and 3 images: also unequal parts give the gradient of the whole."""
-    alone = steps(configs[name], tiny_images, METHODS[name][0])
+    alone = steps(configs[name], tiny_text if name == "recurrent" else tiny_images, METHODS[name][0])
     for rank in range(2):
         found = torch.load(together / f"{name}.{rank}.pt", weights_only=True)
         for key, matrices in alone.items():
             assert all((found[key][n] - x).abs().max() < 1e-8 for n, x in matrices.items()), (rank, key)
+
+
+def test_two_processes_train_a_language_model_as_one(together: Path, tiny_text: Text) -> None:
+    alone = spoken(tiny_text)
+    for rank in range(2):
+        found = torch.load(together / f"spoken.{rank}.pt", weights_only=True)
+        assert found.keys() == alone.keys() and all((found[n] - x).abs().max() < 1e-8 for n, x in alone.items())
 
 
 def test_only_what_is_selected_is_exchanged(together: Path) -> None:
@@ -238,9 +270,8 @@ def test_other_commands_are_refused(
         (["search", "--dry-run"], "--dry-run: is for one process"),
         (["search", "--method", "bayesnas"], "--method bayesnas: is for one process"),
         (["search", "--max-latency", "2ms"], "--max-latency 2ms: is for one process"),
-        (["search", "pydocs", "--space", "rnn"], "--space rnn: is for one process"),
         (["train", "zoo:DARTS_V2", "digits", "--dry-run"], "--dry-run: is for one process"),
-        (["train", "zoo:LSTM", "pydocs"], "training a language model: is for one process"),
+        (["train", "zoo:LSTM", "pydocs", "--dry-run"], "--dry-run: is for one process"),
     ],
 )
 def test_what_several_processes_cannot_do_is_refused(
@@ -255,6 +286,11 @@ def test_a_batch_must_be_large_enough(tiny_images: Images) -> None:
     part = ImageBatches(tiny_images, (tiny_images.x_train, tiny_images.y_train))
     with taking(Place(3, 4)), pytest.raises(InputError, match=r"--batch-size 7: .* give at least 8"):
         Stream(part, 7, seed=0)
+
+
+def test_columns_must_be_divisible(tiny_text: Text) -> None:
+    with taking(Place(0, 2)), pytest.raises(InputError, match=r"--batch-size 3: .* a multiple"):
+        TextStream(tiny_text.train, 3, 4, seed=0)
 
 
 def test_a_device_each(monkeypatch: pytest.MonkeyPatch) -> None:

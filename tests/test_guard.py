@@ -44,7 +44,7 @@ def test_a_step_of_a_search_whose_loss_is_not_finite_is_not_taken(
     search.guard.check()
     before = digest([weights(search.net.module), search.method.state_dict()["w"]["sgd"]["state"]])
     real = WeightOptimizer.step
-    monkeypatch.setattr(WeightOptimizer, "step", lambda self, loss, share=1.0: real(self, loss * factor, share))
+    monkeypatch.setattr(WeightOptimizer, "step", lambda self, loss, *rest: real(self, loss * factor, *rest))
     search.step()
     assert digest([weights(search.net.module), search.method.state_dict()["w"]["sgd"]["state"]]) == before
     with pytest.raises(Diverged, match="the loss or its gradient is not finite"):

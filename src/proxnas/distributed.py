@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -129,6 +129,11 @@ def gathered(x: Tensor) -> Tensor:
     rows = x.new_zeros(here().size, *x.shape)
     rows[here().rank] = x.detach()
     return total(rows)
+
+
+def of_all_columns(hidden: Sequence[Tensor]) -> list[Tensor]:
+    """A recurrent state for the columns (rows of these tensors) of all processes, which have equally many."""
+    return [h if here().alone else gathered(h).flatten(0, 1) for h in hidden]
 
 
 def meet() -> None:

@@ -49,7 +49,6 @@ def _check_together(config: SearchConfig) -> None:
         method=config.method if config.method == "bayesnas" else "",
         max_latency=config.max_latency,
         cost=config.cost if config.cost == "latency" else "",
-        space=config.space if config.space == "rnn" else "",
     )
 
 

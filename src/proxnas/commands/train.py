@@ -9,7 +9,7 @@ from typing import Any
 from proxnas import text_commands
 from proxnas.designs import Architecture, read
 from proxnas.jobs import build_training, data_word, run_training, slug
-from proxnas.launch import check_alone, check_flags
+from proxnas.launch import check_flags
 from proxnas.settings import parse_resumed
 from proxnas.text_settings import about_text
 from proxnas.train_config import TrainConfig
@@ -19,7 +19,6 @@ from proxnas.train_settings import PROG, need, parse_train, stored
 def main(argv: list[str]) -> None:
     """Parses the flags and trains."""
     if about_text(argv, TrainConfig):
-        check_alone("training a language model")
         text_commands.train(argv)
         return
     config = parse_train(argv)

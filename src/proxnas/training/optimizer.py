@@ -49,7 +49,7 @@ class Optimizer:
         """Adds the gradient of a loss."""
         self.scaler.scale(loss).backward()
 
-    def step(self, loss: Tensor, examples: int) -> None:
+    def step(self, loss: Tensor, examples: int = 1) -> None:
         """One update by the gradients added up since the last, unless they or their `loss` are not finite.
 
         `examples`: how many they are of, to weigh them among those of other processes.
