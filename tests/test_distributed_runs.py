@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from proxnas.cli import main
 from proxnas.progress import Silent
 from proxnas.run import digest
 from proxnas.supernet import Supernet
-from team import Job
+from team import Job, free_port
 
 EPOCHS = 3  # of 5 steps: 40 images for w, 8 a step
 SMALL = ["--batch-size=8", "--channels=2", "--device", "cpu", "--threads", "1", "--quiet", "--epochs", str(EPOCHS)]
@@ -142,3 +144,31 @@ def test_bad_input_is_said_once(alone: Path, stripes: Path, tmp_path: Path) -> N
     said = "".join(job.said())
     assert said == f"proxnas: error: {alone}: holds a finished run: use --resume to go on, --force to overwrite, or " \
         "another --run\n"  # fmt: skip
+
+
+DIES_ONCE = """
+import os, sys
+from test_distributed_runs import at_step, die, quietly
+first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+sys.exit(at_step(7, 1, die, sys.argv[1:]) if first else quietly(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_starts_a_killed_job_anew(alone: Path, stripes: Path, tmp_path: Path) -> None:
+    """As a user starts it; torchrun itself and all processes import torch anew."""
+    script = tmp_path / "dies_once.py"
+    script.write_text(DIES_ONCE)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
+    argv = [str(script), "search", str(stripes), *SEARCH, f"--run={tmp_path / 'run'}"]
+    places = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ran = subprocess.run(
+        [*torchrun, "--max-restarts=1", "--", *argv],
+        env=os.environ | {"PYTHONPATH": places, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("another process of this job died") == 1
+    assert outcome(tmp_path / "run") == outcome(alone)

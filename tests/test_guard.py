@@ -147,9 +147,9 @@ def diverging(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     def arrange(step: int, times: int) -> None:
         real = WeightOptimizer.step
 
-        def fails(self: WeightOptimizer, loss: Tensor, share: float = 1.0) -> None:
+        def fails(self: WeightOptimizer, loss: Tensor, *rest: Any) -> None:
             bad = self.t == step and self.options.guard.rollbacks < times
-            real(self, loss * math.nan if bad else loss, share)
+            real(self, loss * math.nan if bad else loss, *rest)
 
         monkeypatch.setattr(WeightOptimizer, "step", fails)
 
