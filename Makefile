@@ -77,6 +77,8 @@ ifneq ($(TORCH_INDEX),)
 	@echo '$(TORCH_INDEX)' >$(INDEX)
 endif
 	@$(PIP) install $(if $(TORCH_INDEX),--extra-index-url '$(TORCH_INDEX)') --editable '.[dev,onnx,tensorboard]'
+# By itself: there is no Ray for every platform, and only --ray and its tests need one.
+	@$(PIP) install --only-binary ray ray || echo 'installed without ray: its tests will be skipped'
 	@echo '$(CURDIR)' >$@
 
 .PHONY: search

@@ -29,8 +29,8 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "nasp horizon 0.3": ["--horizon", "0.3"],
     "nasp horizon 0.5": ["--horizon", "0.5"],
     "nasp look-ahead 20": ["--look-ahead", "20"],
-    "nasp look-ahead 20, horizon 0.5": ["--look-ahead", "20", "--horizon", "0.5"],
-    "nasp look-ahead 20, horizon 0.3": ["--look-ahead", "20", "--horizon", "0.3"],
+    "nasp look-ahead 20 horizon 0.5": ["--look-ahead", "20", "--horizon", "0.5"],
+    "nasp look-ahead 20 horizon 0.3": ["--look-ahead", "20", "--horizon", "0.3"],
     "nasp no look-ahead": ["--look-ahead", "0"],
     "nasp no exploration": ["--explore", "0"],
     "nasp explore 0.02": ["--explore", "0.02"],
@@ -40,23 +40,26 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "nasp rate 1e-3": ["--arch-learning-rate", "1e-3"],
     "nasp sgd": ["--arch-optimizer", "sgd", "--arch-learning-rate", "0.1"],
     "nasp decay": ["--arch-decay", "1e-3"],
-    "nasp no noise, first of ties": ["--arch-noise", "0", "--ties", "first"],
+    "nasp no noise and first of ties": ["--arch-noise", "0", "--ties", "first"],
     "nasp without none": [],
     "nasp value a_k": ["--explore", "0", "--value", "a_k"],
     "nasp warmup 1": ["--warmup", "1"],
     "nasp every 4": ["--arch-every", "4"],
     "nasp half batch": ["--score-batch", "0.5"],
     "nasp half nodes": ["--score-nodes", "0.5"],
+    "nasp patience 1": ["--patience", "1"],
     "nasp 2 epochs": ["--epochs", "2"],
     "nasp 8 channels": ["--channels", "8"],
     "nasp 2 cells": ["--cells", "2"],
     "nasp paper": ["--preset", "paper"],
     "nasp official": ["--preset", "official"],
+    "nasp then local": ["--method", "local", "--cells", "3", "--evaluations", "25"],
     "lazy-pa": ["--method", "lazy-pa"],
     "pa": ["--method", "pa"],
     "darts-1st": ["--method", "darts-1st"],
     "darts-1st 1 epoch": ["--method", "darts-1st", "--epochs", "1"],  # as much computing as nasp's four
     "darts-2nd": ["--method", "darts-2nd"],
+    "darts-2nd 1 epoch": ["--method", "darts-2nd", "--epochs", "1"],
     "random": ["--method", "random"],
     "random-ws": ["--method", "random-ws"],
     "snas": ["--method", "snas"],
@@ -72,6 +75,8 @@ CONFIGURATIONS: dict[str, list[str]] = {
 }
 
 
+AFTER = {"nasp then local": "nasp"}
+"""What begins with the cell that another configuration found under the same seed; the seconds of both count."""
 WITHOUT_NONE = "without-none"
 """The first word of a command line that is run in the space of the four other operations."""
 
@@ -99,6 +104,8 @@ def search(name: str, seed: int, data: Path, table: str, folder: Path) -> dict[s
     run = folder / f"{name.replace(' ', '-')}-{seed}"
     start = [__file__, WITHOUT_NONE] if name == "nasp without none" else ["-m", "proxnas"]
     command = [sys.executable, *start, "search", str(data), *SIZES, *CONFIGURATIONS[name]]
+    before = search(AFTER[name], seed, data, table, folder) if name in AFTER else None
+    command += ["--start", before["arch"]] if before else []
     command += ["--seed", str(seed), "--table", table, "--threads", "1", "--quiet", "--resume", "--run", str(run)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     result = json.loads((run / "result.json").read_text())
@@ -109,7 +116,7 @@ def search(name: str, seed: int, data: Path, table: str, folder: Path) -> dict[s
         "arch": Genotype.from_json(json.dumps(result["genotype"])).to_string(),
         "table": result["table"],
         "valid_loss": result["valid_loss"],
-        "seconds": result["seconds"],
+        "seconds": result["seconds"] + (before["seconds"] if before else 0),
         "changes": sum(changes),
     }
 

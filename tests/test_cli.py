@@ -17,8 +17,9 @@ import pytest
 
 from proxnas import __version__
 from proxnas.cli import COMMANDS, main
-from proxnas.config import SearchConfig, flag
+from proxnas.config import SearchConfig
 from proxnas.run import open_run
+from proxnas.run_config import flag
 from proxnas.searching import Search
 from proxnas.settings import official, paper, parse_search, read_values
 

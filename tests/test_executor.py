@@ -10,16 +10,17 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from proxnas import executor
-from proxnas.executor import LocalExecutor, Outcome, Task, cores
+from proxnas import pool
+from proxnas.executor import Outcome, Task
 from proxnas.interrupt import Interrupted
+from proxnas.local_executor import LocalExecutor, cores
 from proxnas.many_progress import SilentBoard, progress_of, shown
 
 STAND_IN = """
@@ -91,7 +92,7 @@ def test_two_workers_work_at_the_same_time_and_share_the_cores(tasks: Callable[.
 def test_a_worker_that_is_killed_is_replaced(tasks: Callable[..., list[Task]]) -> None:
     (task,) = tasks(f"if starts < 3: os.kill(os.getpid(), signal.SIGKILL)\n{FINISH}")
     assert run([task]) == [Outcome(task, 0)]
-    assert starts(task) == 1 + executor.RETRIES
+    assert starts(task) == 1 + pool.RETRIES
 
 
 def test_a_worker_that_is_killed_again_and_again_is_given_up(tasks: Callable[..., list[Task]]) -> None:
@@ -99,7 +100,7 @@ def test_a_worker_that_is_killed_again_and_again_is_given_up(tasks: Callable[...
     failed, done = run([task, other])
     assert failed.code == -signal.SIGKILL and "killed by SIGKILL 3 times" in failed.message
     assert str(task.log) in failed.message
-    assert (starts(task), done.code) == (1 + executor.RETRIES, 0)
+    assert (starts(task), done.code) == (1 + pool.RETRIES, 0)
 
 
 def test_a_worker_that_somebody_stopped_goes_on(tasks: Callable[..., list[Task]]) -> None:
@@ -122,8 +123,8 @@ def test_a_task_without_a_result_is_not_done(tasks: Callable[..., list[Task]]) -
     assert (outcome.code, str(outcome.task.log) in outcome.message) == (1, True)
 
 
-def wait_for(ready: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 60
+def wait_for(ready: Callable[[], bool], seconds: float = 60) -> None:
+    limit = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < limit
         time.sleep(0.01)
@@ -157,7 +158,8 @@ def test_workers_end_when_their_executor_is_killed(tmp_path: Path) -> None:
 from pathlib import Path
 import sys
 from proxnas.many_progress import SilentBoard
-from proxnas.executor import LocalExecutor, Task
+from proxnas.executor import Task
+from proxnas.local_executor import LocalExecutor
 worker = [sys.executable, "-c", {STAND_IN + "time.sleep(60)"!r}]
 LocalExecutor.command = lambda self, task, slot: [*worker, "--run=" + str(task.folder)]
 LocalExecutor().run([Task("t", (), Path({str(tmp_path / "t")!r}))], SilentBoard(), print)
@@ -171,7 +173,7 @@ LocalExecutor().run([Task("t", (), Path({str(tmp_path / "t")!r}))], SilentBoard(
 def test_a_folder_that_another_process_holds_is_waited_for(tasks: Callable[..., list[Task]]) -> None:
     held, other = tasks(FINISH, FINISH)
     held.folder.mkdir()
-    lock = executor.FileLock(held.folder / ".lock", thread_local=False)
+    lock = pool.FileLock(held.folder / ".lock", thread_local=False)
     lock.acquire()
     heard: list[str] = []
 
@@ -183,8 +185,24 @@ def test_a_folder_that_another_process_holds_is_waited_for(tasks: Callable[..., 
     assert heard == ["t1", "t0"]
 
 
+def test_the_next_task_may_depend_on_how_the_last_one_ended(tasks: Callable[..., list[Task]]) -> None:
+    """Taken when there is room for it; None waits for an end, and is asked again."""
+    these, heard, asked = tasks(FINISH, FINISH, FINISH), list[str](), list[int]()
+
+    def drawn() -> Iterator[Task | None]:
+        for task in these:
+            while len(heard) < len(asked):
+                yield None
+            asked.append(len(heard))
+            yield task
+
+    outcomes = LocalExecutor(2).run(drawn(), SilentBoard(), lambda outcome: heard.append(outcome.task.name))
+    assert [outcome.task.name for outcome in outcomes] == heard == ["t0", "t1", "t2"]
+    assert asked == [0, 1, 2]
+
+
 def test_workers_take_the_devices_in_turn() -> None:
-    local, task = LocalExecutor(3, threads=1, devices=("cuda:0", "cuda:1")), Task("t", ("search",), Path("x"), cpus=4)
+    local, task = LocalExecutor(3, threads=4, devices=("cuda:0", "cuda:1")), Task("t", ("search",), Path("x"))
     assert [local.command(task, slot)[-1] for slot in range(3)] == [
         "--device=cuda:0",
         "--device=cuda:1",

@@ -228,7 +228,7 @@ def test_an_update_is_four_steps_of_adam_on_the_objective() -> None:
     drawn: list[tuple[Tensor, Tensor]] = []
     for reward in (0.3, 0.9):
         cell = search.ask()
-        drawn.append((torch.tensor(search.asked[0]), torch.tensor(search.asked[1])))
+        drawn.append((torch.tensor(search.asked[-1][0]), torch.tensor(search.asked[-1][1])))
         search.tell(cell, reward)
     assert search.waiting == []
     b1 = 0.95 * 0.6 + 0.05 * 0.3
@@ -260,7 +260,7 @@ def test_cells_grow_by_a_node_a_level_and_are_always_whole() -> None:
     for _ in range(60):
         cell = search.ask()
         check(search.cells, cell)
-        lengths.append(len(search.asked))
+        lengths.append(len(search.asked[-1]))
         search.tell(cell, 0.5)
     assert lengths == sorted(lengths) and set(lengths) == {1, 2, 3, 4, 5, 6}
     assert all(lengths.count(length) <= 12 for length in range(1, 6)) and lengths.count(6) >= 10
@@ -284,7 +284,7 @@ def test_extensions_are_those_of_the_best_of_the_level_before(monkeypatch: pytes
     monkeypatch.setattr(search, "options", PnasOptions(parents=2))
     for i in range(8):
         cell = search.ask()
-        asked.append(search.asked)
+        asked.append(search.asked[-1])
         search.tell(cell, float(i))
     assert [len(p) for p in asked] == [1] * 4 + [2] * 4  # a third of twelve, then half of what is left
     assert order == [2 * 3 * 9]  # two parents, three pairs of rows, nine pairs of candidates
@@ -295,7 +295,7 @@ def test_after_the_last_level_there_is_always_another_cell() -> None:
     search, seen = progressive(6, {"x": Group(("skip_connect", "a"), ((0,), (1,)), None)}), []
     for _ in range(9):
         cell = search.ask()
-        seen.append(search.asked)
+        seen.append(search.asked[-1])
         search.tell(cell, 0.0)
     assert set(seen[:6]) == {(((0, k),),) for k in (0, 1)} | {(((0, k),), ((1, n),)) for k in (0, 1) for n in (0, 1)}
     assert all(len(p) == 2 for p in seen[6:])

@@ -94,7 +94,7 @@ def test_the_defaults_are_a_thousand_evaluations(table: Path) -> None:
     [
         ("--method evolution --space nasbench201 --evaluate table", "--evaluate table: give --table FILE too"),
         ("--method nasp --space nasbench201 --evaluate table --table t", "--evaluate table: is for random, evolution"),
-        ("--method nasp --evaluations 9", "--evaluations 9: is for random, evolution, reinforce, pnas"),
+        ("--method nasp --evaluations 9", "--evaluations 9: is for random, evolution, local, reinforce, pnas"),
         ("--method random --population 9", "--population 9: is for evolution"),
         ("--method pnas --tournament 9", "--tournament 9: is for evolution"),
         ("--method random --evaluations 0", "--evaluations 0: give a number from 1"),

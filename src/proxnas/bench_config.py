@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxnas.config import RunConfig, flag, require
 from proxnas.errors import unknown
 from proxnas.methods import METHODS
+from proxnas.run_config import RunConfig, flag, require
 from proxnas.spaces import SPACES
 from proxnas.text_flags import NOT_FOR_TEXT
 

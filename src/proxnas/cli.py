@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "watch": ("proxnas.commands.watch:main", "the same page live while a run is under way"),
     "runs": ("proxnas.commands.runs:main", "list runs: how far, how good, how large, how long"),
     "export": ("proxnas.commands.export:main", "write a trained model as ONNX or torch.export program, and its card"),
+    "evaluate": ("proxnas.commands.evaluate:main", "evaluate one cell of a search: what its workers do"),
     "zoo": ("proxnas.commands.zoo:main", "list the published cells and networks, or show one"),
     "sweep": ("proxnas.commands.sweep:main", "search with several etas or limits; size against accuracy"),
     "compare": ("proxnas.commands.compare:main", "search with several methods and seeds; tables, tests and figures"),

@@ -122,22 +122,12 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> list[Outcome]:
 
 def _run(config: StudyConfig, tasks: list[Task], done: Callable[[Outcome], None]) -> None:
     """The tasks that are not finished; the others would only have the tables written again."""
-    devices = _devices(config)
-    left = [dataclasses.replace(task, gpus=int(bool(devices))) for task in tasks if not task.finished]
+    from proxnas.environment import in_turn
+
+    left = [task for task in tasks if not task.finished]
     if left:
         with shown(Console(highlight=False), f"{len(left)} runs", len(left), config.quiet) as board:
-            make(config.workers, config.threads, devices).run(left, board, done)
-
-
-def _devices(config: StudyConfig) -> list[str]:
-    """The accelerators that workers take in turn, if there are several and none is named."""
-    import torch
-
-    if config.device != "auto" or config.workers == 1 or not torch.accelerator.is_available():
-        return []
-    accelerator = torch.accelerator.current_accelerator()
-    kind = accelerator.type if accelerator else "cpu"
-    return [f"{kind}:{i}" for i in range(torch.accelerator.device_count())]
+            make(config, config.threads, in_turn(config.device, config.workers)).run(left, board, done)
 
 
 def _clear(folder: Path) -> None:

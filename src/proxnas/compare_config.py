@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from proxnas.config import PROXIMAL, SearchConfig, require
+from proxnas.config import PROXIMAL, SearchConfig
 from proxnas.errors import InputError, unknown
 from proxnas.methods import METHODS
+from proxnas.run_config import require
 from proxnas.study_config import StudyConfig, study_argv
 
 SECOND = "-2nd"

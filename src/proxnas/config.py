@@ -6,19 +6,19 @@ No torch here: `--help` must be quick.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from proxnas.budget_flags import BudgetFlags
-from proxnas.data.options import LoadOptions
-from proxnas.errors import InputError, unknown
+from proxnas.errors import unknown
 from proxnas.genotype import CUSTOM
+from proxnas.image_flags import ImageFlags
 from proxnas.log_flags import LogFlags
 from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.methods import METHODS
+from proxnas.run_config import JobConfig, flag, require
 from proxnas.sampling_flags import SamplingFlags, check_sampling
 from proxnas.spaces import SPACES
 from proxnas.text_flags import TextFlags, check_domain
@@ -28,37 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RunConfig:
-    """What every command that runs takes."""
-
-    run: str = ""
-    """Run folder; default runs/<command>-<data>-<space>-<method>-<seed>."""
-    seed: int = 0
-    """Seed of the split, the weights, the streams and A."""
-    device: str = "auto"
-    """cpu, cuda, cuda:1, mps; auto: an accelerator if there is one."""
-    threads: int = 0
-    """CPU threads; 0: as many as torch takes."""
-    deterministic: bool = False
-    """Only algorithms that give the same bits each time on a GPU too (a CPU always does); slower there."""
-    quiet: bool = False
-    """Only print the result."""
-    config: str = ""
-    """JSON file with values for these flags; flags override it."""
-
-    def __post_init__(self) -> None:
-        require(0 <= self.seed < 2**31, "--seed", self.seed, "give a number from 0 to 2147483647")
-        require(0 <= self.threads <= 1024, "--threads", self.threads, "give a number from 0 to 1024")
-        require(
-            re.fullmatch(r"auto|(cpu|mps|cuda|xpu)(:\d{1,3})?", self.device) is not None,
-            "--device",
-            repr(self.device),
-            "give auto, cpu, cuda, cuda:1 or mps",
-        )
-
-
-@dataclass(frozen=True)
-class SearchConfig(TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, RunConfig):
+class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, JobConfig):
     """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a text."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
@@ -68,7 +38,7 @@ class SearchConfig(TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, R
     """darts7, darts8, nasp12, nasp12-full, nasbench201, enas5 or rnn."""
     method: str = "nasp"
     """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng, bayesnas, evolution,
-    reinforce or pnas."""
+    local, reinforce or pnas."""
     preset: Literal["default", "paper", "official"] = "default"
     """Where paper and public code differ: ours, the paper's text, or the public code's behaviour."""
     protocol: Literal["auto", "quick", "cifar", "ptb"] = "auto"
@@ -85,10 +55,6 @@ class SearchConfig(TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, R
     """Channels of its first cell."""
     cutout: int = 0
     """Side of the square cut out of training images; 0: none."""
-    image_size: int = 0
-    """Side in pixels that image files are brought to; 0: as stored."""
-    skip_broken: bool = False
-    """Leave out images that cannot be read, and name them."""
     final_cells: int = 8
     """Cells of the final network that params and flops refer to."""
     final_channels: int = 16
@@ -162,16 +128,6 @@ class SearchConfig(TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, R
     """Several searches, for example 0,1,2,3; with --pick the best by validation is kept."""
     pick: bool = False
     """Keep the best of --seeds, its cost counted in full."""
-    resume: bool = False
-    """Go on where the run folder stands."""
-    force: bool = False
-    """Overwrite an earlier run in the run folder."""
-    checkpoint_minutes: float = 10.0
-    """Checkpoints within an epoch, besides the one at its end."""
-    dry_run: bool = False
-    """Only say what would be built, how large and how fast it is."""
-    json: bool = False
-    """With --dry-run: as JSON."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -198,13 +154,12 @@ class SearchConfig(TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, R
         self.check_budget()
         idle = self.fixed_reduction and self.limit() is not None
         require(not idle, "--fixed-reduction", True, "has a cell of its own size: leave it out, or the limit")
-        check_many(self.minutes, self.workers)
+        check_many(self)
         check_sampling(self)
         require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
         self.load_options()
         seeds = self.all_seeds()
         require(not self.pick or len(seeds) > 1, "--pick", self.pick, "give --seeds with at least two seeds")
-        require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
         require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
                 "give at most --learning-rate")  # fmt: skip
 
@@ -213,10 +168,6 @@ class SearchConfig(TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, R
         from proxnas.data.text import TextOptions
 
         return TextOptions(self.tokens, self.max_words, self.min_count, self.train_tokens)
-
-    def load_options(self) -> LoadOptions:
-        """How DATA is read."""
-        return LoadOptions(skip_broken=self.skip_broken, image_size=self.image_size)
 
     def all_seeds(self) -> list[int]:
         """The seeds to run: those of --seeds, else the one of --seed."""
@@ -291,19 +242,3 @@ USED_BY: dict[tuple[str, ...], dict[str, object]] = {
 """Methods -> flags that the others would silently ignore, with the values that ask for nothing."""
 SHARES = ("score_batch", "score_nodes")
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
-
-NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "workers", "tensorboard"}
-"""Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
-MAY_CHANGE = {"device", "threads", "checkpoint_minutes"}
-"""Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to the bit."""
-
-
-def flag(name: str) -> str:
-    """Field name -> flag."""
-    return "--" + name.replace("_", "-")
-
-
-def require(ok: bool, name: str, value: object, what_to_do: str) -> None:
-    """An InputError naming the flag unless ok."""
-    if not ok:
-        raise InputError(f"{name} {value}: {what_to_do}")

@@ -71,3 +71,12 @@ def describe(device: torch.device) -> dict[str, Any]:
         "processes": here().size,
         "command": sys.argv,
     }
+
+
+def in_turn(device: str, workers: int) -> list[str]:
+    """The accelerators that several workers take in turn, if there are any and none is named."""
+    if device != "auto" or workers == 1 or not torch.accelerator.is_available():
+        return []
+    accelerator = torch.accelerator.current_accelerator()
+    kind = accelerator.type if accelerator else "cpu"
+    return [f"{kind}:{i}" for i in range(torch.accelerator.device_count())]

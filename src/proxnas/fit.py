@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxnas.budget_flags import BudgetFlags
-from proxnas.config import RunConfig, SearchConfig
+from proxnas.config import SearchConfig
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype, read
 from proxnas.jobs import build_search, build_training, fitting, run_search, run_training, store
+from proxnas.run_config import RunConfig
 from proxnas.settings import parse_search, read_values
 from proxnas.text_config import TextFitConfig, TextTrainConfig
 from proxnas.train_config import FitConfig, TrainConfig

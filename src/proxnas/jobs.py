@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
 from proxnas import __version__
-from proxnas.config import RunConfig, SearchConfig
+from proxnas.config import SearchConfig
 from proxnas.launch import here
+from proxnas.methods import SAMPLING
+from proxnas.run_config import RunConfig
 from proxnas.settings import check_same, read_values, storable
 from proxnas.table import check
 from proxnas.text_config import TextTrainConfig
@@ -73,7 +76,24 @@ def run_search(config: SearchConfig, folder: Path, built: Search | None = None) 
     from proxnas.searching import search
 
     title = f"{config.method} {config.space} seed {config.seed}"
-    return _run(config, "search", folder, title, lambda: built or build_search(config), search)
+    build = partial(_searched, config, built)
+    if by_workers(config, folder):
+        from proxnas.evaluations import run_evaluations
+
+        return _run(config, "search", folder, title, build, partial(search, loop=run_evaluations), quiet=True)
+    return _run(config, "search", folder, title, build, search)
+
+
+def _searched(config: SearchConfig, built: Search | None) -> Search:
+    return built or build_search(config)
+
+
+def by_workers(config: SearchConfig, folder: Path) -> bool:
+    """Whether cells are evaluated by workers: as asked for, or as the search in the folder was begun."""
+    from proxnas.run import CELL, EVALUATIONS
+
+    begun = not config.force and any((folder / EVALUATIONS).glob(f"*/{CELL}"))
+    return config.method in SAMPLING and config.evaluate == "train" and (config.at_once or begun)
 
 
 def build_training(config: TrainConfig, genotype: Architecture) -> Training:
@@ -107,6 +127,7 @@ def _run(
     title: str,
     build: Callable[[], Built],
     work: Callable[[Built, Run, Progress], dict[str, Any]],
+    quiet: bool = False,
 ) -> dict[str, Any]:
     from proxnas.board import check_tensorboard, with_board
     from proxnas.progress import shown
@@ -120,7 +141,7 @@ def _run(
             finished: dict[str, Any] = run.read_json("result.json")
             return finished
         with (
-            shown(Console(highlight=False), title, config.quiet or not here().leads) as bar,
+            shown(Console(highlight=False), title, quiet or config.quiet or not here().leads) as bar,
             with_board(bar, folder, config.tensorboard and here().leads) as progress,
         ):
             return work(build(), run, progress)

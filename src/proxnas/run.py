@@ -52,6 +52,10 @@ FILES = (
 )
 """What a run writes into its folder, and what --force removes: config.json last, it says whose the others are."""
 
+EVALUATIONS = "evaluations"
+"""Where a search whose cells are evaluated by workers has a folder for each."""
+CELL = "cell.json"
+"""In such a folder: what is to be evaluated, its number and the picks of every node."""
 LOCK_SECONDS = 0.3
 """A command that looks whether a run is under way holds the lock for an instant; whoever runs holds it for longer."""
 SHARED = 10
@@ -224,12 +228,17 @@ def _check_earlier(run: Run, resume: bool, force: bool) -> None:
     if not _ours(run / "config.json"):
         raise InputError(f"{run / 'config.json'}: not written by proxnas: choose another --run")
     if force:
-        for name in FILES:
-            (run / f"{name}.part").unlink(missing_ok=True)
-            (run / name).unlink(missing_ok=True)
+        for folder in (*(run / EVALUATIONS).glob("[0-9]*"), run.folder):
+            _forget(folder)
     elif not resume:
         state = "a finished run" if run.finished else "an unfinished run"
         raise InputError(f"{run.folder}: holds {state}: use --resume to go on, --force to overwrite, or another --run")
+
+
+def _forget(folder: Path) -> None:
+    for name in (CELL, *FILES):
+        (folder / f"{name}.part").unlink(missing_ok=True)
+        (folder / name).unlink(missing_ok=True)
 
 
 def _ours(config: Path) -> bool:

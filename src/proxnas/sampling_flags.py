@@ -20,7 +20,7 @@ class SamplingFlags:
     """How cells are evaluated, and how many."""
 
     evaluations: int = 8
-    """random, evolution, reinforce, pnas: cells that are evaluated, each trained for an equal share of the epochs."""
+    """random, evolution, local, reinforce, pnas: cells to evaluate, each trained for an equal share of the epochs."""
     evaluate: Literal["train", "table"] = "train"
     """The same: by a short training and the half for A, or by the validation column of --table (an epoch is then an
     equal part of the evaluations)."""
@@ -28,6 +28,8 @@ class SamplingFlags:
     """evolution: cells that are kept; 0: 100, or a quarter of fewer than 400 evaluations."""
     tournament: int = 0
     """evolution: cells drawn from them, of which the best is a parent; 0: a quarter of the population."""
+    start: str = ""
+    """local: the cell to begin with: a run folder, a genotype file, zoo:NAME or a NAS-Bench-201 string; else random."""
     random_cells: int = 100
     """random-ws: cells that are judged at the end."""
 
@@ -52,6 +54,7 @@ def check_sampling(config: SearchConfig) -> None:
     for name in ("population", "tournament"):
         idle = getattr(config, name) and config.method != "evolution"
         _require(not idle, config, name, "is for evolution: leave it out")
+    _require(not config.start or config.method == "local", config, "start", "is for local: leave it out")
     _require(config.evaluate == "train" or config.table != "", config, "evaluate", "give --table FILE too")
 
 

@@ -26,6 +26,7 @@ from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
 from proxnas.run import Run, write_atomically
 from proxnas.selection import without_weights
 from proxnas.spaces.base import Space
+from proxnas.starting import start
 from proxnas.table import look_up, validation
 from proxnas.types import Matrices, State
 
@@ -115,7 +116,8 @@ class Search:
         costs = sizing.costs_of_R(c, self.task) if c.eta or (self.budget and c.method in PROXIMAL) else None
         setup = Setup(self.net, self.train, self.valid, architecture, weights, self.clock, self.evaluate, seed)
         setup = replace(setup, score=self.task.score, judge=self.judge, genotype=self.space.genotype)
-        return replace(setup, costs=costs, budget=self.budget)
+        begin = start(c.start, self.space) if c.start else None
+        return replace(setup, costs=costs, budget=self.budget, start=begin)
 
     def genotype(self) -> Genotype:
         """The cell as it stands, within the limit."""
@@ -228,12 +230,15 @@ def _judge(config: SearchConfig) -> Callable[[Genotype], float] | None:
     return validation(Path(config.table))
 
 
-def search(this: Search, run: Run, progress: Progress) -> dict[str, Any]:
+Loop = Callable[[Search, Run, Progress], list[dict[str, Any]]]
+
+
+def search(this: Search, run: Run, progress: Progress, loop: Loop = run_epochs) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
     this.task.keep(run)
     if not (run / "space.json").exists():
         run.write_json("space.json", this.describe_space())
-    result = summary(this, run_epochs(this, run, progress))
+    result = summary(this, loop(this, run, progress))
     run.write_json("result.json", result)
     return result
 

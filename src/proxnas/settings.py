@@ -17,10 +17,12 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 import tyro
 
-from proxnas.config import MAY_CHANGE, NOT_STORED, RunConfig, SearchConfig, flag
+from proxnas.config import SearchConfig
 from proxnas.errors import InputError, unknown
 from proxnas.launch import here
+from proxnas.many_flags import with_address
 from proxnas.methods import METHODS
+from proxnas.run_config import MAY_CHANGE, NOT_STORED, RunConfig, flag
 from proxnas.sampling_flags import table_defaults
 from proxnas.text_flags import recurrent
 
@@ -101,6 +103,7 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
     "asng": {"learning_rate_min": 0.0, "patience": 0},
     "bayesnas": {"learning_rate": 0.1, "weight_decay": 1e-4, "warmup": 1, "patience": 0},
     "evolution": {"evaluations": 24, "patience": 0},
+    "local": {"evaluations": 24, "patience": 0},
     "reinforce": {"evaluations": 24, "arch_learning_rate": 3.5e-4, "patience": 0},
     "pnas": {"evaluations": 24, "patience": 0},
 }
@@ -196,6 +199,7 @@ def flag_words(name: str, value: Any) -> list[str]:
 
 def command_line(cls: type[Config], prog: str, argv: list[str], values: dict[str, Any] | None = None) -> Config:
     """The dataclass from flags, with `values` in place of its defaults."""
+    argv = with_address(argv)
     markers: tuple[Any, ...] = (tyro.conf.FlagCreatePairsOff,)  # --quiet without --no-quiet
     with nullcontext() if here().leads else redirect_stderr(io.StringIO()):  # of several processes one complains
         if values:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from proxnas.config import PROXIMAL, USED_BY, RunConfig, flag, require
+from proxnas.config import PROXIMAL, USED_BY
 from proxnas.errors import unknown
 from proxnas.executor import Outcome, check_done
+from proxnas.executor import check as check_executor
 from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.protocols import PROTOCOLS
+from proxnas.run_config import RunConfig, flag, require
 from proxnas.settings import flag_words, parse, parse_resumed, read_values
 from proxnas.spaces import SPACES
 from proxnas.text_config import TEXT_PROTOCOLS, TextTrainConfig, TokenFlags
@@ -67,7 +69,7 @@ class StudyConfig(ManyFlags, RunConfig):
         protocols = self.protocols()
         require(not self.train or self.train in protocols, "--train", self.train, f"choose {', '.join(protocols)}")
         require(not self.train_config or bool(self.train), "--train-config", self.train_config, "needs --train")
-        check_many(self.minutes, self.workers)
+        check_many(self)
         self.all_seeds()
 
     def protocols(self) -> list[str]:
@@ -95,6 +97,7 @@ def study_command(
     if not config.force and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, cls.COMMAND, cls), folder, prog)
     need(config, "data")
+    check_executor(config)
     outcomes = work(config, folder)
     print((folder / "table.md").read_text(encoding="utf-8"))
     print(f"tables and figures in {folder}")

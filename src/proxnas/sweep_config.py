@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from proxnas import quantities
-from proxnas.config import flag
 from proxnas.errors import InputError, unknown
 from proxnas.methods import METHODS
+from proxnas.run_config import flag
 from proxnas.study_config import ITS_OWN, StudyConfig, study_argv
 
 SWEPT = ("eta", "max_params", "max_flops", "max_latency")

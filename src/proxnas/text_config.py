@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from proxnas.budget_flags import BudgetFlags
-from proxnas.config import RunConfig, require
 from proxnas.errors import unknown
 from proxnas.log_flags import LogFlags
 from proxnas.methods import METHODS
+from proxnas.run_config import FolderConfig, JobConfig, RunConfig, require
 from proxnas.train_config import Range, check_ranges
 
 CellArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CELL")]
@@ -82,7 +82,7 @@ class TokenFlags:
 
 
 @dataclass(frozen=True)
-class TextTrainConfig(TokenFlags, LogFlags, RunConfig):
+class TextTrainConfig(TokenFlags, LogFlags, JobConfig):
     """Train the language model of a recurrent cell on DATA from scratch, and test it."""
 
     cell: CellArgument = ""
@@ -127,21 +127,9 @@ class TextTrainConfig(TokenFlags, LogFlags, RunConfig):
     test_batch_size: int = 10
     """Pieces that the test text is read in; 1 is exact and slow."""
 
-    resume: bool = False
-    """Go on where the run folder stands."""
-    force: bool = False
-    """Overwrite an earlier run in the run folder."""
-    checkpoint_minutes: float = 10.0
-    """Checkpoints within an epoch, besides the one at its end."""
-    dry_run: bool = False
-    """Only say what would be built, how large and how fast it is."""
-    json: bool = False
-    """With --dry-run: as JSON."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
         check_ranges(self, TEXT_RANGES)
-        require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
 
 
 TEXT_RANGES: dict[str, Range] = {
@@ -204,7 +192,7 @@ class GenerateConfig(RunConfig):
 
 
 @dataclass(frozen=True)
-class TextFitConfig(TokenFlags, BudgetFlags, RunConfig):
+class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig):
     """Search a recurrent cell on a text, train its language model, test it, export it and let it write."""
 
     data: TextArgument = ""
@@ -233,14 +221,6 @@ class TextFitConfig(TokenFlags, BudgetFlags, RunConfig):
     """How the text begins that the model writes at the end; --words and --temperature are as in generate."""
     words: int = 60
     temperature: float = 0.7
-    resume: bool = False
-    """Go on where the run folder stands."""
-    force: bool = False
-    """Overwrite an earlier run in the run folder."""
-    dry_run: bool = False
-    """Only say what would be built, how large and how fast it is."""
-    json: bool = False
-    """With --dry-run: as JSON."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -258,4 +238,3 @@ class TextFitConfig(TokenFlags, BudgetFlags, RunConfig):
                 "temperature": (0, 1000),
             },
         )
-        require(not (self.resume and self.force), "--force", True, "give either --resume or --force")

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from proxnas.config import RunConfig
 from proxnas.errors import InputError
 from proxnas.genotype import read
+from proxnas.run_config import RunConfig
 from proxnas.settings import command_line, config_file, given_values
 from proxnas.text_config import TEXT_PROTOCOLS, TextTrainConfig
 from proxnas.zoo import LSTM, PREFIX

@@ -12,18 +12,18 @@ from typing import Annotated, Literal
 import tyro
 
 from proxnas.budget_flags import BudgetFlags
-from proxnas.config import RunConfig, flag, require
-from proxnas.data.options import LoadOptions
 from proxnas.errors import unknown
+from proxnas.image_flags import ImageFlags
 from proxnas.log_flags import LogFlags
 from proxnas.methods import METHODS
+from proxnas.run_config import FolderConfig, JobConfig, RunConfig, flag, require
 from proxnas.spaces import SPACES
 
 DataArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
 
 
 @dataclass(frozen=True)
-class TrainConfig(LogFlags, RunConfig):
+class TrainConfig(ImageFlags, LogFlags, JobConfig):
     """Train the network of a cell on DATA from scratch, and test it.
 
     A recurrent cell is trained on text and has flags of its own: proxnas train zoo:LSTM --help
@@ -85,39 +85,19 @@ class TrainConfig(LogFlags, RunConfig):
     """Vary their brightness, contrast, saturation and hue by up to this share."""
     resized_crop: bool = False
     """Stretch a random part of them to the whole image."""
-    image_size: int = 0
-    """Side that images are brought to; 0: as they are."""
-    skip_broken: bool = False
-    """Leave unreadable images out, instead of stopping."""
-
-    resume: bool = False
-    """Go on where the run folder stands."""
-    force: bool = False
-    """Overwrite an earlier run in the run folder."""
-    checkpoint_minutes: float = 10.0
-    """Checkpoints within an epoch, besides the one at its end."""
-    dry_run: bool = False
-    """Only say what would be built, how large and how fast it is."""
-    json: bool = False
-    """With --dry-run: as JSON."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_ranges(self, TRAIN_RANGES)
         require(self.accumulate <= self.batch_size // 2, "--accumulate", self.accumulate,
                 "parts of a batch need two images each: give fewer")  # fmt: skip
-        require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
         require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
                 "give at most --learning-rate")  # fmt: skip
         self.load_options()
 
-    def load_options(self) -> LoadOptions:
-        """How DATA is read."""
-        return LoadOptions(skip_broken=self.skip_broken, image_size=self.image_size)
-
 
 @dataclass(frozen=True)
-class TestConfig(RunConfig):
+class TestConfig(ImageFlags, RunConfig):
     """Test a trained model on DATA: accuracy, accuracy of each class, confusion matrix."""
 
     __test__ = False  # pytest, this is no test
@@ -128,16 +108,8 @@ class TestConfig(RunConfig):
     """digits, an .npz file, a CIFAR folder, a folder of class folders or hf:NAME."""
     part: Literal["test", "valid", "train"] = "test"
     """Which part of DATA."""
-    image_size: int = 0
-    """Side that images are brought to; 0: the model's."""
-    skip_broken: bool = False
-    """Leave unreadable images out, instead of stopping."""
     json: str = ""
     """Write everything into this file."""
-
-    def load_options(self) -> LoadOptions:
-        """How DATA is read."""
-        return LoadOptions(skip_broken=self.skip_broken, image_size=self.image_size)
 
 
 @dataclass(frozen=True)
@@ -159,7 +131,7 @@ class PredictConfig(RunConfig):
 
 
 @dataclass(frozen=True)
-class FitConfig(BudgetFlags, RunConfig):
+class FitConfig(ImageFlags, BudgetFlags, FolderConfig):
     """Search a cell on DATA, train its network, test it and export it.
 
     For text there are flags of their own: proxnas fit pydocs --help
@@ -188,18 +160,6 @@ class FitConfig(BudgetFlags, RunConfig):
     """JSON file with more flags of the search."""
     train_config: str = ""
     """JSON file with more flags of the training."""
-    image_size: int = 0
-    """Side that images are brought to; 0: as they are."""
-    skip_broken: bool = False
-    """Leave unreadable images out, instead of stopping."""
-    resume: bool = False
-    """Go on where the run folder stands."""
-    force: bool = False
-    """Overwrite an earlier run in the run folder."""
-    dry_run: bool = False
-    """Only say what would be built, how large and how fast it is."""
-    json: bool = False
-    """With --dry-run: as JSON."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -209,7 +169,6 @@ class FitConfig(BudgetFlags, RunConfig):
             raise unknown("--method", self.method, METHODS)
         check_ranges(self, FIT_RANGES)
         self.check_budget()
-        require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
 
 
 Range = tuple[float, float]

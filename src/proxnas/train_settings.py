@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from proxnas.config import RunConfig, flag
 from proxnas.designs import Architecture, Design, read
 from proxnas.errors import InputError
 from proxnas.protocols import PROTOCOLS, nasbench201
+from proxnas.run_config import RunConfig, flag
 from proxnas.settings import AnyRunConfig, auto_protocol, command_line, config_file, read_values
 from proxnas.train_config import TrainConfig
 

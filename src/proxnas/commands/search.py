@@ -11,10 +11,15 @@ from typing import Any
 
 from proxnas.config import SearchConfig
 from proxnas.errors import InputError
+from proxnas.executor import check
 from proxnas.jobs import build_search, data_word, fitted_to_minutes, run_search, store
 from proxnas.launch import check_flags
+from proxnas.methods import SAMPLING
 from proxnas.quantities import shown_budget
 from proxnas.settings import config_file, flags_of, given_values, parse_resumed, parse_search, read_values
+
+ALONE: dict[str, Any] = {"workers": 1, "ray": "", "cpus_per_task": 0, "gpus_per_task": -1.0}
+"""One of several searches: the workers are for all of them together."""
 
 
 def main(argv: list[str]) -> None:
@@ -24,6 +29,7 @@ def main(argv: list[str]) -> None:
     if config.dry_run:
         _dry_run(config)
         return
+    check_workers(config)
     folder = Path(config.run or default_folder(config))
     stored = folder / "config.json"
     new = config.force or not stored.exists()
@@ -45,11 +51,23 @@ def _check_together(config: SearchConfig) -> None:
         dry_run=config.dry_run,
         seeds=config.seeds,
         minutes=config.minutes,
+        workers=config.workers if config.workers > 1 else 0,
+        ray=config.ray,
         evaluate=config.evaluate if config.evaluate == "table" else "",
         method=config.method if config.method == "bayesnas" else "",
         max_latency=config.max_latency,
         cost=config.cost if config.cost == "latency" else "",
     )
+
+
+def check_workers(config: SearchConfig) -> None:
+    """An InputError if there is nothing that workers could do at the same time, or if they cannot be had."""
+    given = f"--ray {config.ray}" if config.ray else f"--workers {config.workers}"
+    if config.at_once and not config.seeds and config.method not in SAMPLING:
+        raise InputError(f"{given}: one search by {config.method} is one task: give --seeds, or leave it out")
+    if config.at_once and not config.seeds and config.evaluate == "table":
+        raise InputError(f"{given}: --evaluate table only looks cells up: leave it out")
+    check(config)
 
 
 def default_folder(config: SearchConfig) -> str:
@@ -70,12 +88,12 @@ def _many(config: SearchConfig, folder: Path) -> dict[str, Any]:
                     pass
         store(config, "search", run)
         parts = {
-            dataclasses.replace(config, seed=seed, seeds="", pick=False, force=False, minutes=0.0): place
+            dataclasses.replace(config, seed=seed, seeds="", pick=False, force=False, minutes=0.0, **ALONE): place
             for seed, place in folders.items()
         }
-        if config.workers > 1:
+        if config.at_once:
             _at_once(config, parts)
-        resume = config.resume or config.workers > 1
+        resume = config.resume or config.at_once
         results = [run_search(dataclasses.replace(part, resume=resume), place) for part, place in parts.items()]
         result = _summary(results, config.pick)
         if config.pick:
@@ -96,7 +114,7 @@ def _at_once(config: SearchConfig, parts: dict[SearchConfig, Path]) -> None:
         for part, place in parts.items()
     ]
     with shown(Console(highlight=False), f"{len(tasks)} searches", len(tasks), config.quiet) as board:
-        check_done(make(config.workers, config.threads).run(tasks, board, lambda outcome: None))
+        check_done(make(config, config.threads).run(tasks, board, lambda outcome: None))
 
 
 def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import tyro
 
-from proxnas.config import require
 from proxnas.errors import InputError
 from proxnas.report.live import ADDRESS, serve
+from proxnas.run_config import require
 from proxnas.settings import command_line
 
 

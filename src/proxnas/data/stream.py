@@ -80,15 +80,15 @@ class ImageBatches:
             x = x.masked_fill_((rows[:, :, None] & columns[:, None, :])[..., None], 0.0)
         return self._batch(x, index)
 
-    def evaluation_batches(self, batch_size: int) -> Iterator[Batch]:
-        """The whole part once, as it is, in batches of equal size (to within one) and mixed classes; of several
-        processes each has every so many-th of them.
+    def evaluation_batches(self, batch_size: int, most: int | None = None) -> Iterator[Batch]:
+        """The whole part once, as it is, in batches of equal size (to within one) and mixed classes, or the first of
+        them; of several processes each has every so many-th.
 
         Search networks normalise by the batch, and the statistics of a small remainder or of one class would be poor.
         """
         _check_batch_size(batch_size)
         order = _shuffled(len(self), stable_seed(0, "evaluation"))
-        batches = list(order.tensor_split(-(-len(self) // batch_size)))
+        batches = list(order.tensor_split(-(-len(self) // batch_size)))[:most]
         return map(self._plain, self.source.each(batches[here().rank :: here().size]))
 
     def expect(self, indices: Iterator[Tensor]) -> None:

@@ -25,11 +25,12 @@ METHODS: dict[str, str] = {
     "asng": "proxnas.methods.asng:Asng",
     "bayesnas": "proxnas.methods.bayesnas:BayesNas",
     "evolution": "proxnas.methods.evolution:evolution",
+    "local": "proxnas.methods.local:local",
     "reinforce": "proxnas.methods.reinforce:reinforce",
     "pnas": "proxnas.methods.pnas:pnas",
 }
 
-SAMPLING = ("random", "evolution", "reinforce", "pnas")
+SAMPLING = ("random", "evolution", "local", "reinforce", "pnas")
 """Methods that evaluate whole cells, one after the other."""
 
 

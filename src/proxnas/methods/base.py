@@ -50,6 +50,12 @@ def accuracy(measured: Validation) -> float:
     return measured.accuracy
 
 
+class Evaluate(Protocol):
+    """Loss and accuracy of the network in use on everything, or on the first batches, which are always the same."""
+
+    def __call__(self, batches: int | None = None) -> Validation: ...
+
+
 class Method(Protocol):
     """One search; differences between methods live in their constructors, never in the loop."""
 
@@ -107,8 +113,8 @@ class Setup:
     architecture: ArchitectureOptions
     weights: WeightOptions
     clock: Clock
-    evaluate: Callable[[], Validation]
-    """Loss and accuracy of the network in use on the whole half for A."""
+    evaluate: Evaluate
+    """Of the network in use on the half for A."""
     seed: int = 0
     score: Callable[[Validation], float] = accuracy
     """What sampling methods maximise."""

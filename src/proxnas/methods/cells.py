@@ -66,6 +66,15 @@ class Cells:
                 A_bar[place.group][e, k] = 1.0
         return A_bar
 
+    def neighbours(self, cell: Cell) -> list[Cell]:
+        """The cells that differ in one decision: another candidate on an edge, or another edge for an input."""
+        return [
+            (*cell[:n], tuple(sorted((*picks[:i], changed, *picks[i + 1 :]))), *cell[n + 1 :])
+            for n, (place, picks) in enumerate(zip(self.places, cell, strict=True))
+            for i in range(len(picks))
+            for changed in _others(place, picks, i)
+        ]
+
     def allows(self, cell: Cell) -> bool:
         """Whether no group has more skip connections than it may."""
         return all(group.max_skip is None or self._skips(cell, name) <= group.max_skip
@@ -83,6 +92,12 @@ def _place(name: str, group: Group, rows: tuple[int, ...]) -> Place:
         return Place(name, rows, len(rows), everything)
     usable = tuple(k for k in everything if group.candidates[k] != NONE) or everything
     return Place(name, rows, min(group.max_inputs, len(rows)), usable)
+
+
+def _others(place: Place, picks: NodePicks, i: int) -> list[Pick]:
+    (e, k), taken = picks[i], {edge for edge, _ in picks}
+    replaced = [(e, other) for other in place.usable if other != k]
+    return replaced + [(free, k) for free in place.rows if free not in taken]
 
 
 def stored(cell: list[list[list[int]]] | Cell) -> Cell:

@@ -39,7 +39,13 @@ class EvolutionOptions:
 
 
 class Evolution:
-    """A queue of cells with their scores, the oldest first."""
+    """A queue of cells with their scores, the oldest first.
+
+    With several workers there are no generations to wait for: a child is drawn as soon as one is free, from those that
+    are known by then, as in the paper's own distributed runs.
+    """
+
+    in_order = False
 
     def __init__(self, cells: Cells, options: EvolutionOptions, generator: torch.Generator) -> None:
         self.cells, self.options, self.generator = cells, options, generator
@@ -49,6 +55,9 @@ class Evolution:
         replaceable = [(n, i) for n, i, place in slots if len(place.usable) > 1]
         kinds = ((rewirable, self._rewired), (replaceable, self._replaced))
         self.kinds = [(where, change) for where, change in kinds if where]
+
+    def ready(self) -> bool:
+        return True
 
     def ask(self) -> Cell:
         """A random cell until the population is full, then a mutation of the best of a tournament."""

@@ -44,6 +44,8 @@ class PnasOptions:
 class Pnas:
     """The level under way: cells that wait, and everything evaluated so far."""
 
+    in_order = True
+
     def __init__(self, cells: Cells, evaluations: int, options: PnasOptions, generator: torch.Generator) -> None:
         self.cells, self.options, self.generator = cells, options, generator
         self.order = _levels(cells)
@@ -53,7 +55,11 @@ class Pnas:
         self.level = 0
         self.waiting: list[Partial] = []
         self.seen: list[tuple[Partial, float]] = []
-        self.asked: Partial = ()
+        self.asked: list[Partial] = []
+
+    def ready(self) -> bool:
+        """The cells of a level need not wait for each other; the next level needs them all."""
+        return bool(self.waiting) or not self.asked
 
     def ask(self) -> Cell:
         """The next cell of the level; after the last level more of it, and when all are known any cell."""
@@ -62,13 +68,13 @@ class Pnas:
             self.waiting = self._next_level()
         if not self.waiting:
             drawn = self.cells.draw(self.generator)
-            self.asked = tuple(drawn[n] for n in self.order)
+            self.asked.append(tuple(drawn[n] for n in self.order))
             return drawn
-        self.asked = self.waiting.pop(0)
-        return self.complete(self.asked)
+        self.asked.append(self.waiting.pop(0))
+        return self.complete(self.asked[-1])
 
     def tell(self, cell: Cell, score: float) -> None:
-        self.seen.append((self.asked, score))
+        self.seen.append((self.asked.pop(0), score))
         self.left -= 1
 
     def _next_level(self) -> list[Partial]:
@@ -120,12 +126,13 @@ class Pnas:
             "level": self.level,
             "waiting": list(self.waiting),
             "seen": list(self.seen),
-            "asked": self.asked,
+            "asked": list(self.asked),
             "generator": self.generator.get_state(),
         }
 
     def load_state_dict(self, state: State) -> None:
-        self.left, self.level, self.asked = state["left"], state["level"], stored(state["asked"])
+        self.left, self.level = state["left"], state["level"]
+        self.asked = [stored(partial) for partial in state["asked"]]
         self.waiting = [stored(partial) for partial in state["waiting"]]
         self.seen = [(stored(partial), score) for partial, score in state["seen"]]
         self.generator.set_state(state["generator"])

@@ -14,8 +14,13 @@ from proxnas.types import State
 class Random:
     """Learns nothing from what it is told."""
 
+    in_order = True
+
     def __init__(self, cells: Cells, generator: torch.Generator) -> None:
         self.cells, self.generator = cells, generator
+
+    def ready(self) -> bool:
+        return True
 
     def ask(self) -> Cell:
         return self.cells.draw(self.generator)

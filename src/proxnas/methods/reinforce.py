@@ -61,23 +61,29 @@ class Drawn:
 class Reinforce:
     """A controller, and the cells drawn since its last update."""
 
+    in_order = True
+
     def __init__(self, cells: Cells, options: ReinforceOptions, generator: torch.Generator) -> None:
         self.cells, self.options, self.generator = cells, options, generator
         self.controller = Controller(cells.groups, options.controller, generator)
         self.adam = torch.optim.Adam(self.controller.parameters(), options.learning_rate)
         self.baseline: float | None = None
-        self.asked: tuple[tuple[int, ...], tuple[float, ...]] = ((), ())
+        self.asked: list[tuple[tuple[int, ...], tuple[float, ...]]] = []
         self.waiting: list[Drawn] = []
+
+    def ready(self) -> bool:
+        """The cells of an update need not wait for each other; the next ones are drawn after it."""
+        return len(self.waiting) + len(self.asked) < self.options.batch
 
     @torch.no_grad()
     def ask(self) -> Cell:
         trace: Trace = self.controller(self.generator)
         decisions = tuple(int(index) for index in trace.decisions)
-        self.asked = decisions, tuple(trace.log_probabilities[0].tolist())
+        self.asked.append((decisions, tuple(trace.log_probabilities[0].tolist())))
         return self.cells.of(trace.A_bar)
 
     def tell(self, cell: Cell, score: float) -> None:
-        self.waiting.append(Drawn(*self.asked, score))
+        self.waiting.append(Drawn(*self.asked.pop(0), score))
         if len(self.waiting) == self.options.batch:
             self.update()
 
@@ -110,7 +116,7 @@ class Reinforce:
             "controller": self.controller.state_dict(),
             "adam": self.adam.state_dict(),
             "baseline": self.baseline,
-            "asked": self.asked,
+            "asked": list(self.asked),
             "waiting": [(drawn.decisions, drawn.logs, drawn.reward) for drawn in self.waiting],
             "generator": self.generator.get_state(),
         }
@@ -118,7 +124,7 @@ class Reinforce:
     def load_state_dict(self, state: State) -> None:
         self.controller.load_state_dict(state["controller"])
         self.adam.load_state_dict(state["adam"])
-        self.baseline, self.asked = state["baseline"], state["asked"]
+        self.baseline, self.asked = state["baseline"], list(state["asked"])
         self.waiting = [Drawn(*drawn) for drawn in state["waiting"]]
         self.generator.set_state(state["generator"])
 

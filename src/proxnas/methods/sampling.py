@@ -3,7 +3,8 @@
 A cell is evaluated in one of two ways:
 
     by training   from the same initial weights, for an equal share of the search's steps, over a whole cosine; then its
-                  validation on the half for A. An epoch is as many training images as for any other method.
+                  validation on the half for A, on as many batches at most: judging a short training on everything
+                  would take longer than the training. An epoch is as many training images as for any other method.
     by a judge    any `evaluate: Genotype -> float`, for example a look-up in a table of trained networks; a step is
                   then one evaluation, and losses are reported as 1 - accuracy.
 
@@ -30,7 +31,16 @@ Evaluate = Callable[[Genotype], float]
 
 
 class Strategy(Protocol):
-    """What proposes the next cell, given how good the earlier ones were."""
+    """What proposes the next cell, given how good the earlier ones were.
+
+    Several cells may be asked for before the first is told, where `ready` says so.
+    """
+
+    in_order: bool
+    """Whether cells are told in the order in which they were asked for; else each as soon as it is known."""
+
+    def ready(self) -> bool:
+        """Whether the next cell can be asked for with what is known; true at least when all were told."""
 
     def ask(self) -> Cell:
         """The cell to evaluate next."""
@@ -95,7 +105,7 @@ class ByTraining:
 
     def _finish(self) -> Validation:
         with self.clock("arch"):
-            measured = self.evaluate()
+            measured = self.evaluate(self.steps_per_cell)
             self.w_optimizer.restart()
         return measured
 
@@ -187,13 +197,33 @@ class Sampling:
         return Metrics(work.loss, work.correct, work.images, changed(before, self.best_A_bar))
 
     def _tell(self, measured: Validation) -> None:
+        self._judged(measured)
+        self._take(self.strategy.ask())
+
+    def _judged(self, measured: Validation) -> None:
         score = self.score(measured)
         if self.measured is None or score > self.score(self.measured):
             self.measured = measured
             self._keep()
             self.evaluator.keep()
         self.strategy.tell(self.cell, score)
-        self._take(self.strategy.ask())
+
+    # for whoever has cells evaluated elsewhere, several at a time, in place of step()
+
+    def first(self) -> Cell:
+        """The cell that the strategy was asked for when the method was made."""
+        return self.cell
+
+    def within(self, cell: Cell) -> Cell:
+        """What is evaluated in the cell's place: the cell itself, if there is no limit on its size."""
+        return self.cells.of(self._within(cell))
+
+    def tell(self, cell: Cell, measured: Validation) -> int:
+        """How good a cell was; returns how many entries of the best cell's A_bar that changed."""
+        before = self.best_A_bar
+        self._take(cell)
+        self._judged(measured)
+        return changed(before, self.best_A_bar)
 
     def restore(self) -> None:
         self.evaluator.restore()

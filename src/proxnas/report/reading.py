@@ -76,6 +76,8 @@ def run_folders(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
         yield folder
     if depth:
         for child in children(folder):
+            if child.name == "evaluations" and (folder / "config.json").is_file():
+                continue  # parts of the search, perhaps thousands
             yield from run_folders(child, depth - 1)
 
 

@@ -50,8 +50,8 @@ class Task(Protocol):
     def valid(self) -> ResumableStream:
         """For A."""
 
-    def evaluate(self) -> Validation:
-        """The network in use on the whole part for A."""
+    def evaluate(self, batches: int | None = None) -> Validation:
+        """The network in use on the whole part for A, or on its first batches."""
 
     def final_network(self, genotype: Genotype) -> nn.Module:
         """The network that would be trained, without memory behind it: for counting."""

@@ -46,13 +46,15 @@ class ImageTask:
         return Size(cells, channels, self.images.shape[0], self.images.num_classes)
 
     @torch.no_grad()
-    def evaluate(self) -> Validation:
+    def evaluate(self, batches: int | None = None) -> Validation:
         """The network in use on the half for A, normalised by the batch."""
-        sums = torch.zeros(2, device=self.device)
-        for batch in self.part.evaluation_batches(max(self.config.batch_size, 64)):
+        sums, images = torch.zeros(2, device=self.device), 0
+        for batch in self.part.evaluation_batches(max(self.config.batch_size, 64), batches):
             loss, right = self.net.objective.measure(*self.net.loss(batch), batch)
             sums += torch.stack([loss * len(batch.y), right.to(sums.dtype)])
-        return Validation(*(total(sums) / len(self.part)).tolist())
+            images += len(batch.y)
+        loss, right, count = total(torch.cat([sums, sums.new_tensor([images])]))
+        return Validation(*(torch.stack([loss, right]) / count).tolist())
 
     def final_network(self, genotype: Genotype) -> nn.Module:
         with torch.device("meta"):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -155,11 +156,12 @@ class TextTask:
         return CarriedStream(TextStream(tokens, c.batch_size, c.bptt, c.seed, name, self.device, random_lengths))
 
     @torch.no_grad()
-    def evaluate(self) -> Validation:
+    def evaluate(self, batches: int | None = None) -> Validation:
         """The network in use on the text for A, normalised by the batch, nothing dropped; by each of several processes
         as a whole: batch norm goes by all columns."""
         sums, steps, carry = torch.zeros(2, device=self.device), 0, Carry()
-        for batch in windows(self.text.valid, self.config.batch_size, self.config.bptt, self.device):
+        parts = windows(self.text.valid, self.config.batch_size, self.config.bptt, self.device)
+        for batch in islice(parts, batches):
             window = Window.of(batch, carry)
             loss, right = self.net.objective.measure(*self.net.loss(window), window)
             sums += torch.stack([loss * len(batch.y), right])

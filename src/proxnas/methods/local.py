@@ -1,0 +1,82 @@
+"""Local search (White, Nolen, Savani, 'Exploring the Loss Landscape in Neural Architecture Search', UAI 2021).
+
+All cells that differ from the current one in one decision are evaluated; the best of them is the next, until none is
+better. Then it begins anew at a random cell. The first cell is random too, or one that is given (`--start`): a cell
+that another method found with shared weights is thereby judged against its neighbours, each trained by itself.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from proxnas.methods.base import Setup
+from proxnas.methods.cells import Cell, Cells, stored
+from proxnas.methods.sampling import Sampling
+from proxnas.types import State
+
+
+class Local:
+    """The cell that stands in the middle, those around it that wait, and how good all were."""
+
+    in_order = True
+
+    def __init__(self, cells: Cells, start: Cell | None, generator: torch.Generator) -> None:
+        self.cells, self.generator = cells, generator
+        self.middle = start or cells.draw(generator)
+        self.waiting = [self.middle]
+        self.around: list[Cell] = []
+        self.known: dict[Cell, float] = {}
+        self.asked = 0
+
+    def ready(self) -> bool:
+        """The neighbours of a cell need not wait for each other; the next step needs them all."""
+        return bool(self.waiting) or not self.asked
+
+    def ask(self) -> Cell:
+        if not self.waiting:
+            self._move()
+        self.asked += 1
+        return self.waiting.pop(0)
+
+    def tell(self, cell: Cell, score: float) -> None:
+        self.known[cell] = score
+        self.asked -= 1
+
+    def _move(self) -> None:
+        """To the best neighbour; from a cell that has no better one to a random cell."""
+        best = max(self.around, key=self.known.__getitem__, default=self.middle)
+        if self.around and self.known[best] <= self.known[self.middle]:
+            return self._begin_anew()
+        self.middle = best
+        self.around = [cell for cell in self.cells.neighbours(best) if self.cells.allows(cell)]
+        order = torch.randperm(len(self.around), generator=self.generator).tolist()
+        self.waiting = [self.around[i] for i in order if self.around[i] not in self.known]
+        if not self.waiting:  # all of them are known, or there are none
+            self._move() if self.around else self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.middle, self.around = self.cells.draw(self.generator), []
+        self.waiting = [self.middle]
+
+    def state_dict(self) -> State:
+        return {
+            "middle": self.middle,
+            "waiting": list(self.waiting),
+            "around": list(self.around),
+            "known": list(self.known.items()),
+            "asked": self.asked,
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self.middle, self.asked = stored(state["middle"]), state["asked"]
+        self.waiting, self.around = ([stored(cell) for cell in state[name]] for name in ("waiting", "around"))
+        self.known = {stored(cell): score for cell, score in state["known"]}
+        self.generator.set_state(state["generator"])
+
+
+def local(setup: Setup) -> Sampling:
+    """Local search over the cells of a space."""
+    cells = Cells(setup.net.groups)
+    start = cells.of(setup.start) if setup.start else None
+    return Sampling(setup, Local(cells, start, torch.Generator().manual_seed(setup.seed)))
