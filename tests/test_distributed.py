@@ -267,6 +267,7 @@ def test_other_commands_are_refused(
     [
         (["search", "--seeds", "0,1"], "--seeds 0,1: is for one process"),
         (["search", "--minutes", "1"], "--minutes 1.0: is for one process"),
+        (["search", "--method", "random", "--workers", "2"], "--workers 2: is for one process"),
         (["search", "--dry-run"], "--dry-run: is for one process"),
         (["search", "--method", "bayesnas"], "--method bayesnas: is for one process"),
         (["search", "--max-latency", "2ms"], "--max-latency 2ms: is for one process"),

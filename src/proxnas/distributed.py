@@ -57,12 +57,14 @@ def joined(place: Place) -> Iterator[None]:
         return
     global _team
     from torch import distributed
+    from torch._C._distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
 
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     try:
-        store, rank, size = next(distributed.rendezvous("env://", timeout=PATIENCE))
+        store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
         # torchrun can keep a store over a restart, and in it the addresses of processes that died
-        store = distributed.PrefixStore(f"proxnas/{place.restarts}", store)
+        store = PrefixStore(f"proxnas/{place.restarts}", store)
         distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:
         raise InputError(f"the {place.size} processes did not find each other ({_first_line(error)}): start them by "

@@ -39,6 +39,7 @@ def main(argv: list[str]) -> None:
         config = fitted_to_minutes(config)
     if config.resume and stored.exists():
         config = parse_resumed(argv, SearchConfig(**read_values(stored)), folder)
+        _check_together(dataclasses.replace(config, minutes=0.0))  # the epochs were chosen then
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one
     built = build_search(config) if new else None
     result = _many(config, folder) if config.seeds else run_search(config, folder, built)

@@ -113,8 +113,8 @@ class LanguageModel(nn.Module):
         d, B, E = self.dropouts, batch_size, self.size.units
         chances = (d.output, d.hidden, d.input, d.embedding, d.words)
         shapes = ((B, E), (B, self._core.inner), (B, E), (B, E), (self.size.words, 1))
-        *each, words = (self._mask(p, shape, generator) for p, shape in zip(chances, shapes, strict=True))
-        return Masks(*(None if mask is None else mask[columns] for mask in each), words)
+        made = Masks(*(self._mask(p, shape, generator) for p, shape in zip(chances, shapes, strict=True)))
+        return Masks(*(None if mask is None else mask[columns] for mask in made))._replace(words=made.words)
 
     def _mask(self, chance: float, shape: tuple[int, int], generator: torch.Generator | None) -> Tensor | None:
         if not chance:
