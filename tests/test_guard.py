@@ -44,7 +44,7 @@ def test_a_step_of_a_search_whose_loss_is_not_finite_is_not_taken(
     search.guard.check()
     before = digest([weights(search.net.module), search.method.state_dict()["w"]["sgd"]["state"]])
     real = WeightOptimizer.step
-    monkeypatch.setattr(WeightOptimizer, "step", lambda self, loss, share=1.0: real(self, loss * factor, share))
+    monkeypatch.setattr(WeightOptimizer, "step", lambda self, loss, *rest: real(self, loss * factor, *rest))
     search.step()
     assert digest([weights(search.net.module), search.method.state_dict()["w"]["sgd"]["state"]]) == before
     with pytest.raises(Diverged, match="the loss or its gradient is not finite"):
@@ -147,9 +147,9 @@ def diverging(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     def arrange(step: int, times: int) -> None:
         real = WeightOptimizer.step
 
-        def fails(self: WeightOptimizer, loss: Tensor, share: float = 1.0) -> None:
+        def fails(self: WeightOptimizer, loss: Tensor, *rest: Any) -> None:
             bad = self.t == step and self.options.guard.rollbacks < times
-            real(self, loss * math.nan if bad else loss, share)
+            real(self, loss * math.nan if bad else loss, *rest)
 
         monkeypatch.setattr(WeightOptimizer, "step", fails)
 

@@ -28,6 +28,8 @@ WITHOUT_TORCH = [
     "proxnas.settings",
     "proxnas.cli",
     "proxnas.interrupt",
+    "proxnas.launch",
+    "proxnas.files",
     "proxnas.progress",
     "proxnas.methods",
     "proxnas.method_options",
@@ -144,6 +146,9 @@ def test_methods_know_no_space_no_data_and_no_run() -> None:
         "projection",
         "budget",
         "cost_file",
+        "launch",
+        "distributed",
+        "consensus",
     ],
 )
 def test_the_foundations_know_nothing_above_them(module: str) -> None:
@@ -158,7 +163,7 @@ def test_spaces_and_networks_know_no_method() -> None:
 
 
 def test_data_knows_no_model() -> None:
-    allowed = ("proxnas.data", "proxnas.errors", "proxnas.types")
+    allowed = ("proxnas.data", "proxnas.errors", "proxnas.types", "proxnas.launch")
     found = [
         arrow for arrow in arrows("proxnas.data") if within(arrow[1], "proxnas") and not within(arrow[1], *allowed)
     ]

@@ -238,7 +238,7 @@ def test_steps_are_as_large_as_windows_are_long(make_search: MakeSearch) -> None
     search = make_search("--space", "rnn", "--bptt", "10", "--weight-decay", "0", "--clip", "1e9")
     used = []
     plain = search.method.w_optimizer.step  # type: ignore[attr-defined]
-    search.method.w_optimizer.step = lambda loss, share: (used.append(share), plain(loss, share))  # type: ignore[attr-defined]
+    search.method.w_optimizer.step = lambda loss, share, n: (used.append(share), plain(loss, share, n))  # type: ignore[attr-defined]
     lengths = []
     next_batch = search.train.next
     search.train.next = lambda: lengths.append(batch := next_batch()) or batch  # type: ignore[method-assign]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from importlib import import_module
 
 from proxnas import __version__
 from proxnas.errors import InputError, unknown
 from proxnas.interrupt import Interrupted, terminable
+from proxnas.launch import PeerLost, Place, check_command, continued, launched, speaks, taking
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("proxnas.commands.fit:main", "search, train, test and export, in one go"),
@@ -48,13 +52,40 @@ proxnas COMMAND --help lists its flags; proxnas --version prints the version."""
 def main(argv: list[str] | None = None) -> int:
     """Runs a command line; returns its exit code: 0 done, 2 bad input, 1 an internal error, 130 or 143 stopped."""
     arguments = sys.argv[1:] if argv is None else argv
+    return _answered(lambda: _launched(arguments))
+
+
+def _launched(arguments: list[str]) -> int:
+    """Runs a command line by itself, or as one process of those that torchrun has started."""
+    place = launched()
+    if place is None:
+        return _dispatch(arguments)
+    own = nullcontext() if place.leads else redirect_stdout(io.StringIO())  # the others would print the same
+    with taking(place), own:
+        return _answered(lambda: _together(place, continued(place, arguments)))
+
+
+def _together(place: Place, arguments: list[str]) -> int:
+    check_command(place, arguments)
+    if place.alone:
+        return _dispatch(arguments)
+    from proxnas.distributed import joined
+
+    with joined(place):
+        return _answered(lambda: _dispatch(arguments))
+
+
+def _answered(work: Callable[[], int]) -> int:
+    """The exit code of what is done; every fault is said in one line, but for those of proxnas."""
     try:
         with terminable():
-            code = _dispatch(arguments)
+            code = work()
         sys.stdout.flush()  # here, where a broken pipe can still be told
         return code
     except InputError as error:
         return _say(str(error), 2)
+    except PeerLost as error:
+        return _say(str(error), 1)
     except BrokenPipeError:  # the reader of a pipe, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again when it exits
         return 141
@@ -86,6 +117,8 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _say(message: str, code: int) -> int:
+    if not speaks():
+        return code
     line = " ".join(message.split())
     print(f"proxnas: {'error: ' if code in (1, 2) else ''}{line}", file=sys.stderr)
     return code

@@ -12,21 +12,35 @@ import torch
 
 from proxnas import __version__
 from proxnas.errors import InputError
+from proxnas.launch import here
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of --device; `auto` takes an accelerator if there is one."""
+    """The device of --device; `auto` takes an accelerator if there is one. Of several processes each has its own."""
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if name == "auto":
-        return accelerator or torch.device("cpu")
-    device = torch.device(name)
+    device = (accelerator or torch.device("cpu")) if name == "auto" else torch.device(name)
     if device.type == "cpu":
         return device
     if accelerator is None or device.type != accelerator.type:
         raise InputError(f"--device {name}: this torch ({torch.__version__}) finds none: use --device cpu")
+    if not here().alone:
+        device = _of_this_process(device, name)
     if (device.index or 0) >= torch.accelerator.device_count():
         raise InputError(f"--device {name}: there are {torch.accelerator.device_count()}: give a smaller number")
     return device
+
+
+def _of_this_process(device: torch.device, name: str) -> torch.device:
+    """The accelerator that one of several processes takes."""
+    if device.type != "cuda":
+        raise InputError(f"--device {name}: several processes work on cpu or cuda: give one of them")
+    if name.startswith("cuda:"):
+        raise InputError(f"--device {name}: each process takes a device of its own: give --device cuda")
+    if here().local_size > torch.accelerator.device_count():
+        raise InputError(f"--nproc-per-node {here().local_size}: this machine has {torch.accelerator.device_count()} "
+                         "CUDA devices: give torchrun that number")  # fmt: skip
+    torch.cuda.set_device(here().local_rank)
+    return torch.device("cuda", here().local_rank)
 
 
 def set_threads(threads: int) -> None:
@@ -54,6 +68,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "device": str(device),
         "threads": torch.get_num_threads(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "processes": here().size,
         "command": sys.argv,
     }
 

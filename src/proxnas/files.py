@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from proxnas.errors import InputError
+from proxnas.launch import here
 
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
@@ -28,7 +29,10 @@ class Unwritable(InputError):
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace a file whole: readers and crashes see the old content or the new one."""
+    """Replace a file whole: readers and crashes see the old content or the new one. Of several processes of a job,
+    which all have the same to write, the first does."""
+    if not here().leads:
+        return
     data = content.encode() if isinstance(content, str) else content
     rename(write_beside(path, lambda file: file.write(data)), path)
 
@@ -72,7 +76,9 @@ def rename(source: Path, target: Path) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """One more line, safe on the disk; if it cannot be had whole, none of it."""
+    """One more line, safe on the disk; if it cannot be had whole, none of it. By the first process of a job."""
+    if not here().leads:
+        return
     before = path.stat().st_size if path.is_file() else 0
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, 0o666), "ab") as file:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from proxnas import __version__
 from proxnas.config import SearchConfig
+from proxnas.launch import here
 from proxnas.methods import SAMPLING
 from proxnas.run_config import RunConfig
 from proxnas.settings import check_same, read_values, storable
@@ -140,8 +141,8 @@ def _run(
             finished: dict[str, Any] = run.read_json("result.json")
             return finished
         with (
-            shown(Console(highlight=False), title, quiet or config.quiet) as bar,
-            with_board(bar, folder, config.tensorboard) as progress,
+            shown(Console(highlight=False), title, quiet or config.quiet or not here().leads) as bar,
+            with_board(bar, folder, config.tensorboard and here().leads) as progress,
         ):
             return work(build(), run, progress)
 

@@ -7,18 +7,23 @@ A loss or gradient that is not finite sends the job back to its last checkpoint,
 from __future__ import annotations
 
 import copy
+import json
 import math
 import sys
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import torch
 
+from proxnas.consensus import agreed, asked, check_alike
+from proxnas.distributed import gathered, shared, shared_state, total
 from proxnas.environment import describe
 from proxnas.errors import InputError
 from proxnas.guard import MOST, Diverged, Guard
 from proxnas.interrupt import Interrupted, Request, stop_requests
+from proxnas.launch import here
 from proxnas.methods.base import Metrics
 from proxnas.run import Run
 from proxnas.types import State
@@ -50,15 +55,24 @@ class Totals:
         self.steps += 1
 
     def means(self) -> tuple[float, float]:
-        """(loss, accuracy), read by the host here and only here."""
-        loss, right = (self.sums / self.count).tolist()
+        """(loss, accuracy) of all processes, read by the host here and only here."""
+        loss, right = (total(self.sums) / self._counted()).tolist()
         return loss, right
 
+    def _counted(self) -> int:
+        return int(total(torch.tensor(self.count)))
+
     def state_dict(self) -> State:
-        return vars(self).copy()
+        """Of all processes: the sums of each, a row each if there are several, and what they have counted together."""
+        return vars(self) | {"sums": gathered(self.sums), "count": self._counted()}
 
     def load_state_dict(self, state: State) -> None:
-        vars(self).update(state | {"sums": state["sums"].to(self.sums.device)})
+        """Each process takes its own sums up again; if there are others than then, the first has them all."""
+        rows = state["sums"].view(-1, 2)
+        first = rows.sum(0) if here().leads else torch.zeros(2)
+        mine = rows[here().rank] if len(rows) == here().size else first
+        count = state["count"] if here().leads else 0
+        vars(self).update(state | {"sums": mine.to(self.sums.device, copy=True), "count": count})
 
 
 class Limits(Protocol):
@@ -114,10 +128,12 @@ def run_epochs(job: Job, run: Run | None, progress: Progress) -> list[dict[str, 
     it would end any program.
     """
     kept = InMemory() if run is None else run
-    state = kept.load_checkpoint()
+    state = _loaded(kept)
     if state is None:
-        kept.save_checkpoint(_state(job))  # to go back to
-    else:
+        state = _state(job)
+        kept.save_checkpoint(state)  # to go back to
+        state = None if here().alone else shared_state(state)  # all begin with the same weights
+    if state is not None:
         _restore(job, kept, state)
     if run is not None:
         run.write_json("environment.json", describe(job.device))
@@ -153,8 +169,15 @@ class InMemory:
         return self.rows
 
 
+def _loaded(kept: Run | InMemory) -> State | None:
+    """The checkpoint of the folder, which one process reads for all."""
+    return shared_state(kept.load_checkpoint() if here().leads else None)
+
+
 def _rows(job: Job, kept: Run | InMemory) -> list[dict[str, Any]]:
-    return [_light(row, kept) for row in kept.cut_metrics(job.epochs_done)]
+    rows = [_light(row, kept) for row in kept.cut_metrics(job.epochs_done)] if here().leads else []
+    found: list[dict[str, Any]] = rows if here().alone else json.loads(shared(json.dumps(rows).encode()) or b"[]")
+    return found
 
 
 def _light(row: dict[str, Any], kept: Run | InMemory) -> dict[str, Any]:
@@ -189,33 +212,46 @@ def _epoch(job: Job, kept: Run | InMemory, progress: Progress, request: Request)
         job.totals.add(metrics)
         progress.step(metrics.changes)
         late = time.perf_counter() - saved > 60 * job.config.checkpoint_minutes
-        if request.signum is not None or late:
+        signum, late = agreed(request.signum, late)
+        if signum is not None or late:
             job.guard.settle()
             kept.save_checkpoint(_state(job))
             saved = time.perf_counter()
-        if request.signum is not None:
-            raise Interrupted(request.signum)
+        if signum is not None:
+            raise Interrupted(signum)
     job.guard.settle()
     row = _judged(job, kept, start, request) | {"rollbacks": job.guard.rollbacks}
     job.epochs_done += 1
     job.totals = Totals(job.device)
+    state = _state(job)
+    check_alike(state)
     kept.append_metrics(row)
     if isinstance(kept, Run):
         job.write(kept)
-    kept.save_checkpoint(_state(job))
+    kept.save_checkpoint(state)
     progress.epoch(row)
     return row
 
 
 def _judged(job: Job, kept: Run | InMemory, start: float, request: Request) -> dict[str, Any]:
-    """The row of an epoch. Evaluating can take minutes: whoever asks to stop meanwhile need not wait for it."""
+    """The row of an epoch. Evaluating can take minutes: whoever asks to stop meanwhile need not wait for it.
+
+    Several processes evaluate together, so that none can leave: they ask each other before, and stop after.
+    """
     state = _state(job)
     try:
-        with request.at_once():
+        with request.at_once() if here().alone else _asked_before(request):
             return job.row(start)
     except Interrupted as stop:
         kept.save_checkpoint(state)  # all steps are done; the epoch is judged when the run goes on
         raise Interrupted(stop.signum) from None
+
+
+@contextmanager
+def _asked_before(request: Request) -> Iterator[None]:
+    if (signum := asked(request.signum)) is not None:
+        raise Interrupted(signum, saved=False)
+    yield
 
 
 def _go_back(job: Job, kept: Run | InMemory, fault: Diverged) -> None:
@@ -227,11 +263,13 @@ def _go_back(job: Job, kept: Run | InMemory, fault: Diverged) -> None:
             f"{where}: lower --learning-rate (now {rate}): also at {rate * job.guard.factor:g}, after {MOST} returns "
             "to the last checkpoint, it does not stay finite; that checkpoint is kept"
         ) from fault
-    state = kept.load_checkpoint()
+    state = _loaded(kept)
     assert state is not None, "one is written before the first step"
     job.load_state_dict(state)
     job.guard.go_back(times)
     kept.save_checkpoint(_state(job))  # a run that is stopped now must not start at the old rate
+    if not here().leads:
+        return
     print(
         f"proxnas: {where}: back to the last checkpoint (step {job.totals.steps} of epoch {job.epochs_done + 1}), "
         f"learning rate times {job.guard.factor:g} from now on ({times} of {MOST})",

@@ -21,9 +21,11 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
+from proxnas.distributed import meet
 from proxnas.errors import InputError
 from proxnas.files import append_line, rename, sync_folder, write_beside
 from proxnas.files import write_atomically as write_atomically  # where the others look for it
+from proxnas.launch import here
 from proxnas.types import State
 
 FILES = (
@@ -117,6 +119,8 @@ class Run:
         return rows
 
     def save_checkpoint(self, state: State) -> None:
+        if not here().leads:
+            return
         newest = self / "checkpoint.pt"
         part = write_beside(newest, lambda file: torch.save({"sha256": digest(state), "state": state}, file))
         if newest.exists():  # killed between the two renames: the previous one is still there to resume from
@@ -163,7 +167,15 @@ def sound_state(path: Path) -> State | None:
 
 @contextmanager
 def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterator[Run]:
-    """The run folder, made if need be and locked; an earlier run in it is neither overwritten nor mixed with."""
+    """The run folder, made if need be and locked; an earlier run in it is neither overwritten nor mixed with.
+
+    Of several processes of a job the first does that, when all have seen what is there; the others use it with it.
+    """
+    meet()
+    if not here().leads:
+        meet()
+        yield Run(folder)
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -171,6 +183,7 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
     with _locked(folder):
         run = Run(folder)
         _check_earlier(run, resume, force)
+        meet()
         yield run
 
 

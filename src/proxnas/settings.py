@@ -8,7 +8,9 @@ repeated whatever the defaults become.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+from contextlib import nullcontext, redirect_stderr
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -17,6 +19,7 @@ import tyro
 
 from proxnas.config import SearchConfig
 from proxnas.errors import InputError, unknown
+from proxnas.launch import here
 from proxnas.many_flags import with_address
 from proxnas.methods import METHODS
 from proxnas.run_config import MAY_CHANGE, NOT_STORED, RunConfig, flag
@@ -198,11 +201,12 @@ def command_line(cls: type[Config], prog: str, argv: list[str], values: dict[str
     """The dataclass from flags, with `values` in place of its defaults."""
     argv = with_address(argv)
     markers: tuple[Any, ...] = (tyro.conf.FlagCreatePairsOff,)  # --quiet without --no-quiet
-    if values:
-        if True in values.values():  # else tyro would offer --no-pick in place of --pick, not both
-            markers = ()
-        return tyro.cli(cls, args=argv, default=cls(**values), prog=prog, config=markers)
-    return tyro.cli(cls, args=argv, prog=prog, config=markers)
+    with nullcontext() if here().leads else redirect_stderr(io.StringIO()):  # of several processes one complains
+        if values:
+            if True in values.values():  # else tyro would offer --no-pick in place of --pick, not both
+                markers = ()
+            return tyro.cli(cls, args=argv, default=cls(**values), prog=prog, config=markers)
+        return tyro.cli(cls, args=argv, prog=prog, config=markers)
 
 
 def parse(cls: type[AnyRunConfig], prog: str, argv: list[str]) -> AnyRunConfig:

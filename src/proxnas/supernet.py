@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.choice import Call, Choice, Group, MisusedChoice, OwnCall, Route, Routed, Row
-from proxnas.lookahead import Recorded, potentials, slopes
+from proxnas.consensus import mean, mean_matrices
+from proxnas.lookahead import Place, Recorded, potentials, slopes
 from proxnas.ops import shared_relu
 from proxnas.scoring import Share, scores
 from proxnas.types import Batch, Inputs, Matrices
@@ -35,6 +36,9 @@ class Objective(Protocol):
     def share(self, batch: Batch) -> float:
         """How large a weight step the batch stands for: 1 for one of the usual length."""
 
+    def examples(self, batch: Batch) -> int:
+        """How many the loss is a mean of."""
+
 
 @dataclass(frozen=True)
 class Classification:
@@ -52,6 +56,9 @@ class Classification:
 
     def share(self, batch: Batch) -> float:
         return 1.0
+
+    def examples(self, batch: Batch) -> int:
+        return len(batch.y)
 
 
 def correct(output: Tensor, y: Tensor) -> Tensor:
@@ -145,7 +152,8 @@ class Supernet:
         (tape, gradients), of_weights = self._recorded(batch, weights)
         with self.autocast():
             dA = scores(tape, gradients, self.groups, share)
-        return dA, of_weights
+        n = self.objective.examples(batch)
+        return mean_matrices(dA, n, self.device), tuple(mean(of_weights, n))
 
     def potentials(self, train: Batch, valid: Batch) -> Matrices:
         """For all entries what a step of the candidate's own weights on `train` would win on `valid`, over xi."""
@@ -153,11 +161,17 @@ class Supernet:
             return {}
         recorded, _ = self._recorded(train)
         with self.autocast():
-            u_train = slopes(recorded)
+            u_train = self._of_all(slopes(recorded), train)
         del recorded  # one tape at a time
         recorded, _ = self._recorded(valid)
         with self.autocast():
-            return potentials(u_train, recorded, self.groups)
+            found = potentials(u_train, recorded, self.groups)
+        return mean_matrices(found, self.objective.examples(valid), self.device)
+
+    def _of_all(self, u: dict[Place, tuple[Tensor, ...]], batch: Batch) -> dict[Place, Sequence[Tensor]]:
+        """The slopes on the whole batch, of which other processes may have parts."""
+        found = iter(mean([x for each in u.values() for x in each], self.objective.examples(batch)))
+        return {place: [x for _, x in zip(each, found, strict=False) if x is not None] for place, each in u.items()}
 
     def _recorded(self, batch: Batch, weights: Sequence[Tensor] = ()) -> tuple[Recorded, tuple[Tensor | None, ...]]:
         """A pass at the architecture in use, the gradients at its nodes, and those of the weights asked for."""

@@ -9,6 +9,7 @@ from typing import Any
 from proxnas.data.corpus import is_text
 from proxnas.errors import InputError
 from proxnas.jobs import data_word, run_text_training, slug
+from proxnas.launch import check_flags
 from proxnas.settings import given_values, parse, parse_resumed
 from proxnas.text_config import TextFitConfig, TextTestConfig, TextTrainConfig
 from proxnas.text_settings import PROG, parse_text_train, values_of, words_of
@@ -20,6 +21,7 @@ def train(argv: list[str]) -> None:
     """Parses the flags and trains."""
     config = parse_text_train(argv)
     folder = Path(config.run or default_folder(config))
+    check_flags(dry_run=config.dry_run)
     if config.dry_run:
         _dry_run(config, folder)
         return

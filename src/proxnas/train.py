@@ -19,6 +19,8 @@ from proxnas.data.images import Images, Part, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
 from proxnas.designs import Architecture
 from proxnas.environment import pick_device, set_deterministic, set_threads
+from proxnas.errors import InputError
+from proxnas.launch import here
 from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, correct
 from proxnas.model import FILE, Model, save_model
@@ -53,6 +55,10 @@ class Training:
         train, valid = train_parts(images, config.valid_share)
         self.valid = self.batches(valid) if valid else None
         self.train = Stream(self.batches(train, augmentation(config)), config.batch_size, config.seed, "train")
+        own = self.train.mine.stop - self.train.mine.start
+        if config.accumulate > own // 2:  # batch statistics of one image are none
+            raise InputError(f"--accumulate {config.accumulate}: each of {here().size} processes has {own} images of a "
+                             f"batch: give at most {own // 2}")  # fmt: skip
         self.optimizer = Optimizer(self.network, config, len(self.train))
         self.guard = self.optimizer.guard
         self.average = Average(self.network, rising(config.ema)) if config.ema else None
@@ -73,8 +79,9 @@ class Training:
 
     def step(self) -> Metrics:
         """One update by one batch, computed in `accumulate` parts."""
-        # seeded by the step, so that dropped paths need no state in the checkpoint
-        torch.manual_seed(stable_seed(self.config.seed, "step", self.optimizer.t))
+        # seeded by the step, so that dropped paths need no state in the checkpoint; other images, other paths
+        who = f"/{here().rank}" if here().rank else ""
+        torch.manual_seed(stable_seed(self.config.seed, f"step{who}", self.optimizer.t))
         self.network.train()
         self.network.set_drop_path(self.config.drop_path * self.epochs_done / self.config.epochs)
         batch = self.train.next()
@@ -82,7 +89,7 @@ class Training:
         results = [self._piece(piece, len(piece.y) / len(batch.y)) for piece in pieces]
         loss, right = (sum(values[1:], values[0]) for values in zip(*results, strict=True))
         with self.clock("update"):
-            self.optimizer.step(loss)
+            self.optimizer.step(loss, len(batch.y))
             if self.average:
                 self.average.update(self.network)
         return Metrics(loss, right, len(batch.y), 0)

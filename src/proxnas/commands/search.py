@@ -13,6 +13,7 @@ from proxnas.config import SearchConfig
 from proxnas.errors import InputError
 from proxnas.executor import check
 from proxnas.jobs import build_search, data_word, fitted_to_minutes, run_search, store
+from proxnas.launch import check_flags
 from proxnas.methods import SAMPLING
 from proxnas.quantities import shown_budget
 from proxnas.settings import config_file, flags_of, given_values, parse_resumed, parse_search, read_values
@@ -24,6 +25,7 @@ ALONE: dict[str, Any] = {"workers": 1, "ray": "", "cpus_per_task": 0, "gpus_per_
 def main(argv: list[str]) -> None:
     """Parses the flags and runs the search."""
     config = parse_search(argv)
+    _check_together(config)
     if config.dry_run:
         _dry_run(config)
         return
@@ -37,10 +39,26 @@ def main(argv: list[str]) -> None:
         config = fitted_to_minutes(config)
     if config.resume and stored.exists():
         config = parse_resumed(argv, SearchConfig(**read_values(stored)), folder)
+        _check_together(dataclasses.replace(config, minutes=0.0))  # the epochs were chosen then
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one
     built = build_search(config) if new else None
     result = _many(config, folder) if config.seeds else run_search(config, folder, built)
     _print_result(result, folder)
+
+
+def _check_together(config: SearchConfig) -> None:
+    """An InputError for what several processes cannot do: what each would measure or draw differently, or alone."""
+    check_flags(
+        dry_run=config.dry_run,
+        seeds=config.seeds,
+        minutes=config.minutes,
+        workers=config.workers if config.workers > 1 else 0,
+        ray=config.ray,
+        evaluate=config.evaluate if config.evaluate == "table" else "",
+        method=config.method if config.method == "bayesnas" else "",
+        max_latency=config.max_latency,
+        cost=config.cost if config.cost == "latency" else "",
+    )
 
 
 def check_workers(config: SearchConfig) -> None:

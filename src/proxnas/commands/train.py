@@ -9,6 +9,7 @@ from typing import Any
 from proxnas import text_commands
 from proxnas.designs import Architecture, read
 from proxnas.jobs import build_training, data_word, run_training, slug
+from proxnas.launch import check_flags
 from proxnas.settings import parse_resumed
 from proxnas.text_settings import about_text
 from proxnas.train_config import TrainConfig
@@ -21,6 +22,7 @@ def main(argv: list[str]) -> None:
         text_commands.train(argv)
         return
     config = parse_train(argv)
+    check_flags(dry_run=config.dry_run)
     if config.dry_run:
         _dry_run(config)
         return

@@ -22,6 +22,7 @@ from proxnas.data.lazy import Lazy
 from proxnas.data.picture import quiet
 from proxnas.data.split import Array
 from proxnas.errors import InputError
+from proxnas.launch import here
 
 Fetched = tuple[Tensor, Tensor, Tensor]
 """The images that were read (B,), a table, and which images of the table they are (B,); the table on the device."""
@@ -180,9 +181,9 @@ class _Batches:
 
 
 def default_workers() -> int:
-    """One less than there are processors, from 1 to 8."""
+    """One less than there are processors for each process of a job on this machine, from 1 to 8."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(8, available - 1))
+    return max(1, min(8, available // here().local_size - 1))
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -16,7 +16,12 @@ from proxnas.data.augment import AS_SUITS, Augment, colours, geometry, recoloure
 from proxnas.data.source import source_of
 from proxnas.data.split import stable_seed
 from proxnas.errors import InputError
+from proxnas.launch import here
 from proxnas.types import Batch, State
+
+EVERY = slice(None)
+LEAST = 2
+"""Images that a process must have of a batch: batch statistics of one are none."""
 
 
 class ImageBatches:
@@ -50,8 +55,9 @@ class ImageBatches:
     def __len__(self) -> int:
         return len(self.y)
 
-    def augmented(self, index: Tensor, generator: torch.Generator) -> Batch:
-        """The images of `index` (B, on the host), changed at random."""
+    def augmented(self, index: Tensor, generator: torch.Generator, part: slice = EVERY) -> Batch:
+        """The images of `index` (B, on the host), changed at random; a part of them is changed as if all were asked
+        for."""
         draws = (
             self._draw(2 * self.pad[0] + 1, index, generator),
             self._draw(2 * self.pad[1] + 1, index, generator),
@@ -59,10 +65,10 @@ class ImageBatches:
             self._draw(self.height, index, generator),
             self._draw(self.width, index, generator),
         )
-        random = list(torch.rand(self.augment.draws(), len(index), generator=generator))
+        random = list(torch.rand(self.augment.draws(), len(index), generator=generator)[:, part])
         theta, colour = geometry(self.augment, random, self.height, self.width), colours(self.augment, random)
-        index, table, base = self.source.fetch(index)
-        index, base, top, left, mirrored, *centre = self._moved(torch.stack((index, base, *draws)))
+        index, table, base = self.source.fetch(index[part])
+        index, base, top, left, mirrored, *centre = self._moved(torch.stack((index, base, *(d[part] for d in draws))))
         x = self._crop(table, base, top, left, mirrored)
         if theta is not None:
             x = warped(x, self._moved(theta))
@@ -74,14 +80,16 @@ class ImageBatches:
             x = x.masked_fill_((rows[:, :, None] & columns[:, None, :])[..., None], 0.0)
         return self._batch(x, index)
 
-    def evaluation_batches(self, batch_size: int) -> Iterator[Batch]:
-        """The whole part once, as it is, in batches of equal size (to within one) and mixed classes.
+    def evaluation_batches(self, batch_size: int, most: int | None = None) -> Iterator[Batch]:
+        """The whole part once, as it is, in batches of equal size (to within one) and mixed classes, or the first of
+        them; of several processes each has every so many-th.
 
         Search networks normalise by the batch, and the statistics of a small remainder or of one class would be poor.
         """
         _check_batch_size(batch_size)
         order = _shuffled(len(self), stable_seed(0, "evaluation"))
-        return map(self._plain, self.source.each(list(order.tensor_split(-(-len(self) // batch_size)))))
+        batches = list(order.tensor_split(-(-len(self) // batch_size)))[:most]
+        return map(self._plain, self.source.each(batches[here().rank :: here().size]))
 
     def expect(self, indices: Iterator[Tensor]) -> None:
         """What `augmented` will be asked for from now on, so that it can be read ahead."""
@@ -137,7 +145,8 @@ class ImageBatches:
 class Stream:
     """Augmented batches for ever; each epoch is a new shuffle, and its incomplete last batch is dropped.
 
-    Epoch e is shuffled by (seed, name, e) and batch t augmented by (seed, name, t), so t is the whole state.
+    Epoch e is shuffled by (seed, name, e) and batch t augmented by (seed, name, t), so t is the whole state. Of several
+    processes each has its part of every batch, the same images changed in the same way as if there were one.
     """
 
     def __init__(self, part: ImageBatches, batch_size: int, seed: int, name: str = "") -> None:
@@ -147,6 +156,10 @@ class Stream:
             raise InputError(f"--batch-size {batch_size}: this part has {len(part)} images: give at most {len(part)}")
         self.part, self.seed, self.name = part, seed, name
         self.order = Order(len(part), batch_size, seed, name)
+        self.mine = here().part(batch_size)
+        if self.mine.stop - self.mine.start < LEAST and not here().alone:
+            raise InputError(f"--batch-size {batch_size}: is divided among {here().size} processes: give at least "
+                             f"{LEAST * here().size}")  # fmt: skip
         self.delivered = 0
         self._announced = False
 
@@ -156,13 +169,13 @@ class Stream:
 
     def next(self) -> Batch:
         if not self._announced:
-            self.part.expect(map(self.order.index, count(self.delivered)))
+            self.part.expect(self.order.index(t)[self.mine] for t in count(self.delivered))
             self._announced = True
         index = self.order.index(self.delivered)
         # random numbers are drawn on the host, where they are the same whatever the device
         generator = torch.Generator().manual_seed(stable_seed(self.seed, f"{self.name}/augment", self.delivered))
         self.delivered += 1
-        return self.part.augmented(index, generator)
+        return self.part.augmented(index, generator, self.mine)
 
     def state_dict(self) -> State:
         return {"delivered": self.delivered}

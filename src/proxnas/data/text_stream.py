@@ -13,6 +13,7 @@ from torch import Tensor
 from proxnas.data.images import stable_seed
 from proxnas.data.vocabulary import Array
 from proxnas.errors import InputError
+from proxnas.launch import here
 from proxnas.types import Batch, State
 
 SHORTEST, LONGER = 5, 20
@@ -25,7 +26,7 @@ class TextStream:
     """Passes over a text in windows of random lengths; `starts` says that the hidden state must be forgotten.
 
     The lengths of pass p are drawn by (seed, name, p) before it begins, so p and the number of windows delivered of it
-    are the whole state, and the number of windows of a pass is known.
+    are the whole state, and the number of windows of a pass is known. Of several processes each has its columns.
     """
 
     def __init__(
@@ -46,6 +47,10 @@ class TextStream:
                 f"--bptt {bptt}: {len(tokens)} tokens in {batch_size} columns leave {rows} to predict in each: "
                 f"give 1 to {rows}, or a smaller --batch-size"
             )
+        if batch_size % here().size:
+            raise InputError(f"--batch-size {batch_size}: its columns are divided among {here().size} processes: give "
+                             "a multiple of that")  # fmt: skip
+        self.mine = here().part(batch_size)
         self.batch_size, self.bptt, self.seed, self.name = batch_size, bptt, seed, name
         self.random_lengths = random_lengths
         self.passes = self.delivered = 0  # passes finished before this one; windows delivered of this one
@@ -75,7 +80,7 @@ class TextStream:
         self.begin_pass()
         start, stop = self._bounds[self.delivered : self.delivered + 2]
         self.delivered += 1
-        return Batch(self.columns[start:stop], self.columns[start + 1 : stop + 1])
+        return Batch(self.columns[start:stop, self.mine], self.columns[start + 1 : stop + 1, self.mine])
 
     def state_dict(self) -> State:
         return {"passes": self.passes, "delivered": self.delivered}

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from proxnas.consensus import mean_of
 from proxnas.methods.base import Metrics, Setup, Validation, weight_step
 from proxnas.methods.optimizers import WeightOptimizer, diverged
 from proxnas.methods.variables import Variables
@@ -166,7 +167,7 @@ class Asng:
             samples.append(self.theta.sample(self.generator))
             self.net.use(self.variables.A_bar(samples[-1]))
             losses.append(self.net.loss(batch)[0])
-        read = torch.stack(losses).tolist()
+        read = mean_of(torch.stack(losses), self.net.objective.examples(batch)).tolist()
         if not all(map(math.isfinite, read)):
             raise diverged()
         self.theta.update(samples, read)

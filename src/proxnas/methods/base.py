@@ -11,6 +11,7 @@ from torch import Tensor
 
 from proxnas.budget import Budget
 from proxnas.clock import Clock
+from proxnas.consensus import mean, mean_matrices
 from proxnas.genotype import Genotype
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
 from proxnas.selection import one_hot
@@ -148,7 +149,7 @@ def weight_step(
         loss, output = net.loss(batch)
     with clock("backward"):
         if last:
-            optimizer.step(part * loss, net.objective.share(batch))
+            optimizer.step(part * loss, net.objective.share(batch), net.objective.examples(batch))
         else:
             optimizer.accumulate(part * loss)
     return net.objective.measure(loss, output, batch)
@@ -166,7 +167,8 @@ def relaxed_gradient(
     net.use(weigh(leaves), weighted=True)
     loss, _ = net.loss(batch, bool(weights))
     gradients = net.gradient(loss, [*leaves.values(), *weights])
-    return by_name(A, gradients), gradients[len(A) :]
+    n = net.objective.examples(batch)
+    return mean_matrices(by_name(A, gradients), n, net.device), mean(gradients[len(A) :], n)
 
 
 def random_cell(net: Supernet, generator: torch.Generator, budget: Budget | None) -> Matrices:

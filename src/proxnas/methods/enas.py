@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from proxnas.consensus import mean_of
 from proxnas.methods.base import Metrics, Setup, Validation, weight_step
 from proxnas.methods.controller import Controller, ControllerOptions, recurrent
 from proxnas.methods.optimizers import WeightOptimizer
@@ -93,9 +94,11 @@ class Enas:
         """How good a cell is on a batch, by the shared weights and the statistics of the batch."""
         self.net.use(cell)
         loss, output = self.net.loss(batch)
-        if self.options.perplexity is not None:
-            return self.options.perplexity / float(loss.exp())
-        return float(self.net.objective.measure(loss, output, batch)[1]) / len(batch.y)
+        right = self.net.objective.measure(loss, output, batch)[1] / len(batch.y)
+        figures = mean_of(torch.stack([loss, right.to(loss)]), self.net.objective.examples(batch))
+        return (
+            float(figures[1]) if self.options.perplexity is None else self.options.perplexity / float(figures[0].exp())
+        )
 
     def choose(self) -> Matrices:
         """The best of a few drawn cells: on a batch, after the last epoch on everything."""

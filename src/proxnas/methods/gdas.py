@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from proxnas.choice import NONE, Call, Group
+from proxnas.consensus import mean_matrices
 from proxnas.errors import InputError
 from proxnas.methods.base import Metrics, Setup, Validation, by_name, weight_step
 from proxnas.methods.gumbel import concrete, gumbel, hard
@@ -67,7 +68,7 @@ class Gdas:
         A = {name: a.detach().requires_grad_() for name, a in self.learner.A.items()}
         p = self.sample(A, tau)
         z = {name: hard(q.detach()).requires_grad_() for name, q in p.items()}
-        dz = self._at(z, valid)
+        dz = mean_matrices(self._at(z, valid), self.net.objective.examples(valid), self.net.device)
         passed = torch.autograd.grad(list(p.values()), list(A.values()), list(dz.values()))
         return dict(zip(A, passed, strict=True))
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from proxnas.clock import Clock
+from proxnas.consensus import mean
 from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.optimizers import ArchitectureOptimizer, WeightOptimizer
 from proxnas.supernet import Supernet
@@ -63,7 +64,8 @@ def joint_step(
     """
     scale = optimizer.scaler.get_scale()
     loss, right = weight_step(net, batch, optimizer, clock)
-    gradients = [torch.zeros_like(x) if x.grad is None else x.grad / scale for x in leaves]
+    parts = [torch.zeros_like(x) if x.grad is None else x.grad / scale for x in leaves]
+    gradients = [g for g in mean(parts, net.objective.examples(batch), net.device) if g is not None]
     if optimizer.scaler.is_enabled() and not all(g.isfinite().all() for g in gradients):
         return loss, right, None
     return loss, right, gradients

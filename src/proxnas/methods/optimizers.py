@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
+from proxnas.consensus import mean_gradients
 from proxnas.guard import Diverged, Guard, step_if_sound
 from proxnas.supernet import Supernet
 from proxnas.types import Matrices, State
@@ -119,6 +120,7 @@ class WeightOptimizer:
         self.options = options
         self.steps_per_epoch = steps_per_epoch
         self.weights: list[Tensor] = [w for w in net.module.parameters() if w.requires_grad]
+        self.buffers = [x for x in net.module.buffers() if x.is_floating_point()]
         self.sgd = options.factory(self.weights) if options.factory else self._sgd(net)
         self.rates = [group["lr"] / (options.learning_rate or 1.0) for group in self.sgd.param_groups]
         self.measured_pace: float | None = None
@@ -150,9 +152,11 @@ class WeightOptimizer:
         cosine = (1 + math.cos(math.pi * progress)) / 2
         return o.guard.factor * (o.learning_rate_min + (o.learning_rate - o.learning_rate_min) * cosine)
 
-    def step(self, loss: Tensor, share: float = 1.0) -> None:
-        """`share`: how large a step the batch stands for."""
+    def step(self, loss: Tensor, share: float = 1.0, examples: int = 1) -> None:
+        """`share`: how large a step the batch stands for; `examples`: how many it has, to weigh it among the parts
+        that other processes have."""
         self.accumulate(loss)
+        loss = mean_gradients(self.weights, self.buffers, loss, examples)
         self.scaler.unscale_(self.sgd)
         norm = nn.utils.clip_grad_norm_(self.weights, self.options.clip)
         for group, rate in zip(self.sgd.param_groups, self.rates, strict=True):

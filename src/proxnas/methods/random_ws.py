@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from proxnas.consensus import mean_of
 from proxnas.methods.base import Metrics, Setup, Validation, random_cell, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.selection import changed
@@ -63,7 +64,8 @@ class RandomWs:
     def loss(self, cell: Matrices, batches: list[Batch]) -> float:
         """The mean loss of a cell on some batches; the host reads it once."""
         self.net.use(cell)
-        return float(torch.stack([self.net.loss(batch)[0] for batch in batches]).mean())
+        losses = torch.stack([self.net.loss(batch)[0] for batch in batches])
+        return float(mean_of(losses, self.net.objective.examples(batches[0])).mean())
 
     def _on_everything(self, cell: Matrices) -> float:
         self.net.use(cell)

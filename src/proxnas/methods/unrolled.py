@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from proxnas.consensus import mean
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.supernet import Supernet
 from proxnas.types import Batch, Matrices
@@ -58,7 +59,7 @@ class UnrolledStep:
         factor by which dL_train/dw was clipped."""
         o, weights = self.optimizer.options, self.optimizer.weights
         loss, _ = self.net.loss(train)
-        gradients = torch.autograd.grad(loss, weights, allow_unused=True)
+        gradients = mean(torch.autograd.grad(loss, weights, allow_unused=True), self.net.objective.examples(train))
         clipped = self._clip(gradients)
         moves: list[Tensor | None] = [
             None if g is None else self._with_momentum(w, g.add(w.detach(), alpha=o.weight_decay))

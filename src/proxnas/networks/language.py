@@ -108,12 +108,13 @@ class LanguageModel(nn.Module):
     def _core(self) -> Core:
         return cast("Core", self.core)
 
-    def masks(self, batch_size: int, generator: torch.Generator | None = None) -> Masks:
-        """Fresh dropout masks for a window."""
+    def masks(self, batch_size: int, generator: torch.Generator | None = None, columns: slice = slice(None)) -> Masks:
+        """Fresh dropout masks for a window, or for some of its columns as if they were for all."""
         d, B, E = self.dropouts, batch_size, self.size.units
         chances = (d.output, d.hidden, d.input, d.embedding, d.words)
         shapes = ((B, E), (B, self._core.inner), (B, E), (B, E), (self.size.words, 1))
-        return Masks(*(self._mask(p, shape, generator) for p, shape in zip(chances, shapes, strict=True)))
+        made = Masks(*(self._mask(p, shape, generator) for p, shape in zip(chances, shapes, strict=True)))
+        return Masks(*(None if mask is None else mask[columns] for mask in made))._replace(words=made.words)
 
     def _mask(self, chance: float, shape: tuple[int, int], generator: torch.Generator | None) -> Tensor | None:
         if not chance:

@@ -69,6 +69,9 @@ class CustomObjective:
         mean = self.metric(output, target_of(batch)) if self.metric else 0.0
         return loss.detach(), torch.as_tensor(mean, dtype=torch.float32, device=loss.device) * len(batch.y)
 
+    def examples(self, batch: Batch) -> int:
+        return len(batch.y)
+
     def share(self, batch: Batch) -> float:
         return 1.0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from proxnas.costs import materialised
 from proxnas.data.augment import Augment
 from proxnas.data.images import Images, search_parts
 from proxnas.data.stream import ImageBatches, Stream
+from proxnas.distributed import total
 from proxnas.genotype import Genotype
 from proxnas.latency import latency
 from proxnas.loop import PRECISIONS
@@ -49,11 +49,12 @@ class ImageTask:
     def evaluate(self, batches: int | None = None) -> Validation:
         """The network in use on the half for A, normalised by the batch."""
         sums, images = torch.zeros(2, device=self.device), 0
-        for batch in islice(self.part.evaluation_batches(max(self.config.batch_size, 64)), batches):
+        for batch in self.part.evaluation_batches(max(self.config.batch_size, 64), batches):
             loss, right = self.net.objective.measure(*self.net.loss(batch), batch)
             sums += torch.stack([loss * len(batch.y), right.to(sums.dtype)])
             images += len(batch.y)
-        return Validation(*(sums / images).tolist())
+        loss, right, count = total(torch.cat([sums, sums.new_tensor([images])]))
+        return Validation(*(torch.stack([loss, right]) / count).tolist())
 
     def final_network(self, genotype: Genotype) -> nn.Module:
         with torch.device("meta"):

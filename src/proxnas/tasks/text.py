@@ -26,8 +26,10 @@ from proxnas.costs import materialised
 from proxnas.data.split import stable_seed
 from proxnas.data.text import Text
 from proxnas.data.text_stream import TextStream, windows
+from proxnas.distributed import of_all_columns
 from proxnas.genotype import Genotype
 from proxnas.latency import warm_runs
+from proxnas.launch import here
 from proxnas.methods.base import Validation
 from proxnas.networks.language import Dropouts, Hidden, LanguageModel, LanguageSize, Spoken, speak
 from proxnas.networks.recurrence import ACTIVATIONS
@@ -81,14 +83,15 @@ class CarriedStream:
         return Window.of(batch, self.carry, seed)
 
     def state_dict(self) -> State:
-        hidden = None if self.carry.after is None else list(self.carry.after)
+        hidden = None if self.carry.after is None else of_all_columns(self.carry.after)
         return {"stream": self.stream.state_dict(), "delivered": self.delivered, "hidden": hidden}
 
     def load_state_dict(self, state: State) -> None:
         self.stream.load_state_dict(state["stream"])
         self.delivered = state["delivered"]
         hidden = state["hidden"]
-        self.carry.after = None if hidden is None else tuple(h.to(self.stream.columns.device) for h in hidden)
+        device, mine = self.stream.columns.device, self.stream.mine
+        self.carry.after = None if hidden is None else tuple(h[mine].to(device) for h in hidden)
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,8 @@ class NextWord:
         assert isinstance(batch, Window) and isinstance(net.module, LanguageModel)
         model, masks = net.module, None
         if batch.seed is not None:
-            masks = model.masks(batch.x.shape[1], torch.Generator().manual_seed(batch.seed))
+            B = batch.x.shape[1] * here().size
+            masks = model.masks(B, torch.Generator().manual_seed(batch.seed), here().part(B))
         with frozen(model, not weights):
             spoken = speak(model, *batch, batch.carry.before, masks, self.activation, self.slowness)
         batch.carry.after = spoken.hidden
@@ -111,6 +115,9 @@ class NextWord:
 
     def measure(self, loss: Tensor, output: Spoken, batch: Batch) -> tuple[Tensor, Tensor]:
         return output.cross_entropy, output.right / batch.y.shape[1]  # len(y) counts time steps
+
+    def examples(self, batch: Batch) -> int:
+        return batch.y.numel()
 
     def share(self, batch: Batch) -> float:
         return len(batch.x) / self.bptt
@@ -150,7 +157,8 @@ class TextTask:
 
     @torch.no_grad()
     def evaluate(self, batches: int | None = None) -> Validation:
-        """The network in use on the text for A, normalised by the batch, nothing dropped."""
+        """The network in use on the text for A, normalised by the batch, nothing dropped; by each of several processes
+        as a whole: batch norm goes by all columns."""
         sums, steps, carry = torch.zeros(2, device=self.device), 0, Carry()
         parts = windows(self.text.valid, self.config.batch_size, self.config.bptt, self.device)
         for batch in islice(parts, batches):

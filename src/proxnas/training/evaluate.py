@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.data.stream import ImageBatches
+from proxnas.distributed import total
 
 BATCH = 128  # fixed: the same batches give the same answers to the bit, in training as in a later test
 TOP = 5
@@ -44,7 +45,8 @@ def evaluate(network: nn.Module, part: ImageBatches, classes: int, precision: to
     """The network on a whole part; it is in evaluation mode within, and afterwards as it was."""
     before = network.training
     network.eval()
-    sums = []  # (2,) a batch: loss, images with their class among the best; read by the host at the end
+    # (2,) a batch: loss, images with their class among the best; read by the host at the end
+    sums = [torch.zeros(2, device=part.device)]
     confusion = torch.zeros(classes * classes, dtype=torch.int64, device=part.device)
     for x, y in part.evaluation_batches(BATCH):
         with torch.autocast(part.device.type, precision, enabled=precision != torch.float32):
@@ -55,6 +57,6 @@ def evaluate(network: nn.Module, part: ImageBatches, classes: int, precision: to
         among = (logits.topk(min(TOP, classes)).indices == y[:, None]).sum()
         sums.append(torch.stack([loss, among.to(loss.dtype)]))
     network.train(before)
-    confusion = confusion.view(classes, classes).cpu()
-    loss_mean, top5 = (torch.stack(sums).cpu().double().sum(0) / confusion.sum()).tolist()
+    confusion = total(confusion).view(classes, classes).cpu()
+    loss_mean, top5 = (total(torch.stack(sums).cpu().double().sum(0)) / confusion.sum()).tolist()
     return Evaluation(loss_mean, top5, confusion)

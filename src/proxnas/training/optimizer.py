@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from proxnas.consensus import mean_gradients
 from proxnas.guard import Guard, step_if_sound
 from proxnas.train_config import TrainConfig
 from proxnas.types import State
@@ -30,6 +31,7 @@ class Optimizer:
     def __init__(self, network: nn.Module, config: TrainConfig, steps_per_epoch: int) -> None:
         self.config, self.steps_per_epoch, self.t, self.guard = config, steps_per_epoch, 0, Guard()
         self.weights = [w for w in network.parameters() if w.requires_grad]
+        self.buffers = [x for x in network.buffers() if x.is_floating_point()]
         device = self.weights[0].device.type
         self.inner = self._make(device in FUSED)
         # float16 loses small gradients: the loss is scaled up, and steps with an overflow are left out
@@ -47,8 +49,12 @@ class Optimizer:
         """Adds the gradient of a loss."""
         self.scaler.scale(loss).backward()
 
-    def step(self, loss: Tensor) -> None:
-        """One update by the gradients added up since the last, unless they or their `loss` are not finite."""
+    def step(self, loss: Tensor, examples: int = 1) -> None:
+        """One update by the gradients added up since the last, unless they or their `loss` are not finite.
+
+        `examples`: how many they are of, to weigh them among those of other processes.
+        """
+        loss = mean_gradients(self.weights, self.buffers, loss, examples)
         self.scaler.unscale_(self.inner)
         rate = self.config.learning_rate * factor(self.config, self.t, self.steps_per_epoch)
         norm = self._clipped()

@@ -16,12 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.clock import Clock
+from proxnas.consensus import mean_gradients
 from proxnas.data.images import stable_seed
 from proxnas.data.text import Text
 from proxnas.data.text_stream import TextStream
+from proxnas.distributed import of_all_columns
 from proxnas.environment import pick_device, set_deterministic, set_threads
 from proxnas.genotype import Genotype
 from proxnas.guard import Guard, step_if_sound
+from proxnas.launch import here
 from proxnas.loop import Totals, check_finite
 from proxnas.methods.base import Metrics
 from proxnas.networks.language import Dropouts, Hidden, LanguageModel, LanguageSize, Spoken, speak
@@ -48,7 +51,8 @@ class TextTraining:
         self.optimizer = torch.optim.SGD(self.network.parameters(), weight_decay=config.weight_decay)
         self.clock = Clock(self.device)
         self.totals = Totals(self.device)
-        self.hidden: Hidden = self.network.initial(config.batch_size)
+        self.columns = config.batch_size // here().size
+        self.hidden: Hidden = self.network.initial(self.columns)
         self.guard = Guard()
         self.average: Average | None = None
         self.steps = self.epochs_done = self.averaged_from = 0
@@ -73,12 +77,12 @@ class TextTraining:
         """One update by one window."""
         batch = self.train.next()
         if self.train.starts:
-            self.hidden = self.network.initial(self.config.batch_size)
-        spoken, norm = self._gradient(batch)
+            self.hidden = self.network.initial(self.columns)
+        spoken, loss, norm = self._gradient(batch)
         with self.clock("update"):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.rate * len(batch.x) / self.config.bptt
-            step_if_sound(self.optimizer, self.guard.judge(spoken.loss, norm))
+            step_if_sound(self.optimizer, self.guard.judge(loss, norm))
             if self.average:
                 self.average.update(self.network)
         self.hidden = spoken.hidden
@@ -90,19 +94,22 @@ class TextTraining:
         """The learning rate, lower after each return to a checkpoint."""
         return self.config.learning_rate * self.guard.factor
 
-    def _gradient(self, batch: Batch) -> tuple[Spoken, Tensor]:
-        """The window's loss, its clipped gradient left at the weights, and the norm of that."""
+    def _gradient(self, batch: Batch) -> tuple[Spoken, Tensor, Tensor]:
+        """What was made of the window, the loss on the columns of all processes, its clipped gradient left at the
+        weights, and the norm of that."""
         c = self.config
         # seeded by the step, so that dropout needs no state in the checkpoint
         generator = torch.Generator().manual_seed(stable_seed(c.seed, "masks", self.steps))
         with self.clock("forward"):
-            masks = self.network.masks(c.batch_size, generator)
+            masks = self.network.masks(c.batch_size, generator, self.train.mine)
             spoken = speak(self.network, *batch, self.hidden, masks, c.activation, c.slowness)
         with self.clock("backward"):
             self.optimizer.zero_grad()
             spoken.loss.backward()
-            norm = nn.utils.clip_grad_norm_(self.network.parameters(), c.clip or math.inf, foreach=True)
-        return spoken, norm
+            weights = list(self.network.parameters())
+            loss = mean_gradients(weights, [], spoken.loss, batch.y.numel())
+            norm = nn.utils.clip_grad_norm_(weights, c.clip or math.inf, foreach=True)
+        return spoken, loss, norm
 
     @property
     def kept(self) -> LanguageModel:
@@ -168,7 +175,7 @@ class TextTraining:
             "average": self.average.state_dict() if self.average else None,
             "train": self.train.state_dict(),
             "totals": self.totals.state_dict(),
-            "hidden": list(self.hidden),
+            "hidden": of_all_columns(self.hidden),
             "best": self.best,
             **{name: getattr(self, name) for name in NUMBERS},
         }
@@ -180,7 +187,7 @@ class TextTraining:
             self.average.load_state_dict(state["average"])
         self.train.load_state_dict(state["train"])
         self.totals.load_state_dict(state["totals"])
-        self.hidden = tuple(tensor.to(self.device) for tensor in state["hidden"])
+        self.hidden = tuple(tensor[self.train.mine].to(self.device) for tensor in state["hidden"])
         self.best = state["best"]
         for name in NUMBERS:
             setattr(self, name, state[name])
