@@ -42,7 +42,7 @@ def run(method: str, seed: int, table: str, evaluations: int, images: Images) ->
         "seed": seed,
         "evaluations": evaluations,
         "arch": cell.to_string(),
-        "valid": 100 * search.method.validation().accuracy,
+        "valid": 100 * search.validation().accuracy,
         "test": look_up(Path(table), cell)[TEST],
         "seconds": time.perf_counter() - start,
     }

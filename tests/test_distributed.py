@@ -68,7 +68,7 @@ def steps(config: SearchConfig, data: Images | Text, number: int) -> dict[str, A
             module.register_forward_pre_hook(lambda _, args: (args[0].double(),))
         losses = [search.step().loss for _ in range(number)]
         assert all(loss.isfinite() for loss in losses)
-        (A, A_bar), validation = search.method.architecture(), search.method.validation()
+        (A, A_bar), validation = search.method.architecture(), search.validation()
     finally:
         torch.set_default_dtype(torch.float32)
     return {

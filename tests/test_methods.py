@@ -112,7 +112,7 @@ def test_a_search_resumed_before_the_end_of_an_epoch_equals_an_uninterrupted_one
     second.load_state_dict(stored(first.state_dict()))
     assert steps(second, 1) == losses[9:]
     assert same(whole.state_dict(), second.state_dict()) and whole.genotype() == second.genotype()
-    assert whole.method.validation() == second.method.validation()
+    assert whole.validation() == second.validation()
 
 
 @WITH_NONE
@@ -129,7 +129,7 @@ def test_the_genotype_is_valid_and_builds_a_network_that_runs(method: str, space
         assert search.space.network(genotype, LanguageSize(6, 4))(torch.zeros(3, 2).long())[0].shape == (3, 2, 6)
     else:
         assert search.space.network(genotype, Size(2, 2, 3, 2))(torch.randn(2, 3, 8, 8)).shape == (2, 2)
-    loss, accuracy = search.method.validation()
+    loss, accuracy = search.validation()
     assert math.isfinite(loss) and 0 <= accuracy <= 1
 
 
@@ -529,7 +529,7 @@ def test_random_keeps_the_best_cell_by_validation_accuracy(
     search, method, training = random_search(make_search, "--epochs", "2", "--evaluations", "5")  # two steps a cell
     measured = [Validation(loss, accuracy) for loss, accuracy in ((3, 0.2), (1, 0.9), (2, 0.8), (1, 0.9), (5, 0.1))]
     remaining = iter(measured)
-    monkeypatch.setattr(training, "evaluate", lambda: next(remaining))
+    monkeypatch.setattr(training, "evaluate", lambda batches: next(remaining))
     drawn = []
     for t in range(10):
         if t % 2 == 0:
@@ -569,7 +569,7 @@ def test_random_judges_a_cell_with_the_weights_trained_for_it(
     search, method, training = random_search(make_search, "--epochs", "1", "--evaluations", "5")  # one step a cell
     initial, cell, judged = stored(search.net.module.state_dict()), method.A_bar, []
 
-    def evaluate() -> Validation:
+    def evaluate(batches: int) -> Validation:
         judged.append((dict(search.net.route.active), not same(search.net.module.state_dict(), initial)))
         return search.evaluate()
 

@@ -380,6 +380,6 @@ def test_with_a_judge_a_step_is_an_evaluation_and_the_best_only_grows(make_searc
         metrics = judged.step()
         assert len(asked) == t + 1 and metrics.images == 1
         assert float(metrics.correct) == pytest.approx(convolutions(asked[-1]))
-        best.append(judged.method.validation().accuracy)
+        best.append(judged.validation().accuracy)
     assert all(a <= b for a, b in pairwise(best)) and best[-1] == max(map(convolutions, asked))
     assert judged.train.delivered == 0  # nothing was trained

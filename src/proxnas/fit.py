@@ -134,7 +134,7 @@ def _search(config: FitConfig, asked: SearchConfig, folder: Path, built: Search 
         return run_search(again(config, stored(folder, "search", SearchConfig)), folder)
     if config.budget_minutes and not config.search_epochs:
         probe = built or build_search(asked)
-        seconds, _ = measure(probe, probe.method.validation)
+        seconds, _ = measure(probe, probe.validation)
         epochs = fitting(SEARCH_SHARE * budget_seconds(config), seconds, asked.epochs)
         asked, built = dataclasses.replace(asked, epochs=epochs), None  # the probe has made steps: begin anew
         say(f"search: {epochs} epochs of about {seconds:.1f} s")

@@ -99,7 +99,7 @@ def fit_text(config: TextFitConfig, folder: Path, say: Say) -> dict[str, Any]:
 def _search(config: TextFitConfig, asked: SearchConfig, folder: Path, say: Say) -> dict[str, Any]:
     if config.budget_minutes and not config.search_epochs and not (folder / "config.json").exists():
         probe = build_search(asked)
-        seconds, _ = measure(probe, probe.method.validation)
+        seconds, _ = measure(probe, probe.validation)
         epochs = fitting(SEARCH_SHARE * budget_seconds(config), seconds, asked.epochs)
         say(f"search: {epochs} epochs of about {seconds:.1f} s")
         asked = dataclasses.replace(asked, epochs=epochs)

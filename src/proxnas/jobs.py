@@ -62,7 +62,7 @@ def fitted_to_minutes(config: SearchConfig) -> SearchConfig:
     from proxnas.plan import measure
 
     probe = build_search(dataclasses.replace(config, **WARM.get(config.method, {})))
-    seconds, _ = measure(probe, probe.method.validation)
+    seconds, _ = measure(probe, probe.validation)
     return dataclasses.replace(config, epochs=fitting(60 * config.minutes, seconds, config.epochs))
 
 

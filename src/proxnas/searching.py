@@ -21,7 +21,7 @@ from proxnas.errors import InputError
 from proxnas.genotype import CUSTOM, Genotype
 from proxnas.guard import Guard
 from proxnas.loop import Progress, Totals, check_finite, run_epochs
-from proxnas.methods.base import Metrics, Priced, Setup, Validation
+from proxnas.methods.base import Judged, Metrics, Priced, Setup, Validation
 from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
 from proxnas.run import Run, write_atomically
 from proxnas.selection import without_weights
@@ -128,11 +128,15 @@ class Search:
         A, A_bar = self.method.architecture()
         return self.budget.project(A, A_bar) if self.budget else A_bar
 
-    def _validation(self) -> Validation:
+    def validation(self) -> Validation:
+        """How good the architecture is that would be returned now."""
         returned = self.returned()
-        if returned is self.method.architecture()[1]:
+        if returned is not self.method.architecture()[1]:  # the method knows of no limit
+            self.net.use(returned)
+        elif isinstance(self.method, Judged):
             return self.method.validation()
-        self.net.use(returned)
+        else:
+            self.method.use_current()
         return self.evaluate()
 
     def describe_space(self) -> dict[str, Any]:
@@ -167,7 +171,7 @@ class Search:
         with self.clock("evaluate"):
             if self.budget and (self.epochs_done + 1 >= self.config.epochs or self.converged):
                 self.seconds = sizing.settle(self.budget, self.task, self.genotype)
-            valid = self._validation()
+            valid = self.validation()
         check_finite(train.loss + valid.loss)
         self.steps_done += self.totals.steps
         seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxnas.methods.base import Metrics, Setup, Validation, relaxed_gradient, weight_step
+from proxnas.methods.base import Metrics, Setup, relaxed_gradient, weight_step
 from proxnas.methods.learner import Learner, geometric
 from proxnas.selection import changed, one_hot
 from proxnas.types import Matrices, State
@@ -39,7 +39,7 @@ class Asap:
     def __init__(self, setup: Setup, options: AsapOptions | None = None) -> None:
         self.options = options or AsapOptions()
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
-        self.evaluate, self.tau_range = setup.evaluate, setup.architecture.tau
+        self.tau_range = setup.architecture.tau
         self.learner = Learner(setup)
         self.alive = {name: torch.ones_like(A, dtype=torch.bool) for name, A in self.learner.A.items()}
         self.A_bar = self.derive()
@@ -80,10 +80,6 @@ class Asap:
 
     def use_current(self) -> None:
         self.net.use(self.mixture(self.learner.A, self.tau), weighted=True)
-
-    def validation(self) -> Validation:
-        self.use_current()
-        return self.evaluate()
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.learner.A, self.A_bar

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from proxnas.consensus import mean_of
-from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.base import Metrics, Setup, weight_step
 from proxnas.methods.optimizers import WeightOptimizer, diverged
 from proxnas.methods.variables import Variables
 from proxnas.selection import changed
@@ -133,7 +133,6 @@ class Asng:
     def __init__(self, setup: Setup, options: AsngOptions | None = None) -> None:
         self.options = options or AsngOptions()
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
-        self.evaluate = setup.evaluate
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.variables = Variables(self.net.groups)
         self.theta = NaturalGradient(self.variables.sizes, self.options.alpha)
@@ -177,10 +176,6 @@ class Asng:
 
     def use_current(self) -> None:
         self.net.use(self.A_bar)
-
-    def validation(self) -> Validation:
-        self.use_current()
-        return self.evaluate()
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         """A: how likely a sample holds each entry."""

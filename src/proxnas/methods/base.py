@@ -67,15 +67,19 @@ class Method(Protocol):
     def use_current(self) -> None:
         """Set the network to the architecture as it stands."""
 
-    def validation(self) -> Validation:
-        """How good the architecture is that would be returned now."""
-
     def architecture(self) -> tuple[Matrices, Matrices]:
         """(A, A_bar): the continuous and the discrete architecture as they stand."""
 
     def state_dict(self) -> State: ...
 
     def load_state_dict(self, state: State) -> None: ...
+
+
+@runtime_checkable
+class Judged(Protocol):
+    """A method that knows how good the architecture is that would be returned: its weights may be gone."""
+
+    def validation(self) -> Validation: ...
 
 
 @runtime_checkable

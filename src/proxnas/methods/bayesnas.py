@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.choice import NONE, Group
-from proxnas.methods.base import Metrics, Setup, Validation
+from proxnas.methods.base import Metrics, Setup
 from proxnas.methods.learner import joint_step
 from proxnas.methods.optimizers import WeightOptimizer, diverged
 from proxnas.selection import changed, one_hot
@@ -81,7 +81,6 @@ class BayesNas:
     def __init__(self, setup: Setup, options: BayesOptions | None = None) -> None:
         self.options = o = options or BayesOptions()
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
-        self.evaluate = setup.evaluate
         self.warmup = setup.architecture.warmup * len(self.train)
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.edges = {n: self._prior((g.shape[0], 1), o.lambda_edge, 0.0) for n, g in self.net.groups.items()}
@@ -163,10 +162,6 @@ class BayesNas:
 
     def use_current(self) -> None:
         self.net.use(self.A_bar)
-
-    def validation(self) -> Validation:
-        self.use_current()
-        return self.evaluate()
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         """A: gamma, the relevance of each candidate."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from proxnas.methods.base import Metrics, Setup, Validation, relaxed_gradient, weight_step
+from proxnas.methods.base import Metrics, Setup, relaxed_gradient, weight_step
 from proxnas.methods.optimizers import ArchitectureOptimizer, WeightOptimizer
 from proxnas.methods.unrolled import UnrolledStep
 from proxnas.selection import changed, one_hot
@@ -26,7 +26,6 @@ class Darts:
 
     def __init__(self, setup: Setup, order: int) -> None:
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
-        self.evaluate = setup.evaluate
         self.order = order
         self.options = options = setup.architecture
         generator = torch.Generator().manual_seed(setup.seed)
@@ -67,10 +66,6 @@ class Darts:
 
     def use_current(self) -> None:
         self.net.use(mixture(self.A), weighted=True)
-
-    def validation(self) -> Validation:
-        self.use_current()
-        return self.evaluate()
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.A, self.A_bar

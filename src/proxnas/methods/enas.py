@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from proxnas.consensus import mean_of
-from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.base import Metrics, Setup, weight_step
 from proxnas.methods.controller import Controller, ControllerOptions, recurrent
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.selection import changed
@@ -120,10 +120,6 @@ class Enas:
 
     def use_current(self) -> None:
         self.net.use(self.best)
-
-    def validation(self) -> Validation:
-        self.use_current()
-        return self.evaluate()
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         """A: how often the controller chose each entry in its last phase."""

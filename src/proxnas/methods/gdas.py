@@ -23,7 +23,7 @@ from torch import Tensor
 from proxnas.choice import NONE, Call, Group
 from proxnas.consensus import mean_matrices
 from proxnas.errors import InputError
-from proxnas.methods.base import Metrics, Setup, Validation, by_name, weight_step
+from proxnas.methods.base import Metrics, Setup, by_name, weight_step
 from proxnas.methods.gumbel import concrete, gumbel, hard
 from proxnas.methods.learner import Learner, linear
 from proxnas.selection import changed
@@ -37,7 +37,7 @@ class Gdas:
 
     def __init__(self, setup: Setup) -> None:
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
-        self.evaluate, self.options = setup.evaluate, setup.architecture
+        self.options = setup.architecture
         self.fixed = fixed_reduction(self.net.groups.get(REDUCTION)) if self.options.fixed_reduction else {}
         self.learner = Learner(setup, nesterov=True)
         self.A_bar = self.derive()
@@ -90,10 +90,6 @@ class Gdas:
 
     def use_current(self) -> None:
         self.net.use(self.A_bar)
-
-    def validation(self) -> Validation:
-        self.use_current()
-        return self.evaluate()
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.learner.A, self.A_bar

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from proxnas.complexity import R_gradient, parameter_costs
-from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.methods.base import Metrics, Setup, weight_step
 from proxnas.methods.gumbel import gumbel
 from proxnas.methods.optimizers import ArchitectureOptimizer, WeightOptimizer
 from proxnas.methods.unrolled import UnrolledStep
@@ -39,7 +39,6 @@ class Proximal:
 
     def __init__(self, setup: Setup, prox: Prox, project: Callable[[Tensor], Tensor]) -> None:
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
-        self.evaluate = setup.evaluate
         self.options = options = setup.architecture
         self.prox, self.project, self.seed = prox, project, setup.seed
         generator = torch.Generator().manual_seed(setup.seed)
@@ -206,10 +205,6 @@ class Proximal:
 
     def _use(self, path: Matrices) -> None:
         self.net.use(path, weighted=self.options.value == "a_k")
-
-    def validation(self) -> Validation:
-        self.use_current()
-        return self.evaluate()
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.A, self.A_bar

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from proxnas.consensus import mean_of
-from proxnas.methods.base import Metrics, Setup, Validation, random_cell, weight_step
+from proxnas.methods.base import Metrics, Setup, random_cell, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.selection import changed
 from proxnas.types import Batch, Matrices, State
@@ -80,11 +80,6 @@ class RandomWs:
 
     def use_current(self) -> None:
         self.net.use(self.best)
-
-    def validation(self) -> Validation:
-        """Of the cell that would be returned; until the end that is one random cell."""
-        self.use_current()
-        return self.evaluate()
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         """The cell that would be returned, as both A and A_bar: there is no continuous architecture."""

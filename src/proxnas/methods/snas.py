@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from proxnas.methods.base import Metrics, Setup, Validation
+from proxnas.methods.base import Metrics, Setup
 from proxnas.methods.gumbel import concrete, gumbel, hard
 from proxnas.methods.learner import Learner, clipped, joint_step, linear
 from proxnas.methods.resource import log_costs
@@ -40,7 +40,7 @@ class Snas:
 
     def __init__(self, setup: Setup, options: SnasOptions | None = None) -> None:
         self.options = options or SnasOptions()
-        self.net, self.train, self.clock, self.evaluate = setup.net, setup.train, setup.clock, setup.evaluate
+        self.net, self.train, self.clock = setup.net, setup.train, setup.clock
         self.tau_range, self.resource = setup.architecture.tau, setup.architecture.resource
         self.learner = Learner(setup, self.options.mean)
         self.costs: Matrices = {}
@@ -84,10 +84,6 @@ class Snas:
 
     def use_current(self) -> None:
         self.net.use(self.A_bar)
-
-    def validation(self) -> Validation:
-        self.use_current()
-        return self.evaluate()
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.learner.A, self.A_bar
