@@ -102,7 +102,7 @@ def latencies(folder: Path) -> list[dict[str, Any]]:
         network = channels_last(spaces.find(SPACE).network(read(run), size).eval())
         torch.set_num_threads(1)
         again = latency(network, (1, 8, 8), runs=200).seconds
-        rows.append({"share": share, "limit": limit, "measured": result["latency"], "again": again} | loose)
+        rows.append(loose | {"share": share, "limit": limit, "measured": result["latency"], "again": again})
     return rows
 
 

@@ -169,7 +169,8 @@ class Stream:
 
     def next(self) -> Batch:
         if not self._announced:
-            self.part.expect(self.order.index(t)[self.mine] for t in count(self.delivered))
+            order, mine = self.order, self.mine  # not self: workers that know the stream would keep it alive
+            self.part.expect(order.index(t)[mine] for t in count(self.delivered))
             self._announced = True
         index = self.order.index(self.delivered)
         # random numbers are drawn on the host, where they are the same whatever the device
