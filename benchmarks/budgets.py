@@ -35,7 +35,7 @@ from proxnas.selection import random_selection
 SPACE = "darts7"
 SMALL = ["--space", SPACE, "--cells", "3", "--channels", "4", "--epochs", "3"]
 SEARCH = ["--space", SPACE, "--cells", "5", "--channels", "8", "--epochs", "4", "--batch-size", "64"]
-CELLS, CHANNELS, EPOCHS = 5, 12, 6
+CELLS, CHANNELS, EPOCHS = 5, 12, 3
 TRAIN = ["--cells", str(CELLS), "--channels", str(CHANNELS), "--epochs", str(EPOCHS), "--protocol", "quick"]
 FINAL = ["--final-cells", str(CELLS), "--final-channels", str(CHANNELS)]
 SHARES = (0.25, 0.5, 0.75)

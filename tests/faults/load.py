@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from faults import compare
 from run_folders import make_rows
 
@@ -59,14 +57,6 @@ def _change(path: Path, **values: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def noise(folder: Path, images: int) -> Path:
-    """Images of 4 x 4 pixels in two classes."""
-    random = np.random.RandomState(0)
-    x = random.randint(0, 256, (images, 4, 4)).astype(np.uint8)
-    np.savez(folder / "noise.npz", x_train=x, y_train=np.arange(images) % 2, x_test=x[:4], y_test=np.arange(4) % 2)
-    return folder / "noise.npz"
-
-
 class Watch:
     """A progress bar that looks at the memory and at metrics.jsonl after each epoch."""
 
@@ -95,17 +85,33 @@ def _status(name: str) -> str:
 
 
 def many_steps(folder: Path, steps: int, epochs: int = 100) -> Watch:
-    """A search of so many steps over the smallest space."""
-    from proxnas.run import open_run
-    from proxnas.searching import Search, search
-    from proxnas.settings import parse_search
-    from proxnas.tasks import load_data
+    """A search of so many steps over the smallest space: two candidates, two numbers an example."""
+    import torch
+    from torch import nn
 
-    data = noise(folder, 2 * 2 * steps // epochs)
-    flags = ["--space=nasbench201", "--cells=1", "--channels=2", "--batch-size=2", f"--epochs={epochs}", "--patience=0"]
-    config = parse_search([str(data), *flags, "--threads=1", "--device=cpu", "--final-cells=1", "--final-channels=2"])
+    from proxnas.choice import Choice
+    from proxnas.config import SearchConfig
+    from proxnas.loop import run_epochs
+    from proxnas.run import open_run
+    from proxnas.searching import Search
+    from proxnas.spaces.custom import CustomSpace
+    from proxnas.tasks.custom import CustomData
+
+    examples = 2 * steps // epochs
+    half = torch.randn(examples, 2), torch.arange(examples) % 2
+    module = nn.Sequential(Choice({"linear": nn.Linear(2, 2), "identity": nn.Identity()}), nn.Linear(2, 2))
+    flags = {
+        "explore": 0.05,
+        "look_ahead": 100,
+        "arch_optimizer": "scaled",
+        "learning_rate": 1e-4,
+        "learning_rate_min": 1e-4,
+    }
+    config = SearchConfig(
+        data="noise", space="custom", epochs=epochs, batch_size=2, patience=0, threads=1, device="cpu", **flags
+    )  # type: ignore[arg-type]
     watch = Watch(folder / "run")
     with open_run(folder / "run") as run:
         run.write_json("config.json", {"proxnas": "0", "command": "search"})
-        search(Search(config, load_data(config)), run, watch)
+        run_epochs(Search(config, CustomData(half, half, None, None), CustomSpace(module)), run, watch)
     return watch
