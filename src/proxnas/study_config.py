@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -144,12 +145,22 @@ def words(config: StudyConfig, flags: dict[str, Any]) -> list[str]:
 
 def search_values(config: StudyConfig) -> dict[str, Any]:
     """More flags of the searches, from the file."""
-    values = read_values(Path(config.search_config)) if config.search_config else {}
+    values = _read_once(config.search_config, _changed(config.search_config)) if config.search_config else {}
     for name in values:
         instead = f"`proxnas {config.COMMAND} --help` lists what it sets itself"
         require(name not in config.SETS, "--search-config", config.search_config,
                 f"{flag(name)} is not for there: {instead}")  # fmt: skip
     return values
+
+
+@lru_cache(1)
+def _read_once(path: str, changed: int) -> dict[str, Any]:
+    """The values of a file that was last changed then: a study of a thousand runs asks a thousand times."""
+    return read_values(Path(path))
+
+
+def _changed(path: str) -> int:
+    return Path(path).stat().st_mtime_ns if Path(path).exists() else 0  # what is missing is named by the reader
 
 
 def of_use(method: str, name: str) -> bool:

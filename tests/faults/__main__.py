@@ -95,8 +95,9 @@ def loads(steps: int, runs: int, place: Path) -> None:
     seconds = load.seconds_of("runs", str(place / "runs"))
     tell(f"proxnas runs with {runs} runs: {seconds:.1f} s", seconds < 2)
     argv = load.many_compared(crash.stripes(place), place / "compared", runs)
-    seconds = load.seconds_of(*argv)
-    tell(f"proxnas compare going on with {runs} finished runs: {seconds:.1f} s", seconds < 5)
+    logs = place / "compared" / "search" / "logs"
+    seconds = load.seconds_until(logs / f"{compare.METHODS.split(',')[-1]}-{runs // 2 - 1}.log", *argv)
+    tell(f"proxnas compare with {runs - 1} finished runs begins the last one after {seconds:.1f} s", seconds < 5)
 
 
 def main() -> int:

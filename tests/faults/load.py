@@ -26,6 +26,19 @@ def many_runs(folder: Path, runs: int) -> None:
             (place / "result.json").write_text(json.dumps({"valid_accuracy": 0.9, "epochs": 10, "seconds": 1.0}))
 
 
+def seconds_until(path: Path, *argv: str) -> float:
+    """From the start of a command until it has made the file; then it is stopped."""
+    begin = time.monotonic()
+    with subprocess.Popen(
+        [sys.executable, "-m", "proxnas", *argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        while not path.exists() and process.poll() is None:
+            time.sleep(0.02)
+        seconds = time.monotonic() - begin
+        process.terminate()
+    return seconds
+
+
 def seconds_of(*argv: str) -> float:
     """Of a command, from its start to its end."""
     begin = time.monotonic()
@@ -36,7 +49,7 @@ def seconds_of(*argv: str) -> float:
 
 
 def many_compared(data: Path, folder: Path, runs: int) -> list[str]:
-    """A comparison of so many finished searches but without its result; returns the command that goes on with it."""
+    """A comparison of so many searches, all but the last finished; returns the command that goes on with it."""
     compare.timed(data, folder)
     seeds = list(range(runs // 2))
     for method in compare.METHODS.split(","):
@@ -50,6 +63,7 @@ def many_compared(data: Path, folder: Path, runs: int) -> list[str]:
     _change(folder / "config.json", seeds=",".join(map(str, seeds)))
     _change(folder / "plan.json", seeds=seeds)
     (folder / "result.json").unlink()
+    shutil.rmtree(place)
     return ["compare", f"--run={folder}", "--quiet"]
 
 
