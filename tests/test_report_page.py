@@ -290,7 +290,9 @@ def test_the_data_follow_the_run(server: ThreadingHTTPServer, tmp_path: Path) ->
 def test_watch_says_where_and_ends_when_asked(tmp_path: Path, capsys: Any) -> None:
     run = make_run(tmp_path / "a")
     argv = [sys.executable, "-m", "proxnas", "watch", str(run)]
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does to what it puts into the background
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
     assert process.stdout and process.stderr
     line = process.stdout.readline()
     port = int(re.search(r"http://127\.0\.0\.1:(\d+)/", line)[1])  # type: ignore[index]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -35,4 +36,8 @@ def main(argv: list[str]) -> None:
         raise InputError(f"{config.run}: no such folder: start the run first (proxnas runs lists them)")
     with serve(folder, config.port) as server:
         print(f"watching {folder} at http://{ADDRESS}:{server.server_port}/ (Ctrl-C ends)", flush=True)
+        if (
+            signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        ):  # a shell without job control gave it to the background so
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         server.serve_forever(poll_interval=0.2)
