@@ -113,7 +113,7 @@ def search(name: str, seed: int, data: Path, table: str, folder: Path) -> dict[s
     return {
         "configuration": name,
         "seed": seed,
-        "arch": Genotype.from_json(json.dumps(result["genotype"])).to_string(),
+        "arch": Genotype.from_object(result["genotype"]).without_values().to_string(),
         "table": result["table"],
         "valid_loss": result["valid_loss"],
         "seconds": result["seconds"] + (before["seconds"] if before else 0),
