@@ -50,7 +50,7 @@ def accuracy(measured: Validation) -> float:
     return measured.accuracy
 
 
-class Evaluate(Protocol):
+class Measure(Protocol):
     """Loss and accuracy of the network in use on everything, or on the first batches, which are always the same."""
 
     def __call__(self, batches: int | None = None) -> Validation: ...
@@ -117,7 +117,7 @@ class Setup:
     architecture: ArchitectureOptions
     weights: WeightOptions
     clock: Clock
-    evaluate: Evaluate
+    evaluate: Measure
     """Of the network in use on the half for A."""
     seed: int = 0
     score: Callable[[Validation], float] = accuracy

@@ -30,6 +30,16 @@ class Place(NamedTuple):
     inputs: int
     usable: tuple[int, ...]
 
+    def replacements(self, picks: NodePicks, i: int) -> list[Pick]:
+        """Other candidates on the edge of the i-th pick."""
+        e, k = picks[i]
+        return [(e, other) for other in self.usable if other != k]
+
+    def rewirings(self, picks: NodePicks, i: int) -> list[Pick]:
+        """The candidate of the i-th pick on edges that the node does not keep."""
+        taken = {e for e, _ in picks}
+        return [(e, picks[i][1]) for e in self.rows if e not in taken]
+
     def options(self) -> list[NodePicks]:
         """Everything that the node can be."""
         return [
@@ -69,10 +79,10 @@ class Cells:
     def neighbours(self, cell: Cell) -> list[Cell]:
         """The cells that differ in one decision: another candidate on an edge, or another edge for an input."""
         return [
-            (*cell[:n], tuple(sorted((*picks[:i], changed, *picks[i + 1 :]))), *cell[n + 1 :])
+            changed(cell, n, i, pick)
             for n, (place, picks) in enumerate(zip(self.places, cell, strict=True))
             for i in range(len(picks))
-            for changed in _others(place, picks, i)
+            for pick in place.replacements(picks, i) + place.rewirings(picks, i)
         ]
 
     def allows(self, cell: Cell) -> bool:
@@ -94,10 +104,10 @@ def _place(name: str, group: Group, rows: tuple[int, ...]) -> Place:
     return Place(name, rows, min(group.max_inputs, len(rows)), usable)
 
 
-def _others(place: Place, picks: NodePicks, i: int) -> list[Pick]:
-    (e, k), taken = picks[i], {edge for edge, _ in picks}
-    replaced = [(e, other) for other in place.usable if other != k]
-    return replaced + [(free, k) for free in place.rows if free not in taken]
+def changed(cell: Cell, n: int, i: int, pick: Pick) -> Cell:
+    """The cell with another i-th pick of its n-th node."""
+    picks = cell[n]
+    return (*cell[:n], tuple(sorted((*picks[:i], pick, *picks[i + 1 :]))), *cell[n + 1 :])
 
 
 def stored(cell: list[list[list[int]]] | Cell) -> Cell:

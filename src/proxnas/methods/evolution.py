@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from proxnas.methods.base import Setup
-from proxnas.methods.cells import Cell, Cells, NodePicks, stored, uniform
+from proxnas.methods.cells import Cell, Cells, Place, changed, stored, uniform
 from proxnas.methods.sampling import Sampling
 from proxnas.types import State
 
@@ -53,7 +53,7 @@ class Evolution:
         slots = [(n, i, place) for n, place in enumerate(cells.places) for i in range(place.inputs)]
         rewirable = [(n, i) for n, i, place in slots if len(place.rows) > place.inputs]
         replaceable = [(n, i) for n, i, place in slots if len(place.usable) > 1]
-        kinds = ((rewirable, self._rewired), (replaceable, self._replaced))
+        kinds = ((rewirable, Place.rewirings), (replaceable, Place.replacements))
         self.kinds = [(where, change) for where, change in kinds if where]
 
     def ready(self) -> bool:
@@ -79,22 +79,13 @@ class Evolution:
         if not self.kinds or float(torch.rand((), generator=self.generator)) < self.options.identity:
             return cell
         for _ in range(TRIES):
-            slots, change = self.kinds[uniform(len(self.kinds), self.generator)]
+            slots, alternatives = self.kinds[uniform(len(self.kinds), self.generator)]
             n, i = slots[uniform(len(slots), self.generator)]
-            child = (*cell[:n], tuple(sorted(change(cell, n, i))), *cell[n + 1 :])
+            picks = alternatives(self.cells.places[n], cell[n], i)
+            child = changed(cell, n, i, picks[uniform(len(picks), self.generator)])
             if self.cells.allows(child):
                 return child
         return cell
-
-    def _rewired(self, cell: Cell, n: int, i: int) -> NodePicks:
-        picks, taken = cell[n], {e for e, _ in cell[n]}
-        free = [e for e in self.cells.places[n].rows if e not in taken]
-        return (*picks[:i], (free[uniform(len(free), self.generator)], picks[i][1]), *picks[i + 1 :])
-
-    def _replaced(self, cell: Cell, n: int, i: int) -> NodePicks:
-        picks = cell[n]
-        others = [k for k in self.cells.places[n].usable if k != picks[i][1]]
-        return (*picks[:i], (picks[i][0], others[uniform(len(others), self.generator)]), *picks[i + 1 :])
 
     def state_dict(self) -> State:
         return {"population": list(self.population), "generator": self.generator.get_state()}
