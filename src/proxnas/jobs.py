@@ -76,7 +76,7 @@ def run_search(config: SearchConfig, folder: Path, built: Search | None = None) 
     from proxnas.searching import search
 
     title = f"{config.method} {config.space} seed {config.seed}"
-    build = partial(_searched, config, built)
+    build = partial(_searched, config, folder, built)
     if by_workers(config, folder):
         from proxnas.evaluations import run_evaluations
 
@@ -84,8 +84,12 @@ def run_search(config: SearchConfig, folder: Path, built: Search | None = None) 
     return _run(config, "search", folder, title, build, search)
 
 
-def _searched(config: SearchConfig, built: Search | None) -> Search:
-    return built or build_search(config)
+def _searched(config: SearchConfig, folder: Path, built: Search | None) -> Search:
+    if built:
+        return built
+    begun = config.resume and (folder / "checkpoint.pt").exists()
+    # what it began with is in the checkpoint; the file of --start may be gone
+    return build_search(dataclasses.replace(config, start="") if begun else config)
 
 
 def by_workers(config: SearchConfig, folder: Path) -> bool:
