@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,21 +13,18 @@ from torch import Tensor, nn
 
 from proxnas import methods, spaces
 from proxnas.choice import Choice, Row
-from proxnas.clock import Clock
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.methods import METHODS, SAMPLING, proximal
-from proxnas.methods.base import Setup, Validation
-from proxnas.methods.darts import Darts
-from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
-from proxnas.methods.sampling import ByTraining, Sampling
+from proxnas.methods.optimizers import WeightOptimizer, WeightOptions
 from proxnas.networks.cnn import Size
 from proxnas.networks.language import LanguageSize
 from proxnas.searching import Search
-from proxnas.spaces.cnn import SOURCES, CellSpace
+from proxnas.spaces.cnn import CellSpace
 from proxnas.spaces.rnn import RecurrentSpace
 from proxnas.supernet import Supernet
-from proxnas.types import Batch, Matrices, State
+from proxnas.types import Batch, Matrices
+from searches import active_rows, same, steps, stored
 
 MakeSearch = Callable[..., Search]
 SPACES = ("darts7", "nasbench201", "rnn")
@@ -54,30 +50,6 @@ QUICK = {
 }
 """The phases that come late or take long."""
 SHORT = ("--epochs", "1", "--arch-learning-rate", "0.02")  # five steps; with QUICK a sampling method has one a cell
-
-
-def steps(search: Search, number: int) -> list[float]:
-    return [float(search.method.step().loss) for _ in range(number)]
-
-
-def same(a: Any, b: Any) -> bool:
-    """Bit for bit, through dicts and lists."""
-    if isinstance(a, Tensor):
-        return torch.equal(a, b)
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
-    return bool(a == b)
-
-
-def stored(state: State) -> State:
-    """The state as a checkpoint brings it back."""
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    loaded: State = torch.load(file, weights_only=True)
-    return loaded
 
 
 # -------------------------------------------------- what every method holds
@@ -241,11 +213,6 @@ def spy_on_gradients(net: Supernet) -> list[tuple[dict[Row, tuple[int, ...]], Ma
     return calls
 
 
-def active_rows(A_bar: Matrices) -> dict[Row, tuple[int, ...]]:
-    rows = ((Row(name, e), row) for name, matrix in A_bar.items() for e, row in enumerate(matrix.tolist()))
-    return {row: tuple(k for k, a in enumerate(values) if a) for row, values in rows}
-
-
 def expected_selection(A: Matrices, preset: str, method: proximal.Proximal) -> Matrices:
     """Per row the largest entry, per node the two largest rows; by hand. By default the last selected wins ties."""
     A_bar = {}
@@ -398,193 +365,6 @@ def test_the_learning_rate_falls_on_a_cosine_by_epochs() -> None:
     assert rate(25 * 7) == pytest.approx(0.013)
     assert rate(49 * 7) == rate(50 * 7 - 1) == pytest.approx(0.001 + 0.012 * (1 + math.cos(math.pi * 49 / 50)))
     assert rate(50 * 7) == rate(10_000) == pytest.approx(0.001)
-
-
-# ------------------------------------------------------------------- DARTS
-
-
-def test_darts_derives_the_two_strongest_inputs_without_none(make_search: MakeSearch) -> None:
-    search = make_search("--method", "darts-1st", "--space", "darts8")
-    method = search.method
-    assert isinstance(method, Darts)
-    A = method.A["normal"].zero_()
-    ops = search.space.groups["normal"].candidates
-    A[:, ops.index("none")] = 5.0  # the strongest everywhere, and never derived
-    A[0, ops.index("sep_conv_3x3")] = 1.0
-    A[1, ops.index("max_pool_3x3")] = 1.0
-    A[3, ops.index("dil_conv_5x5")] = 2.0  # node 1 reads rows 2, 3, 4
-    A[4, ops.index("skip_connect")] = 1.0
-    A[5:, ops.index("avg_pool_3x3")] = torch.arange(9.0).double() / 10  # rows 7, 8 and 12, 13 are last of their nodes
-    method.A_bar = method.derive()
-    nodes = [[(e.op, e.input) for e in node] for node in search.genotype().cells["normal"].nodes]
-    assert nodes[:2] == [[("sep_conv_3x3", 0), ("max_pool_3x3", 1)], [("dil_conv_5x5", 1), ("skip_connect", 2)]]
-    last = [[("avg_pool_3x3", SOURCES[e]) for e in rows] for rows in ((7, 8), (12, 13))]
-    assert nodes[2:] == last
-
-
-def test_darts_trains_the_mixture_of_all_candidates(make_search: MakeSearch) -> None:
-    search = make_search("--method", "darts-1st", "--space", "nasbench201")
-    before = stored(search.net.module.state_dict())
-    steps(search, 1)
-    assert all(not torch.equal(w, before[name]) for name, w in search.net.module.named_parameters())
-
-
-class Repeat:
-    """A stream of one batch."""
-
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-
-    def next(self) -> Batch:
-        return self.batch
-
-    def __len__(self) -> int:
-        return 10
-
-
-def quadratic(**architecture: Any) -> Setup:
-    """Three linear candidates and a squared loss: quadratic in w, so that central differences are exact."""
-    net = Supernet(
-        Choice({name: nn.Linear(4, 2, bias=False) for name in "abc"}, share="c"), criterion=nn.functional.mse_loss
-    )
-    train, valid = (Repeat(Batch(torch.randn(6, 4), torch.randn(6, 2))) for _ in range(2))
-    weights = WeightOptions(learning_rate=0.3, momentum=0.9, weight_decay=0.05, epochs=10)
-    options, clock = ArchitectureOptions(**architecture), Clock(torch.device("cpu"))
-    return Setup(net, train, valid, options, weights, clock, evaluate=lambda: Validation(0.0, 0.0), seed=1)
-
-
-def train_a_little(method: Darts | proximal.Proximal) -> None:
-    """Two steps on A and w, after which momentum buffers are no longer zero."""
-    for _ in range(2):
-        method.A_optimizer.step(method.gradient(method.train.next()))
-        method.use_current()
-        method.w_optimizer.step(method.net.loss(method.train.next())[0])
-
-
-def exact_unrolled(setup: Setup, optimizer: WeightOptimizer, A: Tensor, factors: Callable[[Tensor], Tensor]) -> Tensor:
-    """d L_val(w'(A), A) / dA by autograd through the unrolled step w'(A), which moves the weights in use only."""
-    A = A.clone().requires_grad_()
-    ws = [c.weight.detach().clone().requires_grad_() for c in setup.net.choices[""].candidates]
-    used = [bool(a) for a in factors(A.detach())[0]]
-
-    def loss(weights: list[Tensor], batch: Batch) -> Tensor:
-        outputs = [batch.x @ w.T for w in weights]
-        return nn.functional.mse_loss(sum(a * y for a, y in zip(factors(A)[0], outputs, strict=True)), batch.y)
-
-    gradients = torch.autograd.grad(loss(ws, setup.train.next()), ws, create_graph=True)
-    o, buffers = optimizer.options, [optimizer.momentum_of(w) for w in optimizer.weights]
-    moved = [
-        w - optimizer.learning_rate * (o.momentum * b + g + o.weight_decay * w) if on else w
-        for w, g, b, on in zip(ws, gradients, buffers, used, strict=True)
-    ]
-    (gradient,) = torch.autograd.grad(loss(moved, setup.valid.next()), [A])
-    return gradient
-
-
-@pytest.mark.usefixtures("double")
-def test_second_order_darts_is_the_exact_unrolled_gradient() -> None:
-    setup = quadratic(noise=1.0)
-    method = Darts(setup, order=2)
-    train_a_little(method)
-    exact = exact_unrolled(setup, method.w_optimizer, method.A["c"], lambda A: A.softmax(-1))
-    before = stored(setup.net.module.state_dict())
-    ours = method.gradient(setup.train.next())["c"]
-    torch.testing.assert_close(ours, exact, rtol=1e-6, atol=1e-9)
-    assert same(setup.net.module.state_dict(), before)  # the weights are put back
-    first_order = method._at(setup.valid.next(), ())[0]["c"]
-    assert (first_order - exact).norm() > 0.1 * exact.norm()  # the second order matters here
-
-
-@pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("value", ["one", "a_k"])
-@pytest.mark.parametrize("make", [proximal.nasp, proximal.pa, proximal.lazy_pa])
-def test_second_order_proximal_is_the_exact_unrolled_gradient_at_A_bar(
-    make: Callable[[Setup], proximal.Proximal], value: str
-) -> None:
-    setup = quadratic(noise=0.2, order=2, value=value)
-    method = make(setup)
-    train_a_little(method)
-    method.path = method.select(method.A)
-    A_bar = method.path["c"]
-    assert A_bar.count_nonzero() == 1
-    exact = exact_unrolled(setup, method.w_optimizer, A_bar, lambda A: A)
-    ours = method.gradient(setup.train.next())["c"]
-    torch.testing.assert_close(ours, exact, rtol=1e-6, atol=1e-9)
-    first_order = method._at_w(setup.valid.next())["c"]
-    assert (first_order - exact).norm() > 0.05 * exact.norm()
-
-
-# ----------------------------------------------------------- random search
-
-
-def random_search(make_search: MakeSearch, *flags: str) -> tuple[Search, Sampling, ByTraining]:
-    search = make_search("--method", "random", *flags)
-    assert isinstance(search.method, Sampling) and isinstance(search.method.evaluator, ByTraining)
-    return search, search.method, search.method.evaluator
-
-
-def test_random_keeps_the_best_cell_by_validation_accuracy(
-    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    search, method, training = random_search(make_search, "--epochs", "2", "--evaluations", "5")  # two steps a cell
-    measured = [Validation(loss, accuracy) for loss, accuracy in ((3, 0.2), (1, 0.9), (2, 0.8), (1, 0.9), (5, 0.1))]
-    remaining = iter(measured)
-    monkeypatch.setattr(training, "evaluate", lambda batches: next(remaining))
-    drawn = []
-    for t in range(10):
-        if t % 2 == 0:
-            drawn.append(method.A_bar)
-        search.method.step()
-    assert same(method.architecture()[1], drawn[1]) and search.genotype() == search.space.genotype(drawn[1])
-    assert method.validation() == measured[1]  # of the cell returned, not of the one in training
-    assert len({str(cell) for cell in drawn}) == 5
-
-
-def test_random_trains_every_cell_anew_from_the_same_weights_over_a_whole_cosine(
-    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    search, _, method = random_search(make_search, "--epochs", "4", "--evaluations", "4")  # five steps a cell
-    initial, rates, anew = stored(search.net.module.state_dict()), [], []
-    take = method.train.next
-
-    def noted() -> Batch:
-        """The batch of a step; what it will start from is known then."""
-        anew.append(same(search.net.module.state_dict(), initial))
-        return take()
-
-    monkeypatch.setattr(method.train, "next", noted)
-    for t in range(15):
-        if t % 5 == 0:
-            assert all(not method.w_optimizer.momentum_of(w).any() for w in method.w_optimizer.weights)  # type: ignore[union-attr]
-        rates.append(method.w_optimizer.learning_rate)
-        search.method.step()
-    assert anew == [True, False, False, False, False] * 3
-    assert rates[:5] == rates[5:10] == rates[10:] == sorted(rates[:5], reverse=True)
-    assert rates[0] == pytest.approx(0.025) and rates[4] < 0.005
-
-
-def test_random_judges_a_cell_with_the_weights_trained_for_it(
-    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    search, method, training = random_search(make_search, "--epochs", "1", "--evaluations", "5")  # one step a cell
-    initial, cell, judged = stored(search.net.module.state_dict()), method.A_bar, []
-
-    def evaluate(batches: int) -> Validation:
-        judged.append((dict(search.net.route.active), not same(search.net.module.state_dict(), initial)))
-        return search.evaluate()
-
-    monkeypatch.setattr(training, "evaluate", evaluate)
-    search.method.step()
-    assert judged == [(active_rows(cell), True)]
-    assert search.valid.delivered == 0  # the whole half for A is judged by, not a stream
-
-
-def test_before_the_first_cell_is_judged_the_one_in_training_is_evaluated(make_search: MakeSearch) -> None:
-    search, method, _ = random_search(make_search)
-    steps(search, 1)
-    measured = method.validation()
-    assert math.isfinite(measured.loss) and search.net.route.active == active_rows(method.A_bar)
-    assert measured == search.evaluate()
 
 
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"random-ws", "enas", *SAMPLING}))  # these move no A

@@ -9,7 +9,7 @@ import torch
 
 from proxnas.methods.asap import Asap, masked_softmax
 from proxnas.searching import Search
-from test_methods import stored
+from searches import stored
 
 MakeSearch = Callable[..., Search]
 

@@ -12,8 +12,7 @@ from torch import nn
 from proxnas.choice import Group
 from proxnas.methods.bayesnas import IRRELEVANT, BayesNas, BayesOptions, Prior, relevant
 from proxnas.searching import Search
-from test_methods import steps
-from test_methods_sampled import classified, linear_outputs
+from searches import classified, linear_outputs, steps
 
 MakeSearch = Callable[..., Search]
 

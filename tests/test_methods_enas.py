@@ -19,7 +19,7 @@ from proxnas.methods.random_ws import RandomWs
 from proxnas.searching import Search
 from proxnas.supernet import Supernet
 from proxnas.types import Batch, Matrices
-from test_methods import same, steps
+from searches import same, steps
 
 MakeSearch = Callable[..., Search]
 CELL = Group(("none", "sep_conv_3x3", "skip_connect"), nodes=((0, 1), (2, 3, 4), (5, 6, 7, 8)), max_inputs=2)

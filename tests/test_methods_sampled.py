@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from proxnas.choice import Choice, Group
-from proxnas.clock import Clock
 from proxnas.errors import InputError
-from proxnas.methods.base import Setup, Validation
 from proxnas.methods.gdas import Gdas, pairs
 from proxnas.methods.gumbel import concrete, gumbel, hard
 from proxnas.methods.learner import clipped, joint_step
-from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
+from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.resource import log_costs
 from proxnas.methods.snas import Snas
 from proxnas.searching import Search
 from proxnas.supernet import Supernet
-from proxnas.types import Batch
-from test_methods import Repeat, quadratic, steps
+from searches import classified, linear_outputs, quadratic, steps
 
 MakeSearch = Callable[..., Search]
 
@@ -33,19 +29,6 @@ def same_noise(generator: torch.Generator, *shapes: tuple[int, int]) -> list[Ten
     twin = torch.Generator()
     twin.set_state(generator.get_state())
     return [gumbel(torch.Size(shape), twin) for shape in shapes]
-
-
-def classified(**architecture: Any) -> Setup:
-    """Three linear candidates that tell three classes apart."""
-    net = Supernet(Choice({name: nn.Linear(4, 3, bias=False) for name in "abc"}, share="c"))
-    train, valid = (Repeat(Batch(torch.randn(6, 4), torch.arange(6) % 3)) for _ in range(2))
-    weights = WeightOptions(learning_rate=0.3, momentum=0.9, weight_decay=0.05, epochs=10)
-    options, clock = ArchitectureOptions(**architecture), Clock(torch.device("cpu"))
-    return Setup(net, train, valid, options, weights, clock, evaluate=lambda: Validation(0.0, 0.0), seed=1)
-
-
-def linear_outputs(setup: Setup, x: Tensor) -> list[Tensor]:
-    return [x @ candidate.weight.T for candidate in setup.net.choices[""].candidates]
 
 
 # ------------------------------------------------------------ the relaxation
