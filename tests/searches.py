@@ -79,6 +79,12 @@ class Repeat:
     def __len__(self) -> int:
         return 10
 
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        pass
+
 
 def linear(net: Supernet, train: Batch, valid: Batch, architecture: dict[str, Any]) -> Setup:
     """A search of one choice, each step of which sees the same batch."""

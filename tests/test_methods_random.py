@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from proxnas.methods.base import Validation
 from proxnas.methods.sampling import ByTraining, Sampling
@@ -60,6 +61,18 @@ def test_random_trains_every_cell_anew_from_the_same_weights_over_a_whole_cosine
     assert anew == [True, False, False, False, False] * 3
     assert rates[:5] == rates[5:10] == rates[10:] == sorted(rates[:5], reverse=True)
     assert rates[0] == pytest.approx(0.025) and rates[4] < 0.005
+
+
+@pytest.mark.parametrize("space", ["darts7", "rnn"])
+def test_all_cells_see_the_same_batches(make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch, space: str) -> None:
+    search, _, training = random_search(make_search, "--space", space, "--epochs", "2", "--evaluations", "4")
+    take, seen = training.train.next, []
+    monkeypatch.setattr(training.train, "next", lambda: seen.append(batch := take()) or batch)
+    n = training.steps_per_cell
+    steps(search, 2 * n + 1)
+    for t, batch in enumerate(seen[n:]):
+        assert torch.equal(batch.x, seen[t % n].x) and torch.equal(batch.y, seen[t % n].y)
+    assert n > 1 and not torch.equal(seen[0].y, seen[1].y)
 
 
 def test_random_judges_a_cell_with_the_weights_trained_for_it(

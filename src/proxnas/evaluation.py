@@ -1,7 +1,7 @@
 """One cell of a search evaluated by itself, in a folder of its own: what the workers of sampling methods do.
 
-The same training that the search would give the cell as its n-th: the same initial weights, the batches from
-n times its share of the steps on, the same cosine. It can be stopped and goes on like any run.
+The same training that the search would give the cell: the same initial weights, the same batches, the same cosine. It
+can be stopped and goes on like any run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from proxnas.methods.sampling import ByTraining, Sampling
 from proxnas.run import CELL, Run
 from proxnas.searching import Search
 from proxnas.settings import read_values
-from proxnas.tasks import ResumableStream
 from proxnas.types import State
 
 UNLIMITED: dict[str, Any] = {"max_params": "", "max_flops": "", "max_latency": "", "start": ""}
@@ -47,7 +46,6 @@ class Evaluation:
         self.measured: Validation | None = None
         self.totals, self.all = Totals(self.device), Totals(self.device)
         self.epochs_done = 0
-        begin_at(search.train, number * self.steps)
         torch.manual_seed(stable_seed(self.config.seed, "evaluation", number))
 
     def __len__(self) -> int:
@@ -107,15 +105,6 @@ class Evaluation:
         train = {"loss": loss, "accuracy": accuracy, "images": self.all.count, "steps": self.all.steps}
         seconds = sum(sum(row["seconds"].values()) for row in rows)
         return {"valid": self.measured._asdict(), "train": train, "seconds": seconds}
-
-
-def begin_at(stream: ResumableStream, steps: int) -> None:
-    """The stream after so many batches. Of images the number is its whole state; windows of text cost nothing."""
-    if stream.state_dict().keys() == {"delivered"}:
-        stream.load_state_dict({"delivered": steps})
-    else:
-        for _ in range(steps):
-            stream.next()
 
 
 def evaluate(folder: Path, run: Run, device: str, threads: int, progress: Progress) -> dict[str, Any]:

@@ -22,11 +22,15 @@ __all__ = ["Method", "Metrics", "Setup", "Stream", "Validation", "correct", "wei
 
 
 class Stream(Protocol):
-    """An endless, persistent source of batches; its length is the batches of an epoch."""
+    """An endless source of batches that can go on where it stood; its length is the batches of an epoch."""
 
     def next(self) -> Batch: ...
 
     def __len__(self) -> int: ...
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: State) -> None: ...
 
 
 class Metrics(NamedTuple):

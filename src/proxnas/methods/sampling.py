@@ -2,9 +2,10 @@
 
 A cell is evaluated in one of two ways:
 
-    by training   from the same initial weights, for an equal share of the search's steps, over a whole cosine; then its
-                  validation on the half for A, on as many batches at most: judging a short training on everything
-                  would take longer than the training. An epoch is as many training images as for any other method.
+    by training   from the same initial weights and on the same batches, for an equal share of the search's steps, over
+                  a whole cosine; then its validation on the half for A, on as many batches at most: judging a short
+                  training on everything would take longer than the training. What differs between two cells is then
+                  the cells. An epoch is as many training images as for any other method.
     by a judge    any `evaluate: Genotype -> float`, for example a look-up in a table of trained networks; a step is
                   then one evaluation, and losses are reported as 1 - accuracy.
 
@@ -87,6 +88,7 @@ class ByTraining:
     def __init__(self, setup: Setup) -> None:
         self.net, self.train, self.clock, self.evaluate = setup.net, setup.train, setup.clock, setup.evaluate
         self.initial, self.keeps = self._copied(), setup.keep_weights
+        self.beginning = self.train.state_dict()
         self.kept: dict[str, Tensor] | None = None
         weights, cells = setup.weights, setup.architecture.evaluations
         self.steps_per_cell = max(1, weights.epochs * len(self.train) // cells)
@@ -94,9 +96,10 @@ class ByTraining:
         self.w_optimizer = WeightOptimizer(self.net, replace(weights, epochs=self.steps_per_cell), steps_per_epoch=1)
 
     def step(self, A_bar: Matrices) -> Work:
-        """One weight step, the first of a cell on fresh weights; after the last of its share the cell is judged."""
+        """One weight step, the first of a cell on fresh weights and the first batch; after the last it is judged."""
         if self.w_optimizer.t == 0:
             self.net.module.load_state_dict(self.initial)
+            self.train.load_state_dict(self.beginning)
         self.net.use(A_bar)
         batch = self.train.next()
         loss, right = weight_step(self.net, batch, self.w_optimizer, self.clock)

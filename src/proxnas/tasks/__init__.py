@@ -14,9 +14,9 @@ from proxnas.config import SearchConfig
 from proxnas.data.corpus import is_text
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
-from proxnas.methods.base import Validation
+from proxnas.methods.base import Stream, Validation
 from proxnas.supernet import Supernet
-from proxnas.types import Batch, Matrices, State
+from proxnas.types import Batch, Matrices
 
 if TYPE_CHECKING:
     from proxnas.data.images import Images
@@ -25,29 +25,17 @@ if TYPE_CHECKING:
     from proxnas.tasks.custom import CustomData
 
 
-class ResumableStream(Protocol):
-    """An endless source of batches that can go on where it stood."""
-
-    def next(self) -> Batch: ...
-
-    def __len__(self) -> int: ...
-
-    def state_dict(self) -> State: ...
-
-    def load_state_dict(self, state: State) -> None: ...
-
-
 class Task(Protocol):
     """One domain; the loop, the methods and the run folder know none."""
 
     net: Supernet
 
     @property
-    def train(self) -> ResumableStream:
+    def train(self) -> Stream:
         """For w."""
 
     @property
-    def valid(self) -> ResumableStream:
+    def valid(self) -> Stream:
         """For A."""
 
     def evaluate(self, batches: int | None = None) -> Validation:
