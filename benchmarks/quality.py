@@ -53,7 +53,7 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "nasp 2 cells": ["--cells", "2"],
     "nasp paper": ["--preset", "paper"],
     "nasp official": ["--preset", "official"],
-    "nasp then local": ["--method", "local", "--cells", "3", "--evaluations", "25"],
+    "nasp refined": ["--refine", "24"],
     "lazy-pa": ["--method", "lazy-pa"],
     "pa": ["--method", "pa"],
     "darts-1st": ["--method", "darts-1st"],
@@ -75,8 +75,6 @@ CONFIGURATIONS: dict[str, list[str]] = {
 }
 
 
-AFTER = {"nasp then local": "nasp"}
-"""What begins with the cell that another configuration found under the same seed; the seconds of both count."""
 WITHOUT_NONE = "without-none"
 """The first word of a command line that is run in the space of the four other operations."""
 
@@ -104,8 +102,6 @@ def search(name: str, seed: int, data: Path, table: str, folder: Path) -> dict[s
     run = folder / f"{name.replace(' ', '-')}-{seed}"
     start = [__file__, WITHOUT_NONE] if name == "nasp without none" else ["-m", "proxnas"]
     command = [sys.executable, *start, "search", str(data), *SIZES, *CONFIGURATIONS[name]]
-    before = search(AFTER[name], seed, data, table, folder) if name in AFTER else None
-    command += ["--start", before["arch"]] if before else []
     command += ["--seed", str(seed), "--table", table, "--threads", "1", "--quiet", "--resume", "--run", str(run)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     result = json.loads((run / "result.json").read_text())
@@ -116,7 +112,7 @@ def search(name: str, seed: int, data: Path, table: str, folder: Path) -> dict[s
         "arch": Genotype.from_object(result["genotype"]).without_values().to_string(),
         "table": result["table"],
         "valid_loss": result["valid_loss"],
-        "seconds": result["seconds"] + (before["seconds"] if before else 0),
+        "seconds": result["seconds"],
         "changes": sum(changes),
     }
 

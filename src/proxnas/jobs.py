@@ -73,7 +73,7 @@ def fitting(seconds: float, per_epoch: float, most: int) -> int:
 
 def run_search(config: SearchConfig, folder: Path, built: Search | None = None) -> dict[str, Any]:
     """One search in its folder; a finished one is not run again."""
-    from proxnas.searching import search
+    from proxnas.searching import found, search
 
     title = f"{config.method} {config.space} seed {config.seed}"
     build = partial(_searched, config, folder, built)
@@ -81,6 +81,11 @@ def run_search(config: SearchConfig, folder: Path, built: Search | None = None) 
         from proxnas.evaluations import run_evaluations
 
         return _run(config, "search", folder, title, build, partial(search, loop=run_evaluations), quiet=True)
+    if config.refine:
+        from proxnas.refining import refine
+
+        result = _run(config, "search", folder, title, build, found)
+        return result if "refined" in result else refine(config, folder, result)
     return _run(config, "search", folder, title, build, search)
 
 

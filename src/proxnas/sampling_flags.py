@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from proxnas.errors import InputError
+from proxnas.genotype import CUSTOM
 from proxnas.methods import SAMPLING
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ class SamplingFlags:
     """evolution: cells drawn from them, of which the best is a parent; 0: a quarter of the population."""
     start: str = ""
     """local: the cell to begin with: a run folder, a genotype file, zoo:NAME or a NAS-Bench-201 string; else random."""
+    refine: int = 0
+    """After a search of images by another method: train the found cell and so many of its neighbours for a moment, each
+    by itself in a network as deep as the final one, and keep the best; 24 are all there are in nasbench201."""
     random_cells: int = 100
     """random-ws: cells that are judged at the end."""
 
@@ -38,6 +42,7 @@ RANGES: dict[str, tuple[int, int]] = {
     "evaluations": (1, 10_000_000),
     "population": (0, 1_000_000),
     "tournament": (0, 1_000_000),
+    "refine": (0, 1_000_000),
     "random_cells": (1, 10_000_000),
 }
 
@@ -54,6 +59,10 @@ def check_sampling(config: SearchConfig) -> None:
     for name in ("population", "tournament"):
         idle = getattr(config, name) and config.method != "evolution"
         _require(not idle, config, name, "is for evolution: leave it out")
+    if config.refine:
+        _require(not sampling, config, "refine", f"{config.method} trains cells by themselves already: leave it out")
+        images = config.space not in ("rnn", CUSTOM)
+        _require(images, config, "refine", f"is for cells of images, not for --space {config.space}: leave it out")
     _require(not config.start or config.method == "local", config, "start", "is for local: leave it out")
     _require(config.evaluate == "train" or config.table != "", config, "evaluate", "give --table FILE too")
 

@@ -239,12 +239,17 @@ Loop = Callable[[Search, Run, Progress], list[dict[str, Any]]]
 
 def search(this: Search, run: Run, progress: Progress, loop: Loop = run_epochs) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
+    result = found(this, run, progress, loop)
+    run.write_json("result.json", result)
+    return result
+
+
+def found(this: Search, run: Run, progress: Progress, loop: Loop = run_epochs) -> dict[str, Any]:
+    """The same without a result.json: something is still to come."""
     this.task.keep(run)
     if not (run / "space.json").exists():
         run.write_json("space.json", this.describe_space())
-    result = summary(this, loop(this, run, progress))
-    run.write_json("result.json", result)
-    return result
+    return summary(this, loop(this, run, progress))
 
 
 def summary(this: Search, rows: list[dict[str, Any]]) -> dict[str, Any]:

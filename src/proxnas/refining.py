@@ -1,0 +1,81 @@
+"""`--refine N`: the cell that a search found against its neighbours, each trained by itself for a moment.
+
+A search judges candidates inside one small network with shared weights. The network that is trained in the end is
+deeper, and whether a cell lets it train at all shows only at that depth. So the found cell and the cells that differ
+from it in one decision (`methods/local.py`) are trained from the same weights on the same batches, in a network with as
+many cells as the final one, and the best takes its place. It is a search of its own in RUN/refined, begun when the
+other has ended; RUN has its result.json when both have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from proxnas.config import USED_BY, SearchConfig
+from proxnas.jobs import build_search, run_search
+from proxnas.launch import here
+from proxnas.run import REFINED, Run, open_run, write_atomically
+
+STEPS = 60
+"""Of a short training at least: enough to tell cells apart that train from those that do not (docs/results.md)."""
+FASTER = 4.0
+"""Times the learning rate of the search: at that one so few steps are spent near the initial weights."""
+OF_THE_CELL = ("genotype", "params", "flops", "budget", "latency", "table", "warning")
+"""What result.json says of the cell that is returned."""
+
+
+def refine(config: SearchConfig, folder: Path, found: dict[str, Any]) -> dict[str, Any]:
+    """Refines what the search in the folder found, from where that stands; returns what result.json holds."""
+    place = folder / REFINED
+    last = Run(folder).metrics()[-1]
+    short = short_trainings(config, images=config.batch_size * last["step"] // last["epoch"])
+    begun = (place / "checkpoint.pt").exists()
+    built = None if begun else build_search(dataclasses.replace(short, start=str(folder)))
+    result = _together(found, run_search(short, place, built))
+    with open_run(folder, resume=True) as run:
+        write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
+        run.write_json("result.json", result)
+    return result
+
+
+def short_trainings(config: SearchConfig, images: int) -> SearchConfig:
+    """The search among the neighbours, given the images of the half for w."""
+    size = max(2 * here().size, config.batch_size // 2)  # more steps with the same images
+    cells = config.refine + 1  # the found one is among them
+    neutral: dict[str, Any] = {
+        name: value for methods, flags in USED_BY.items() if "local" not in methods for name, value in flags.items()
+    }
+    asked: dict[str, Any] = {
+        "method": "local",
+        "refine": 0,
+        "evaluations": cells,
+        "epochs": -(-cells * STEPS // max(1, images // size)),
+        "batch_size": size,
+        "cells": config.final_cells,
+        "channels": max(1, config.channels // 2),  # depth is what matters, and what costs
+        "learning_rate": FASTER * config.learning_rate,
+        "patience": 0,
+        "resume": True,
+        "force": False,
+        "minutes": 0.0,
+    }
+    return dataclasses.replace(config, **(neutral | asked))
+
+
+def _together(found: dict[str, Any], best: dict[str, Any]) -> dict[str, Any]:
+    """The result of a search with the cell of its refinement in place of its own."""
+    changed = best["genotype"] != found["genotype"]
+    returned = best if changed else found
+    result = {name: value for name, value in found.items() if name not in OF_THE_CELL}
+    result |= {name: returned[name] for name in OF_THE_CELL if name in returned}
+    result["seconds"] = found["seconds"] + best["seconds"]
+    result["refined"] = {
+        "changed": changed,
+        "from": found["genotype"],
+        "seconds": best["seconds"],
+        **{name: value for name, value in best.items() if name.startswith("valid_")},
+    }
+    return result

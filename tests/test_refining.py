@@ -1,0 +1,126 @@
+"""--refine: the neighbours of what a search found, trained by themselves after it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxnas import refining
+from proxnas.cli import main
+from proxnas.genotype import Genotype
+from proxnas.progress import Silent
+from proxnas.refining import short_trainings
+from proxnas.report.listing import list_runs
+from proxnas.settings import parse_search
+from proxnas.tasks.images import ImageTask
+
+SMALL = ("--space", "nasbench201", "--channels", "2", "--final-cells", "1", "--epochs", "2", "--batch-size", "8")
+CALL = (*SMALL, "--refine", "3", "--threads", "1", "--quiet")
+STEPS = 10
+"""Of the search; of the refinement there are twice as many."""
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refining, "STEPS", 4)
+
+
+@pytest.fixture
+def refined(stripes: Path, tmp_path: Path) -> Path:
+    """A search that was refined, in its folder."""
+    assert main(["search", str(stripes), *CALL, "--run", str(tmp_path / "alone")]) == 0
+    return tmp_path / "alone"
+
+
+def result(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return found
+
+
+def operations(genotype: dict[str, Any]) -> list[str]:
+    return Genotype.from_object(genotype).without_values().to_string().split("|")
+
+
+def test_the_best_of_the_found_cell_and_its_neighbours_is_returned(refined: Path) -> None:
+    whole, last = result(refined), result(refined / "refined")
+    assert (whole["method"], last["method"]) == ("nasp", "local")
+    assert whole["genotype"] == last["genotype"] == json.loads((refined / "genotype.json").read_text())
+    assert whole["params"] == last["params"] and whole["refined"]["valid_accuracy"] == last["valid_accuracy"]
+    assert whole["seconds"] > whole["refined"]["seconds"] == last["seconds"]
+    rows = [json.loads(line) for line in (refined / "metrics.jsonl").read_text().splitlines()]
+    assert whole["valid_accuracy"] == rows[-1]["valid_accuracy"]
+    before, after = operations(whole["refined"]["from"]), operations(whole["genotype"])
+    assert whole["refined"]["from"] == rows[-1]["genotype"]
+    assert whole["refined"]["changed"] and sum(a != b for a, b in zip(before, after, strict=True)) == 1
+
+
+def test_a_cell_as_good_as_its_neighbours_stays(
+    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ImageTask, "score", lambda self, measured: 0.5)  # the first of equals is kept
+    assert main(["search", str(stripes), *CALL, "--run", str(tmp_path)]) == 0
+    whole = result(tmp_path)
+    assert not whole["refined"]["changed"] and whole["genotype"] == whole["refined"]["from"]
+    assert "no neighbour is better after a short training" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("step", [STEPS - 1, STEPS + 1, STEPS + 7])
+def test_stopped_in_either_part_it_goes_on(
+    refined: Path, stripes: Path, tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, run = iter(range(1, 1000)), tmp_path / "stopped"
+    stop = lambda self, changes: signal.raise_signal(signal.SIGTERM) if next(steps) == step else None  # noqa: E731
+    monkeypatch.setattr(Silent, "step", stop)
+    call = ["search", str(stripes), *CALL, "--run", str(run)]
+    assert main(call) == 143
+    assert not (run / "result.json").exists()  # nobody takes it for finished
+    assert main([*call, "--resume"]) == 0
+    ours, theirs = result(run), result(refined)
+    for part in (ours, theirs, ours["refined"], theirs["refined"]):
+        part.pop("seconds")
+    assert ours == theirs
+    done = (run / "result.json").stat().st_mtime_ns
+    assert main([*call, "--resume"]) == 0 and (run / "result.json").stat().st_mtime_ns == done
+
+
+def test_force_forgets_both_parts(refined: Path, stripes: Path) -> None:
+    plain = [word for word in CALL if word not in ("--refine", "3")]
+    assert main(["search", str(stripes), *plain, "--run", str(refined), "--force"]) == 0
+    assert "refined" not in result(refined)
+    assert not [path for path in (refined / "refined").iterdir() if path.suffix in (".json", ".pt", ".jsonl")]
+
+
+def test_several_seeds_are_refined_each(stripes: Path, tmp_path: Path) -> None:
+    assert main(["search", str(stripes), *CALL, "--seeds", "0,1", "--run", str(tmp_path / "run")]) == 0
+    assert all("changed" in result(tmp_path / "run" / f"seed-{seed}")["refined"] for seed in (0, 1))
+    assert len(list_runs(tmp_path / "run")) == 5
+
+
+def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -> None:
+    flags = ["--space", "nasbench201", "--eta", "2", "--warmup", "1", "--max-params", "500k", "--refine", "24"]
+    config = parse_search(["digits", *flags, "--preset", "paper", "--batch-size", "64"])
+    short = short_trainings(config, images=25_000)
+    assert (short.method, short.evaluations, short.batch_size) == ("local", 25, 32)
+    assert (short.cells, config.cells, short.channels) == (5, 1, 8)
+    assert short.epochs * (25_000 // 32) >= 25 * refining.STEPS
+    assert short.max_params == "500k" and short.learning_rate == pytest.approx(0.1)
+    assert (short.eta, short.warmup, short.preset, short.refine) == (0.0, 0, "default", 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--method", "random"], "--refine 3: random trains cells by themselves already: leave it out"),
+        (["--space", "rnn"], "--refine 3: is for cells of images, not for --space rnn: leave it out"),
+        (["--refine", "-1"], "--refine -1: give a number from 0"),
+    ],
+)
+def test_where_it_makes_no_sense_it_is_refused(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["search", "--refine", "3", *flags]) == 2
+    assert words in capsys.readouterr().err
