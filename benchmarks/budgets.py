@@ -6,7 +6,7 @@ limits    digits, darts7: --max-params at 25%, 50% and 75% between the smallest 
 latency   the same space: --max-latency at 30% and 60%, then the found network timed again, in a process of its own.
 training  reduced CIFAR-10 (10,000 training images, all test images, at 16x16): a cell found within each of the three
           limits on parameters, two seeds, and random cells that use at least 85% of the same limit, all trained alike;
-          the differences from the mean of the random cells at that limit are pooled, with a 95% interval (t).
+          the difference of their means is pooled over the limits, with a 95% interval (t).
 
 One thread; a finished run is not repeated, an interrupted one goes on. Rows go into FOLDER/<part>.jsonl.
 """
@@ -152,28 +152,35 @@ def training(cifar: str, folder: Path, seeds: list[int], number: int) -> list[di
 def training_text(rows: list[dict[str, Any]]) -> list[str]:
     """Test accuracies at each limit, and the pooled difference."""
     lines = ["| limit | found | params | random mean | params | std |", "|---|---|---|---|---|---|"]
-    differences = []
+    groups = []
     for limit in dict.fromkeys(row["limit"] for row in rows):
         mine, others = (
             [r for r in rows if r["limit"] == limit and r["cell"].startswith(k)] for k in ("found", "random")
         )
         tests = [row["test_accuracy"] for row in others]
-        differences += [row["test_accuracy"] - statistics.mean(tests) for row in mine]
+        groups.append(([row["test_accuracy"] for row in mine], tests))
         ours = ", ".join(f"{row['test_accuracy']:.4f}" for row in mine)
         sizes = [statistics.mean(row["params"] for row in group) for group in (mine, others)]
         lines.append(
             f"| {limit:,} | {ours} | {sizes[0]:,.0f} | {statistics.mean(tests):.4f} | {sizes[1]:,.0f} | "
             f"{statistics.stdev(tests):.4f} |"
         )
-    mean, half = interval(differences)
-    return [*lines, "", f"found - random, pooled: {mean:+.4f} +- {half:.4f} (95%, {len(differences)} cells)"]
+    mean, half = interval(groups)
+    return [*lines, "", f"found - random, pooled: {mean:+.4f} +- {half:.4f} (95%, {len(rows)} cells)"]
 
 
-def interval(numbers: list[float]) -> tuple[float, float]:
-    """(mean, half the width of its 95% interval)."""
-    n = len(numbers)
-    freedom = max(k for k in T if k <= n - 1)  # the next smaller one that is listed: never too narrow
-    return statistics.mean(numbers), T[freedom] * statistics.stdev(numbers) / math.sqrt(n)
+def interval(groups: list[tuple[list[float], list[float]]]) -> tuple[float, float]:
+    """(difference, half the width of its 95% interval) from found and random cells at each limit.
+
+    The mean over limits of found less random; one variance within all groups, by Student's t.
+    """
+    differences = [statistics.mean(found) - statistics.mean(others) for found, others in groups]
+    samples = [sample for pair in groups for sample in pair]
+    freedom = sum(len(sample) - 1 for sample in samples)
+    variance = sum((len(sample) - 1) * statistics.variance(sample) for sample in samples) / freedom
+    error = math.sqrt(variance * sum(1 / len(sample) for sample in samples)) / len(groups)
+    quantile = T[max(k for k in T if k <= freedom)]  # the next smaller one that is listed: never too narrow
+    return statistics.mean(differences), quantile * error
 
 
 def main() -> None:

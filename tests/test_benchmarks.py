@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -92,9 +93,9 @@ def test_budgets_sum_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     assert budgets.limits_text(rows)[-1] == "| 1,000 | 50% | 2 | 1 | 0.951 | 0.900 |"
     cells = {"found-0": 0.8, "found-1": 0.7, "random-9-0": 0.6, "random-9-1": 0.7}
     rows = [{"limit": 9, "cell": cell, "params": 8, "test_accuracy": test} for cell, test in cells.items()]
-    mean, half = budgets.interval([0.15, 0.05])
-    assert (mean, half) == (pytest.approx(0.1), pytest.approx(12.71 * 0.05))
-    assert budgets.training_text(rows)[-1].startswith("found - random, pooled: +0.1000 +- 0.6355")
+    mean, half = budgets.interval([([0.8, 0.7], [0.6, 0.7]), ([0.4, 0.5], [0.1, 0.2])])
+    assert (mean, half) == (pytest.approx(0.2), pytest.approx(2.78 * math.sqrt(0.005 / 2)))
+    assert budgets.training_text(rows)[-1] == "found - random, pooled: +0.1000 +- 0.3041 (95%, 4 cells)"
     for path in budgets.random_cells(90_000, 2, tmp_path):
         genotype = Genotype.from_json(path.read_text())
         size = parameters(spaces.find("darts7").network(genotype, Size(budgets.CELLS, budgets.CHANNELS, 3, 10)))
