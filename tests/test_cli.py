@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,38 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxnas import __version__
-from proxnas.cli import COMMANDS, main
-from proxnas.config import SearchConfig
+from commands import SMALL, call, contents, one_line, stripes
 from proxnas.run import open_run
-from proxnas.run_config import flag
-from proxnas.searching import Search
-from proxnas.settings import official, paper, parse_search, read_values
-
-SIZES = {"epochs": 2, "cells": 1, "channels": 4, "final-cells": 1, "final-channels": 4, "batch-size": 16, "threads": 1}
-SMALL = ["--space", "nasbench201", *(word for name, n in SIZES.items() for word in (f"--{name}", str(n)))]
-
-
-def call(*argv: str | Path) -> int:
-    """The exit code, whether it is returned or, by tyro, raised."""
-    try:
-        return main([str(word) for word in argv])
-    except SystemExit as stop:
-        return int(stop.code or 0)
-
-
-def stripes(n: int = 200, **changes: Any) -> dict[str, Any]:
-    """Arrays of n images in four classes."""
-    y = np.arange(n) % 4
-    x = np.random.RandomState(0).randint(0, 100, (n, 8, 8)).astype(np.uint8)
-    for label in range(4):
-        x[y == label, 2 * label : 2 * label + 2] += 120
-    return {"x_train": x, "y_train": y} | changes
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+from proxnas.settings import read_values
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +41,6 @@ def earlier(done: Path, tmp_path: Path) -> Path:
     for name, content in contents(done).items():
         (folder / name).write_bytes(content)
     return folder
-
-
-def one_line(error: str) -> str:
-    """The message, if it is exactly one line as promised."""
-    assert error.startswith("proxnas: error: ") and error.endswith("\n") and error.count("\n") == 1, error
-    return error.removeprefix("proxnas: error: ")
 
 
 # bad data
@@ -342,117 +305,6 @@ def test_a_seed_of_several_is_the_same_as_alone(data: Path, done: Path, tmp_path
     assert rows[0] == rows[1]
 
 
-# configuration
-
-
-def test_a_config_file_and_flags_over_it(tmp_path: Path) -> None:
-    path = tmp_path / "c.json"
-    path.write_text(json.dumps({"epochs": 7, "eta": 1, "space": "darts8", "data": "x.npz", "quiet": True}))
-    config = parse_search(["--config", str(path), "--epochs", "3"])
-    assert (config.epochs, config.eta, config.space, config.data, config.quiet) == (3, 1, "darts8", "x.npz", True)
-    assert parse_search([f"--config={path}", "y.npz", "--no-quiet"]).quiet is False
-    assert parse_search([f"--config={path}", "y.npz", "--quiet"]).data == "y.npz"
-
-
-def test_flags_that_are_right_only_with_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "c.json"
-    path.write_text(json.dumps({"seeds": "0,1", "learning_rate_min": 0.0}))
-    config = parse_search(["--config", str(path), "--pick", "--learning-rate", "0.0005"])
-    assert (config.pick, config.learning_rate) == (True, 0.0005)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"epoch": 3}', "unknown key 'epoch': did you mean epochs"),
-        ('{"epochs": "3"}', 'epochs is "3": give a whole number'),
-        ('{"epochs": 2.5}', "epochs is 2.5: give a whole number"),
-        ('{"epochs": true}', "epochs is true: give a whole number"),
-        ('{"eta": "a"}', "give a number"),
-        ('{"quiet": 1}', "give true or false"),
-        ('{"space": 3}', "give a string"),
-        ('{"data": null}', "give a string"),
-        ('{"preset": "papers"}', 'give one of "default", "paper", "official"'),
-        ('{"order": 3}', "give one of 1, 2"),
-        ('{"epochs": 0}', "--epochs 0: give"),
-        ('{"eta": NaN}', "--eta nan: give"),
-        ("[]", "not a JSON object"),
-        ("epochs = 3", "not JSON"),
-        ("", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-    ],
-)
-def test_a_bad_config_file(tmp_path: Path, text: str, said: str, capsys: Any) -> None:
-    path = tmp_path / "c.json"
-    path.write_text(text)
-    assert call("search", "digits", "--config", path) == 2
-    message = one_line(capsys.readouterr().err)
-    assert said in message and ("c.json" in message or "--e" in message)
-
-
-def test_a_missing_or_binary_config_file(tmp_path: Path, capsys: Any) -> None:
-    assert call("search", "digits", "--config", tmp_path / "none.json") == 2
-    assert "none.json: cannot be read" in one_line(capsys.readouterr().err)
-    (tmp_path / "b.json").write_bytes(b"\xff\x00")
-    assert call("search", "digits", "--config", tmp_path / "b.json") == 2
-    assert "b.json: not JSON" in one_line(capsys.readouterr().err)
-
-
-@pytest.mark.parametrize("first", [[], ["--resume"], ["--run", "x", "--quiet"]])
-def test_the_config_of_a_run_repeats_it(
-    data: Path, done: Path, tmp_path: Path, first: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert call("search", data, *SMALL, "--run", "x", *first, "--momentum", "0.8") == 0
-    before = contents(tmp_path / "x")
-    assert call("search", "--config", "x/config.json", "--run", "y", "--quiet") == 0
-    assert contents(tmp_path / "x") == before  # neither resumed nor overwritten
-    assert (tmp_path / "y" / "config.json").read_bytes() == before["config.json"]
-    assert (tmp_path / "y" / "genotype.json").read_bytes() == before["genotype.json"]
-
-
-def test_a_stored_config_does_not_force(data: Path, tmp_path: Path, capsys: Any) -> None:
-    assert call("search", data, *SMALL, "--run", tmp_path, "--force", "--quiet") == 0
-    assert call("search", "--config", tmp_path / "config.json", "--run", tmp_path) == 2
-    assert "holds a finished run" in capsys.readouterr().err
-
-
-def test_presets() -> None:
-    plain = parse_search(["digits"])
-    assert (plain.value, plain.ties, plain.arch_noise, plain.unselected) == ("one", "last", 1e-3, "still")
-    text = parse_search(["digits", "--preset", "paper"])
-    assert (text.value, text.ties, text.arch_noise, text.arch_decay) == ("a_k", "first", 0.0, 0.0)
-    assert (text.eta_cells, text.unselected) == ("all", "still")
-    code = parse_search(["digits", "--preset", "official"])
-    assert (code.value, code.ties, code.arch_noise, code.arch_decay) == ("one", "first", 0.0, 1e-3)
-    assert (code.eta_cells, code.unselected) == ("normal", "drift")
-    assert parse_search(["digits", "--preset", "paper", "--value", "one"]).value == "one"
-
-
-def test_a_preset_flag_stands_over_a_stored_config(tmp_path: Path, done: Path) -> None:
-    stored = str(done / "config.json")
-    text = parse_search(["--config", stored, "--preset", "paper"])
-    assert {name: getattr(text, name) for name in paper()} == paper()
-    assert text.epochs == 2  # what the preset does not set stays
-    (tmp_path / "c.json").write_text('{"value": "one"}')
-    code = parse_search(["--config", str(tmp_path / "c.json"), "--preset", "paper"])
-    assert code.value == "one"  # a file without a preset of its own stands over it
-
-
-def test_every_preset_sets_known_flags() -> None:
-    for values in (paper(), official()):
-        assert values.keys() <= SearchConfig.__dataclass_fields__.keys()
-
-
-def test_protocols(tmp_path: Path) -> None:
-    (tmp_path / "cifar-10-batches-bin").mkdir()
-    quick, cifar = parse_search(["digits"]), parse_search([str(tmp_path)])
-    assert (quick.protocol, quick.cells, quick.final_cells, quick.final_channels) == ("quick", 5, 8, 16)
-    assert (cifar.protocol, cifar.cells, cifar.final_cells, cifar.final_channels) == ("cifar", 8, 20, 36)
-    assert (cifar.epochs, cifar.batch_size) == (50, 64)
-    assert parse_search([str(tmp_path), "--protocol", "quick"]).epochs == quick.epochs
-
-
 # show
 
 
@@ -478,106 +330,3 @@ def test_show_bad_input(done: Path, tmp_path: Path, capsys: Any) -> None:
         one_line(capsys.readouterr().err)
     assert call("show", done, "--svg", tmp_path / "no" / "x.svg") == 2
     assert str(tmp_path / "no" / "x.svg") in one_line(capsys.readouterr().err)
-
-
-# help and the ends of a command
-
-
-def test_version_and_usage(capsys: Any) -> None:
-    assert call("--version") == 0
-    assert capsys.readouterr().out == f"proxnas {__version__}\n"
-    for argv in ([], ["--help"], ["-h"], ["help"]):
-        assert call(*argv) == 0
-        out = capsys.readouterr().out
-        assert all(name in out and text in out for name, (_, text) in COMMANDS.items())
-
-
-def test_help_names_every_flag(capsys: Any) -> None:
-    assert call("search", "--help") == 0
-    out = capsys.readouterr().out
-    for name in SearchConfig.__dataclass_fields__:
-        assert ("DATA" if name == "data" else flag(name)) in out
-    assert "--no-" not in out
-
-
-@pytest.mark.parametrize("argv", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)])
-def test_help_does_without_torch(argv: list[str]) -> None:
-    code = """
-import sys
-from proxnas.cli import main
-try:
-    code = main(sys.argv[1:])
-except SystemExit as stop:
-    code = stop.code
-assert not code, code
-print("loaded", [name for name in ("torch", "sklearn", "matplotlib") if name in sys.modules])
-"""
-    ran = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.endswith("loaded []\n") and len(ran.stdout) > 20
-
-
-def test_bad_flags_are_found_without_torch() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "proxnas", "search", "digits", "--epochs", "0"],
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 2
-    assert ran.stderr.endswith("proxnas: error: --epochs 0: give a number of at least 1\n")
-    assert "proxnas.config" in ran.stderr and not re.search(r"\| +torch$", ran.stderr, re.MULTILINE)
-
-
-def raiser(error: BaseException) -> Callable[[list[str]], None]:
-    def command(argv: list[str]) -> None:
-        raise error
-
-    return command
-
-
-def test_an_internal_error_asks_to_be_reported(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr("proxnas.commands.show.main", raiser(RuntimeError("boom")))
-    assert call("show", "x") == 1
-    error = capsys.readouterr().err
-    assert error.startswith("Traceback (most recent call last)") and "RuntimeError: boom" in error
-    last = error.splitlines()[-1]
-    assert last.startswith("proxnas: error: internal error") and "please report" in last and __version__ in last
-
-
-def test_a_keyboard_interrupt_ends_quietly(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr("proxnas.commands.show.main", raiser(KeyboardInterrupt()))
-    assert call("show", "x") == 130
-    assert capsys.readouterr().err == "proxnas: stopped\n"
-
-
-def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr("proxnas.commands.show.main", raiser(OSError(28, "No space left on device", "a/b.json")))
-    assert call("show", "x") == 2
-    assert one_line(capsys.readouterr().err).startswith("a/b.json: No space left on device: check")
-
-
-@pytest.mark.parametrize("flags", ["--method gdas --max-skip 2", "--space rnn --max-skip 2"])
-def test_a_limit_on_skip_connections_is_refused_where_it_would_do_nothing(flags: str, capsys: Any) -> None:
-    assert main(["search", "pydocs" if "rnn" in flags else "digits", *flags.split()]) == 2
-    assert "--max-skip 2: is " in capsys.readouterr().err
-
-
-def test_a_cell_without_weights_is_warned_of(make_search: Callable[..., Search], tmp_path: Path, capsys: Any) -> None:
-    """A keeps what it starts with: a seed that starts with a convolution, and one that starts without."""
-    flags = ["--space", "nasbench201", "--arch-learning-rate", "0", "--explore", "0", "--look-ahead", "0"]
-    starts = ((seed, make_search(*flags, "--seed", str(seed)).genotype().to_json()) for seed in range(500))
-    poor = next(seed for seed, cell in starts if "conv" not in cell)
-    for seed, warned in ((0, False), (poor, True)):
-        run = tmp_path / str(seed)
-        sizes = ["--cells", "1", "--channels", "2", "--epochs", "1", "--batch-size", "128", "--threads", "1", "--quiet"]
-        assert main(["search", "digits", *flags, *sizes, "--seed", str(seed), "--run", str(run)]) == 0
-        assert ("warning" in json.loads((run / "result.json").read_text())) == warned
-        assert ("proxnas: warning: no operation with weights in cell" in capsys.readouterr().err) == warned
-
-
-def test_a_reader_who_has_seen_enough_is_no_error() -> None:
-    command = (
-        f"{sys.executable} -m proxnas zoo --json | true; exit ${{PIPESTATUS[0]}}"  # true ends before anything is said
-    )
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (141, "")
