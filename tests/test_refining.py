@@ -105,7 +105,7 @@ def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -
     config = parse_search(["digits", *flags, "--preset", "paper", "--batch-size", "64"])
     short = short_trainings(config, images=25_000)
     assert (short.method, short.evaluations, short.batch_size) == ("local", 25, 32)
-    assert (short.cells, config.cells, short.channels) == (5, 1, 8)
+    assert (short.cells, config.cells, short.channels) == (3, 1, 8)
     assert short.epochs * (25_000 // 32) >= 25 * refining.STEPS
     assert short.max_params == "500k" and short.learning_rate == pytest.approx(0.1)
     assert (short.eta, short.warmup, short.preset, short.refine) == (0.0, 0, "default", 0)

@@ -33,7 +33,7 @@ class SamplingFlags:
     """local: the cell to begin with: a run folder, a genotype file, zoo:NAME or a NAS-Bench-201 string; else random."""
     refine: int = 0
     """After a search of images by another method: train the found cell and so many of its neighbours for a moment, each
-    by itself in a network as deep as the final one, and keep the best; 24 are all there are in nasbench201."""
+    by itself in a deeper network, and keep the best; 24 are all there are in nasbench201."""
     random_cells: int = 100
     """random-ws: cells that are judged at the end."""
 
