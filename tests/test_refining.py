@@ -94,6 +94,11 @@ def test_force_forgets_both_parts(refined: Path, stripes: Path) -> None:
     assert not [path for path in (refined / "refined").iterdir() if path.suffix in (".json", ".pt", ".jsonl")]
 
 
+def test_the_plan_names_it(stripes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", str(stripes), *CALL, "--dry-run"]) == 0
+    assert "and 4 short trainings after it (--refine)" in capsys.readouterr().out
+
+
 def test_several_seeds_are_refined_each(stripes: Path, tmp_path: Path) -> None:
     assert main(["search", str(stripes), *CALL, "--seeds", "0,1", "--run", str(tmp_path / "run")]) == 0
     assert all("changed" in result(tmp_path / "run" / f"seed-{seed}")["refined"] for seed in (0, 1))

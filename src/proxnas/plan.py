@@ -45,6 +45,7 @@ def plan_search(search: Search) -> dict[str, Any]:
         "steps_per_epoch": len(search.train),
         "seconds_per_epoch": seconds,
         "peak_bytes": peak,
+        "refine": config.refine,
     }
 
 
@@ -92,5 +93,6 @@ def plan_text(figures: dict[str, Any]) -> str:
             f"{f['flops_smallest']:,} to {f['flops_largest']:,} multiply-adds",
             *([f"limit {shown_budget(f['budget'])}"] if f["budget"] else []),
             epochs_text(f),
+            *([f"and {f['refine'] + 1} short trainings after it (--refine)"] if f["refine"] else []),
         ]
     )
