@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from proxnas import refining
 from proxnas.cli import main
@@ -16,7 +18,6 @@ from proxnas.progress import Silent
 from proxnas.refining import short_trainings
 from proxnas.report.listing import list_runs
 from proxnas.settings import parse_search
-from proxnas.tasks.images import ImageTask
 
 SMALL = ("--space", "nasbench201", "--channels", "2", "--final-cells", "1", "--epochs", "2", "--batch-size", "8")
 CALL = (*SMALL, "--refine", "3", "--threads", "1", "--quiet")
@@ -49,6 +50,8 @@ def test_the_best_of_the_found_cell_and_its_neighbours_is_returned(refined: Path
     whole, last = result(refined), result(refined / "refined")
     assert (whole["method"], last["method"]) == ("nasp", "local")
     assert whole["genotype"] == last["genotype"] == json.loads((refined / "genotype.json").read_text())
+    known = torch.load(refined / "refined" / "checkpoint.pt", weights_only=True)["state"]["method"]["strategy"]["known"]
+    assert len(known) == 4 and max(score for _, score in known) == -last["valid_loss"]  # by loss, not accuracy
     assert whole["params"] == last["params"] and whole["refined"]["valid_accuracy"] == last["valid_accuracy"]
     assert whole["seconds"] > whole["refined"]["seconds"] == last["seconds"]
     rows = [json.loads(line) for line in (refined / "metrics.jsonl").read_text().splitlines()]
@@ -61,7 +64,7 @@ def test_the_best_of_the_found_cell_and_its_neighbours_is_returned(refined: Path
 def test_a_cell_as_good_as_its_neighbours_stays(
     stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ImageTask, "score", lambda self, measured: 0.5)  # the first of equals is kept
+    monkeypatch.setattr(refining, "by_loss", lambda setup: replace(setup, score=lambda measured: 0.5))
     assert main(["search", str(stripes), *CALL, "--run", str(tmp_path)]) == 0
     whole = result(tmp_path)
     assert not whole["refined"]["changed"] and whole["genotype"] == whole["refined"]["from"]
