@@ -28,6 +28,7 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "nasp": [],
     "nasp horizon 0.3": ["--horizon", "0.3"],
     "nasp horizon 0.5": ["--horizon", "0.5"],
+    "nasp horizon 2": ["--horizon", "2"],
     "nasp look-ahead 20": ["--look-ahead", "20"],
     "nasp look-ahead 20 horizon 0.5": ["--look-ahead", "20", "--horizon", "0.5"],
     "nasp look-ahead 20 horizon 0.3": ["--look-ahead", "20", "--horizon", "0.3"],
