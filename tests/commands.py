@@ -39,3 +39,16 @@ def one_line(error: str) -> str:
     """The message, if it is exactly one line as promised."""
     assert error.startswith("proxnas: error: ") and error.endswith("\n") and error.count("\n") == 1, error
     return error.removeprefix("proxnas: error: ")
+
+
+def stripes_file(folder: Path) -> Path:
+    path = folder / "stripes.npz"
+    np.savez(path, **stripes())
+    return path
+
+
+def finished_run(data: Path, folder: Path) -> Path:
+    """The folder of a finished run, to be read only."""
+    run = folder / "run"
+    assert call("search", data, *SMALL, "--run", run) == 0
+    return run

@@ -6,27 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from commands import SMALL, call, contents, one_line, stripes
+from commands import SMALL, call, contents, finished_run, one_line, stripes_file
 from proxnas.config import SearchConfig
 from proxnas.settings import official, paper, parse_search
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "stripes.npz"
-    np.savez(path, **stripes())
-    return path
+    return stripes_file(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
 def done(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run, to be read only."""
-    folder = tmp_path_factory.mktemp("done") / "run"
-    assert call("search", data, *SMALL, "--run", folder) == 0
-    return folder
+    return finished_run(data, tmp_path_factory.mktemp("done"))
 
 
 def test_a_config_file_and_flags_over_it(tmp_path: Path) -> None:
