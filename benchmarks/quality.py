@@ -22,8 +22,23 @@ import numpy as np
 
 from proxnas.data.images import load
 from proxnas.genotype import Genotype
+from proxnas.table import look_up
 
 SIZES = ["--space", "nasbench201", "--cells", "1", "--channels", "16", "--epochs", "4", "--batch-size", "64"]
+ALONE = ["--refine", "0"]
+"""What a search finds by itself; the row `nasp refined` is the default as a whole."""
+REFINED = "nasp refined"
+VARIANTS: dict[str, list[str]] = {
+    "without none": [],
+    "annealed pace": [],
+    "relative scores": [],
+    "normalised scores": [],
+    "30% uniform": ["--explore", "0"],
+    "uniform falling from 50%": ["--explore", "0"],
+    "uniform warmup": ["--explore", "0", "--warmup", "1"],
+    "30% in turn": ["--explore", "0"],
+}
+"""Rows of NASP changed by variants.py, with their flags."""
 CONFIGURATIONS: dict[str, list[str]] = {
     "nasp": [],
     "nasp horizon 0.3": ["--horizon", "0.3"],
@@ -42,7 +57,6 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "nasp sgd": ["--arch-optimizer", "sgd", "--arch-learning-rate", "0.1"],
     "nasp decay": ["--arch-decay", "1e-3"],
     "nasp no noise and first of ties": ["--arch-noise", "0", "--ties", "first"],
-    "nasp without none": [],
     "nasp value a_k": ["--explore", "0", "--value", "a_k"],
     "nasp warmup 1": ["--warmup", "1"],
     "nasp every 4": ["--arch-every", "4"],
@@ -54,7 +68,7 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "nasp 2 cells": ["--cells", "2"],
     "nasp paper": ["--preset", "paper"],
     "nasp official": ["--preset", "official"],
-    "nasp refined": ["--refine", "24"],
+    REFINED: ["--refine=-1"],
     "lazy-pa": ["--method", "lazy-pa"],
     "pa": ["--method", "pa"],
     "darts-1st": ["--method", "darts-1st"],
@@ -73,19 +87,7 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "asap 1 epoch": ["--method", "asap", "--epochs", "1"],
     "asng": ["--method", "asng"],
     "bayesnas": ["--method", "bayesnas"],
-}
-
-
-WITHOUT_NONE = "without-none"
-"""The first word of a command line that is run in the space of the four other operations."""
-
-
-def without_none(command: list[str]) -> int:
-    """A proxnas command in a space that lacks `none`: for one row only, so it is no space of its own."""
-    from proxnas import cli, ops
-
-    del ops.NASBENCH201["none"]
-    return cli.main(command)
+} | {f"nasp {name}": flags for name, flags in VARIANTS.items()}
 
 
 def reduced(cifar: str, path: Path) -> Path:
@@ -98,24 +100,37 @@ def reduced(cifar: str, path: Path) -> Path:
     return path
 
 
-def search(name: str, seed: int, data: Path, table: str, folder: Path) -> dict[str, Any]:
-    """One search in a process of its own; returns its row."""
+def search(name: str, seed: int, data: Path, table: str, folder: Path) -> list[dict[str, Any]]:
+    """One search in a process of its own; returns its row, and if it was refined also that of what it found before."""
     run = folder / f"{name.replace(' ', '-')}-{seed}"
-    start = [__file__, WITHOUT_NONE] if name == "nasp without none" else ["-m", "proxnas"]
-    command = [sys.executable, *start, "search", str(data), *SIZES, *CONFIGURATIONS[name]]
+    variant = name.removeprefix("nasp ")
+    start = [str(Path(__file__).with_name("variants.py")), variant] if variant in VARIANTS else ["-m", "proxnas"]
+    command = [sys.executable, *start, "search", str(data), *SIZES, *ALONE, *CONFIGURATIONS[name]]
     command += ["--seed", str(seed), "--table", table, "--threads", "1", "--quiet", "--resume", "--run", str(run)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     result = json.loads((run / "result.json").read_text())
     changes = [json.loads(line)["changes"] for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return {
-        "configuration": name,
-        "seed": seed,
-        "arch": Genotype.from_object(result["genotype"]).without_values().to_string(),
-        "table": result["table"],
-        "valid_loss": result["valid_loss"],
-        "seconds": result["seconds"],
-        "changes": sum(changes),
-    }
+    row = {"configuration": name, "seed": seed, "valid_loss": result["valid_loss"], "changes": sum(changes)}
+    rows = [row | _cell(result["genotype"], table) | {"seconds": result["seconds"]}]
+    if refined := result.get("refined"):
+        before = {"configuration": f"{name}, before", "seconds": result["seconds"] - refined["seconds"]}
+        rows.append(row | before | _cell(refined["from"], table))
+    return rows
+
+
+def _cell(genotype: dict[str, Any], table: str) -> dict[str, Any]:
+    """What a row says of a cell."""
+    cell = Genotype.from_object(genotype).without_values()
+    return {"arch": cell.to_string(), "table": look_up(Path(table), cell)}
+
+
+def keep(rows: list[dict[str, Any]], stored: Path) -> list[dict[str, Any]]:
+    """Adds rows to the file unless they are there."""
+    known = stored.read_text().splitlines() if stored.exists() else []
+    lines = [json.dumps(row, sort_keys=True) for row in rows]
+    with stored.open("a") as file:
+        file.writelines(f"{line}\n" for line in lines if line not in known)
+    return rows
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
@@ -153,15 +168,10 @@ def main() -> None:
     data = reduced(options.cifar, folder / "reduced.npz")
     jobs = [(name, int(seed)) for name in options.only.split(",") for seed in options.seeds.split(",")]
     with ThreadPoolExecutor(options.jobs) as pool:
-        rows = list(pool.map(lambda job: search(*job, data, options.table, folder), jobs))
-    stored = folder / "rows.jsonl"
-    known = stored.read_text().splitlines() if stored.exists() else []
-    new = [line for row in rows if (line := json.dumps(row, sort_keys=True)) not in known]
-    stored.write_text("\n".join([*known, *new]) + "\n")
+        done = pool.map(lambda job: keep(search(*job, data, options.table, folder), folder / "rows.jsonl"), jobs)
+        rows = [row for found in done for row in found]
     print("\n".join(summary(rows)))
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [WITHOUT_NONE]:
-        sys.exit(without_none(sys.argv[2:]))
     main()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -128,7 +130,47 @@ def test_recurrent_cells_are_summed_up_by_text_and_cell() -> None:
 def test_every_configuration_of_the_quality_study_is_a_search() -> None:
     quality = script("quality")
     for flags in quality.CONFIGURATIONS.values():
-        parse_search(["digits", *quality.SIZES, *flags])
+        parse_search(["digits", *quality.SIZES, *quality.ALONE, *flags])
+    assert quality.VARIANTS.keys() == script("variants").VARIANTS.keys()
+
+
+def test_a_refined_search_has_two_rows_which_are_kept_once(tmp_path, monkeypatch) -> None:
+    quality = script("quality")
+    monkeypatch.setattr(quality, "look_up", lambda table, cell: {"cifar10_test": float(len(cell.to_string()))})
+    monkeypatch.setattr(quality.subprocess, "run", lambda command, **how: None)
+    cells = [json.loads(Genotype.from_string(f"|{op}~0|+|none~0|none~1|+|none~0|none~1|none~2|").to_json())
+             for op in ("skip_connect", "nor_conv_3x3")]  # fmt: skip
+    run = tmp_path / "nasp-refined-7"
+    run.mkdir()
+    (run / "metrics.jsonl").write_text('{"changes": 3}\n{"changes": 4}\n')
+    refined = {"from": cells[0], "seconds": 20.0}
+    result = {"genotype": cells[1], "valid_loss": 1.5, "seconds": 50.0, "refined": refined}
+    (run / "result.json").write_text(json.dumps(result))
+    rows = quality.search("nasp refined", 7, Path("data"), "table", tmp_path)
+    assert [(row["configuration"], row["seconds"]) for row in rows] == [
+        ("nasp refined", 50.0),
+        ("nasp refined, before", 30.0),
+    ]
+    assert "nor_conv_3x3" in rows[0]["arch"] and "skip_connect" in rows[1]["arch"]
+    assert [row["changes"] for row in rows] == [7, 7]
+    for _ in range(2):
+        quality.keep(rows, tmp_path / "rows.jsonl")
+    assert (tmp_path / "rows.jsonl").read_text().count("\n") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", script("variants").VARIANTS)
+def test_a_variant_changes_what_a_search_does(name: str, stripes: Path, tmp_path: Path) -> None:
+    flags = ["--space", "nasbench201", "--channels", "2", "--batch-size", "8", "--epochs", "2", "--threads", "1"]
+    flags += ["--warmup", "1"] * (name == "uniform warmup") + ["--quiet"]
+    losses = []
+    for start in (["-m", "proxnas"], [str(FOLDER / "variants.py"), name]):
+        run = tmp_path / str(len(losses))
+        command = [sys.executable, *start, "search", str(stripes), *flags, "--run", str(run)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        losses.append([(row["train_loss"], row["A"]) for row in rows])
+    assert losses[0] != losses[1]
 
 
 def test_sampling_pairs_methods_with_random_by_seed(tmp_path, monkeypatch, capsys) -> None:

@@ -220,7 +220,7 @@ def test_a_search_is_asked_for_what_its_method_uses(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text('{"eta": 0.5, "channels": 4, "skip_broken": true}')
     asked = config(search_config=str(tmp_path / "c.json"), preset="paper", epochs=3, device="cpu", table="t.csv")
     common = ["search", "digits", "--space=nasbench201"]
-    rest = ["--epochs=3", "--table=t.csv"]
+    rest = ["--refine=0", "--epochs=3", "--table=t.csv"]
     end = ["--channels=4", "--skip-broken", "--device=cpu"]
     assert search_argv(asked, "darts-1st", 7) == [*common, "--method=darts-1st", "--seed=7", *rest, *end]
     more = ["--order=2", "--preset=paper", "--eta=0.5"]

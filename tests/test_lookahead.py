@@ -195,3 +195,12 @@ def test_what_is_promised_counts_as_much_as_the_horizon_says(make_search: MakeSe
     torch.testing.assert_close(two, 2 * one)
     rate, momentum = once.w_optimizer.learning_rate, once.w_optimizer.options.momentum
     torch.testing.assert_close(one, rate / (1 - momentum) * once.potentials["cell"])
+
+
+def test_what_is_promised_does_not_fall_with_the_rate(make_search: MakeSearch) -> None:
+    w = nasp(make_search).w_optimizer
+    pace = w.pace(1)
+    w.t = (w.options.epochs - 1) * w.steps_per_epoch
+    assert w.learning_rate < w.options.learning_rate and w.pace(1) == pace
+    w.options.guard.go_back(1)  # but a search that had to go back cannot promise the same
+    assert w.pace(1) == pace / 2

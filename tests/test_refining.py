@@ -14,8 +14,9 @@ import torch
 from proxnas import refining
 from proxnas.cli import main
 from proxnas.genotype import Genotype
+from proxnas.jobs import fitted_to_minutes
 from proxnas.progress import Silent
-from proxnas.refining import short_trainings
+from proxnas.refining import how_many, short_trainings
 from proxnas.report.listing import list_runs
 from proxnas.settings import parse_search
 
@@ -111,7 +112,7 @@ def test_several_seeds_are_refined_each(stripes: Path, tmp_path: Path) -> None:
 def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -> None:
     flags = ["--space", "nasbench201", "--eta", "2", "--warmup", "1", "--max-params", "500k", "--refine", "24"]
     config = parse_search(["digits", *flags, "--preset", "paper", "--batch-size", "64"])
-    short = short_trainings(config, images=25_000)
+    short = short_trainings(config, config.refine, images=25_000)
     assert (short.method, short.evaluations, short.batch_size) == ("local", 25, 32)
     assert (short.cells, config.cells, short.channels) == (3, 1, 8)
     assert short.epochs * (25_000 // 32) >= 25 * refining.STEPS
@@ -120,11 +121,51 @@ def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -
 
 
 @pytest.mark.parametrize(
+    ("flags", "seen", "wanted"),
+    [
+        ([], 25 * 4 * 16, 24),  # all of them, at a cost of the search itself
+        ([], 25 * 4 * 16 - 1, 0),
+        (["--batch-size", "64"], 25 * 4 * 16, 0),
+        (["--eta", "0.1"], 10**9, 0),  # a short training would undo what R(A) did
+        (["--preset", "paper"], 10**9, 0),
+        (["--method", "darts-1st"], 10**9, 0),
+        (["--space", "darts7"], 10**9, 0),
+        (["--refine", "3"], 0, 3),
+        (["--refine", "0"], 10**9, 0),
+    ],
+)
+def test_by_itself_it_takes_no_longer_than_the_search(flags: list[str], seen: int, wanted: int) -> None:
+    config = parse_search(["digits", "--space", "nasbench201", "--batch-size", "32", *flags])
+    assert how_many(config, seen) == wanted
+
+
+def test_a_short_search_is_not_refined_by_itself(stripes: Path, tmp_path: Path) -> None:
+    call = ["search", str(stripes), *SMALL, "--quiet", "--threads", "1", "--run", str(tmp_path / "run")]
+    assert main(call) == 0
+    assert "refined" not in result(tmp_path / "run") and not (tmp_path / "run" / "refined").exists()
+    written = (tmp_path / "run" / "result.json").stat().st_mtime_ns
+    assert main([*call, "--resume"]) == 0 and (tmp_path / "run" / "result.json").stat().st_mtime_ns == written
+
+
+def test_a_long_one_is(stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refining, "STEPS", 1)
+    call = [*SMALL, "--epochs", "3", "--quiet", "--threads", "1", "--run", str(tmp_path / "run")]
+    assert main(["search", str(stripes), *call]) == 0
+    known = torch.load(tmp_path / "run" / "refined" / "checkpoint.pt", weights_only=True)["state"]["method"]["strategy"]
+    assert "refined" in result(tmp_path / "run") and len(known["known"]) >= 25
+
+
+def test_a_time_limit_is_for_the_search_and_all(stripes: Path) -> None:
+    config = parse_search([str(stripes), *SMALL, "--minutes", "5"])
+    assert config.refine == -1 and fitted_to_minutes(config).refine == 0
+
+
+@pytest.mark.parametrize(
     ("flags", "words"),
     [
         (["--method", "random"], "--refine 3: random trains cells by themselves already: leave it out"),
         (["--space", "rnn"], "--refine 3: is for cells of images, not for --space rnn: leave it out"),
-        (["--refine", "-1"], "--refine -1: give a number from 0"),
+        (["--refine", "-2"], "--refine -2: give a number from -1"),
     ],
 )
 def test_where_it_makes_no_sense_it_is_refused(

@@ -63,7 +63,8 @@ def fitted_to_minutes(config: SearchConfig) -> SearchConfig:
 
     probe = build_search(dataclasses.replace(config, **WARM.get(config.method, {})))
     seconds, _ = measure(probe, probe.validation)
-    return dataclasses.replace(config, epochs=fitting(60 * config.minutes, seconds, config.epochs))
+    epochs = fitting(60 * config.minutes, seconds, config.epochs)
+    return dataclasses.replace(config, epochs=epochs, refine=max(0, config.refine))  # by itself it would take longer
 
 
 def fitting(seconds: float, per_epoch: float, most: int) -> int:
@@ -84,8 +85,7 @@ def run_search(config: SearchConfig, folder: Path, built: Search | None = None) 
     if config.refine:
         from proxnas.refining import refine
 
-        result = _run(config, "search", folder, title, build, found)
-        return result if "refined" in result else refine(config, folder, result)
+        return refine(config, folder, _run(config, "search", folder, title, build, found))
     return _run(config, "search", folder, title, build, search)
 
 

@@ -14,6 +14,7 @@ from proxnas.config import SearchConfig
 from proxnas.loop import Job
 from proxnas.memory import peak_memory
 from proxnas.quantities import shown_budget
+from proxnas.refining import how_many
 from proxnas.searching import Search
 from proxnas.sizing import sizes
 from proxnas.tasks import load_data
@@ -45,7 +46,7 @@ def plan_search(search: Search) -> dict[str, Any]:
         "steps_per_epoch": len(search.train),
         "seconds_per_epoch": seconds,
         "peak_bytes": peak,
-        "refine": config.refine,
+        "refine": how_many(config, seen=config.epochs * len(search.train) * config.batch_size) if config.refine else 0,
     }
 
 

@@ -1,4 +1,4 @@
-"""`--refine N`: the cell that a search found against its neighbours, each trained by itself for a moment.
+"""`--refine`: the cell that a search found against its neighbours, each trained by itself for a moment.
 
 A search judges candidates inside one small network with shared weights. The network that is trained in the end is
 deeper, and whether a cell lets it train at all shows only with depth. So the found cell and the cells that differ from
@@ -14,12 +14,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from proxnas.config import USED_BY, SearchConfig
 from proxnas.jobs import run_search
 from proxnas.launch import here
 from proxnas.methods.base import Setup
+from proxnas.methods.cells import Cells
 from proxnas.run import REFINED, Run, open_run, write_atomically
+from proxnas.sampling_flags import BY_ITSELF
 from proxnas.searching import Search
+from proxnas.spaces import find
 from proxnas.tasks import load_data
 
 STEPS = 100
@@ -32,17 +37,37 @@ OF_THE_CELL = ("genotype", "params", "flops", "budget", "latency", "table", "war
 
 def refine(config: SearchConfig, folder: Path, found: dict[str, Any]) -> dict[str, Any]:
     """Refines what the search in the folder found, from where that stands; returns what result.json holds."""
-    place = folder / REFINED
+    if (folder / "result.json").exists():
+        return found
     last = Run(folder).metrics()[-1]
-    short = short_trainings(config, images=config.batch_size * last["step"] // last["epoch"])
-    begun = (place / "checkpoint.pt").exists()
-    start = "" if begun else str(folder)
-    built = Search(dataclasses.replace(short, start=start), load_data(short), adjust=by_loss)
-    result = _together(found, run_search(short, place, built))
+    cells = how_many(config, seen=config.batch_size * last["step"])
+    images = config.batch_size * last["step"] // last["epoch"]
+    result = _together(found, _trained(short_trainings(config, cells, images), folder)) if cells else found
     with open_run(folder, resume=True) as run:
         write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
         run.write_json("result.json", result)
     return result
+
+
+def how_many(config: SearchConfig, seen: int) -> int:
+    """The neighbours to train: as many as asked for; by itself all of them, where that sees no more images than the
+    search has seen, so that a search takes twice its time at most.
+
+    Not by itself with --eta: a short training knows nothing of size.
+    """
+    if config.refine != BY_ITSELF:
+        return config.refine
+    cells = Cells(find(config.space).groups)
+    number = len(cells.neighbours(cells.draw(torch.Generator())))
+    return 0 if config.eta or (number + 1) * STEPS * _batch(config) > seen else number
+
+
+def _trained(short: SearchConfig, folder: Path) -> dict[str, Any]:
+    place = folder / REFINED
+    begun = (place / "checkpoint.pt").exists()
+    start = "" if begun else str(folder)
+    built = Search(dataclasses.replace(short, start=start), load_data(short), adjust=by_loss)
+    return run_search(short, place, built)
 
 
 def by_loss(setup: Setup) -> Setup:
@@ -50,10 +75,14 @@ def by_loss(setup: Setup) -> Setup:
     return dataclasses.replace(setup, score=lambda measured: -measured.loss)
 
 
-def short_trainings(config: SearchConfig, images: int) -> SearchConfig:
-    """The search among the neighbours, given the images of the half for w."""
-    size = max(2 * here().size, config.batch_size // 2)  # more steps with the same images
-    cells = config.refine + 1  # the found one is among them
+def _batch(config: SearchConfig) -> int:
+    return max(2 * here().size, config.batch_size // 2)  # more steps with the same images
+
+
+def short_trainings(config: SearchConfig, neighbours: int, images: int) -> SearchConfig:
+    """The search among so many neighbours, given the images of the half for w."""
+    size = _batch(config)
+    cells = neighbours + 1  # the found one is among them
     neutral: dict[str, Any] = {
         name: value for methods, flags in USED_BY.items() if "local" not in methods for name, value in flags.items()
     }

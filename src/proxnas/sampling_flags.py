@@ -33,16 +33,19 @@ class SamplingFlags:
     """local: the cell to begin with: a run folder, a genotype file, zoo:NAME or a NAS-Bench-201 string; else random."""
     refine: int = 0
     """After a search of images by another method: train the found cell and so many of its neighbours for a moment, each
-    by itself in a deeper network, and keep the best; 24 are all there are in nasbench201."""
+    by itself in a deeper network, and keep the best. -1 (nasp's default in nasbench201): all, unless that would take
+    longer than the search."""
     random_cells: int = 100
     """random-ws: cells that are judged at the end."""
 
 
+BY_ITSELF = -1
+"""--refine where it costs no more than the search."""
 RANGES: dict[str, tuple[int, int]] = {
     "evaluations": (1, 10_000_000),
     "population": (0, 1_000_000),
     "tournament": (0, 1_000_000),
-    "refine": (0, 1_000_000),
+    "refine": (BY_ITSELF, 1_000_000),
     "random_cells": (1, 10_000_000),
 }
 

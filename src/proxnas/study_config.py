@@ -108,6 +108,8 @@ def study_command(
 def study_argv(config: StudyConfig, method: str, seed: int, special: dict[str, Any]) -> list[str]:
     """The command line of one search, without the flags that say where and how it runs."""
     flags: dict[str, Any] = {"space": config.space, "method": method, "seed": seed}
+    if config.space == "nasbench201":  # searches are compared, not what short trainings add to one of them
+        flags["refine"] = 0
     flags |= {key: getattr(config, key) for key in ("epochs", "minutes", "table") if getattr(config, key)}
     flags |= special
     if method in PROXIMAL and config.preset != "default":

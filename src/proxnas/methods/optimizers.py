@@ -174,10 +174,15 @@ class WeightOptimizer:
         self._clear()
 
     def pace(self, steps: float) -> float:
-        """How far so many steps move w, as a multiple of its gradient."""
+        """How far so many steps of a training move w, as a multiple of its gradient.
+
+        At the rate that a training begins with: what is found will be trained anew, and what that promises does not
+        shrink because the rate of this search falls.
+        """
         if self.measured_pace is not None:
             return steps * self.measured_pace
-        return steps * self.learning_rate / (1 - self.options.momentum)  # momentum sums up so many steps
+        first = self.options.guard.factor * self.options.learning_rate
+        return steps * first / (1 - self.options.momentum)  # momentum sums up so many steps
 
     def _before_measuring(self) -> list[Tensor] | None:
         """A copy of w in those steps in which the pace is measured; SGD's is known."""
@@ -190,7 +195,8 @@ class WeightOptimizer:
         pairs = [(w, old) for w, old in zip(self.weights, before, strict=True) if w.grad is not None]
         moved = torch.stack([(w - old).norm() for w, old in pairs]).norm()
         slope = torch.stack([w.grad.norm() for w, _ in pairs if w.grad is not None]).norm()
-        ratio = float(moved / slope.clamp(min=1e-12))
+        fallen = self.learning_rate / (self.options.guard.factor * self.options.learning_rate)
+        ratio = float(moved / slope.clamp(min=1e-12)) / fallen
         if math.isfinite(ratio):
             self.measured_pace = ratio
 

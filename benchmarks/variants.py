@@ -1,0 +1,104 @@
+"""Variants of NASP that are rows of the quality study only: none of them found better cells, so none became an option.
+
+python benchmarks/variants.py NAME search DATA ...      # a proxnas command in which NASP is changed as NAME says
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxnas import choice, cli, ops, scoring
+from proxnas.methods import proximal
+from proxnas.methods.base import random_cell
+from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.supernet import Supernet
+from proxnas.types import Batch, Matrices
+
+Draw = Callable[[Supernet, int], Matrices]
+"""Network, step -> a path."""
+
+
+def without_none() -> None:
+    """The space of the four other operations."""
+    del ops.NASBENCH201["none"]
+
+
+def annealed_pace() -> None:
+    """Training promises less as the learning rate of the search falls, and next to nothing in the end."""
+    WeightOptimizer.pace = lambda self, steps: steps * self.learning_rate / (1 - self.options.momentum)
+
+
+def relative_scores() -> None:
+    """Each row's scores less that of its selected entry, which is about 0 where all that follows normalises."""
+    plain = proximal.Proximal._at_w
+
+    def relative(self: proximal.Proximal, valid: Batch) -> Matrices:
+        dA = plain(self, valid)
+        return {name: g - (g * self.path[name]).sum(1, keepdim=True) for name, g in dA.items()}
+
+    proximal.Proximal._at_w = relative
+
+
+def normalised_scores() -> None:
+    """Scores of outputs that are brought to a mean square of 1, as a batch norm does with convolutions."""
+    plain = scoring.inner
+
+    def normalised(g: Tensor, output: Tensor) -> Tensor:
+        return plain(g, output) / output.float().square().mean().sqrt().clamp(min=1e-6)
+
+    choice._costly = lambda choices, sources, terms: None  # no score can be had by subtraction
+    scoring.inner = normalised
+
+
+def off_the_path(draw: Draw, share: Callable[[float], float]) -> None:
+    """Some steps of w, a share that depends on the progress, go through another path than that of A."""
+    plain = proximal.weight_step
+
+    def step(net: Supernet, batch: Batch, optimizer: WeightOptimizer, *rest: Any) -> tuple[Tensor, Tensor]:
+        luck = torch.rand(1, generator=torch.Generator().manual_seed(optimizer.t)).item()
+        if luck < share(optimizer.progress):
+            net.use(draw(net, optimizer.t))
+        return plain(net, batch, optimizer, *rest)
+
+    proximal.weight_step = step
+
+
+def uniform(net: Supernet, t: int) -> Matrices:
+    """Every candidate with equal chance."""
+    return random_cell(net, torch.Generator().manual_seed(t), None)
+
+
+def in_turn(net: Supernet, t: int) -> Matrices:
+    """On each edge another candidate, the next one in every step."""
+    paths = {name: torch.zeros(group.shape, dtype=torch.float64) for name, group in net.groups.items()}
+    for A_bar in paths.values():
+        E, K = A_bar.shape
+        A_bar[range(E), [(t + e) % K for e in range(E)]] = 1.0
+    return paths
+
+
+VARIANTS: dict[str, Callable[[], None]] = {
+    "without none": without_none,
+    "annealed pace": annealed_pace,
+    "relative scores": relative_scores,
+    "normalised scores": normalised_scores,
+    "30% uniform": lambda: off_the_path(uniform, lambda progress: 0.3),
+    "uniform falling from 50%": lambda: off_the_path(uniform, lambda progress: 0.5 * (1 - progress)),
+    "uniform warmup": lambda: off_the_path(uniform, lambda progress: float(progress < 0.25)),
+    "30% in turn": lambda: off_the_path(in_turn, lambda progress: 0.3),
+}
+
+
+def main(name: str, command: list[str]) -> int:
+    """A proxnas command under a variant."""
+    VARIANTS[name]()
+    return cli.main(command)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
