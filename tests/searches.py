@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from proxnas.choice import Choice, Row
 from proxnas.clock import Clock
+from proxnas.methods.architecture import ArchitectureOptions
 from proxnas.methods.base import Setup, Validation
-from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
+from proxnas.methods.optimizers import WeightOptions
 from proxnas.networks.cnn import Size, channels_last
 from proxnas.searching import Search
 from proxnas.spaces.base import Space

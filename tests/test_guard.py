@@ -104,7 +104,7 @@ def test_verdicts_that_nobody_asks_for_do_not_pile_up() -> None:
     st.sampled_from(["adam", "scaled", "sgd"]),
 )
 def test_A_of_nasp_never_leaves_the_unit_interval(values: list[float], optimizer: str) -> None:
-    from proxnas.methods.optimizers import ArchitectureOptimizer, ArchitectureOptions
+    from proxnas.methods.architecture import ArchitectureOptimizer, ArchitectureOptions
     from proxnas.prox import prox_c2
 
     A = {"cell": torch.rand(1, 5, dtype=torch.float64)}

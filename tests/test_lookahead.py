@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.choice import Choice
-from proxnas.methods.optimizers import ArchitectureOptimizer, ArchitectureOptions
+from proxnas.methods.architecture import ArchitectureOptimizer, ArchitectureOptions
 from proxnas.methods.proximal import Proximal
 from proxnas.searching import Search
 from proxnas.supernet import Supernet

@@ -21,8 +21,9 @@ from proxnas.errors import InputError
 from proxnas.genotype import CUSTOM, Genotype
 from proxnas.guard import Guard
 from proxnas.loop import Progress, Totals, check_finite, run_epochs
+from proxnas.methods.architecture import ArchitectureOptions
 from proxnas.methods.base import Judged, Metrics, Priced, Setup, Validation
-from proxnas.methods.optimizers import ArchitectureOptions, WeightOptions
+from proxnas.methods.optimizers import WeightOptions
 from proxnas.run import Run, write_atomically
 from proxnas.selection import without_weights
 from proxnas.spaces.base import Space

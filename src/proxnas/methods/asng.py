@@ -26,8 +26,9 @@ import torch
 from torch import Tensor
 
 from proxnas.consensus import mean_of
+from proxnas.methods.architecture import diverged
 from proxnas.methods.base import Metrics, Setup, weight_step
-from proxnas.methods.optimizers import WeightOptimizer, diverged
+from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.variables import Variables
 from proxnas.selection import changed
 from proxnas.types import Batch, Matrices, State

@@ -13,7 +13,8 @@ from proxnas.budget import Budget
 from proxnas.clock import Clock
 from proxnas.consensus import mean, mean_matrices
 from proxnas.genotype import Genotype
-from proxnas.methods.optimizers import ArchitectureOptions, WeightOptimizer, WeightOptions
+from proxnas.methods.architecture import ArchitectureOptions
+from proxnas.methods.optimizers import WeightOptimizer, WeightOptions
 from proxnas.selection import one_hot
 from proxnas.supernet import Supernet, correct
 from proxnas.types import Batch, Matrices, State

@@ -26,9 +26,10 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.choice import NONE, Group
+from proxnas.methods.architecture import diverged
 from proxnas.methods.base import Metrics, Setup
 from proxnas.methods.learner import joint_step
-from proxnas.methods.optimizers import WeightOptimizer, diverged
+from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.selection import changed, one_hot
 from proxnas.types import Batch, Matrices, State
 

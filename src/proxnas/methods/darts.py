@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Metrics, Setup, relaxed_gradient, weight_step
-from proxnas.methods.optimizers import ArchitectureOptimizer, WeightOptimizer
+from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.unrolled import UnrolledStep
 from proxnas.selection import changed, one_hot
 from proxnas.types import Batch, Matrices, State

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from proxnas.clock import Clock
 from proxnas.consensus import mean
+from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Setup, weight_step
-from proxnas.methods.optimizers import ArchitectureOptimizer, WeightOptimizer
+from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.supernet import Supernet
 from proxnas.types import Batch, Matrices, State
 

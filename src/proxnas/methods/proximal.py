@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from proxnas.complexity import R_gradient, parameter_costs
+from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Metrics, Setup, weight_step
 from proxnas.methods.gumbel import gumbel
-from proxnas.methods.optimizers import ArchitectureOptimizer, WeightOptimizer
+from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.unrolled import UnrolledStep
 from proxnas.prox import prox_c, prox_c1, prox_c2
 from proxnas.scoring import Share
