@@ -17,7 +17,8 @@ import torch
 
 from proxnas.choice import Group
 from proxnas.errors import InputError
-from proxnas.projection import SLACK, best_within
+from proxnas.nesting import best_within, losses, reached
+from proxnas.projection import SLACK
 from proxnas.quantities import shown
 from proxnas.types import Matrices, State
 
@@ -42,7 +43,8 @@ class Sizes:
 
     def __call__(self, A_bar: Matrices) -> float:
         """The size of the final network that A_bar selects."""
-        parts = [(self.entries[name] * (A_bar[name] != 0)).sum() for name in self.entries]
+        counted = reached(A_bar, self.groups)
+        parts = [(self.entries[name] * (counted[name] != 0)).sum() for name in self.entries]
         return self.fixed + float(torch.stack(parts).sum())
 
     def _best(self, sign: float) -> Matrices:
@@ -64,13 +66,13 @@ class Sizes:
 class Budget:
     """A limit on one of the sizes, and the projection onto the cells within it."""
 
-    def __init__(self, sizes: Sizes, limit: float, asked: str) -> None:
-        """`asked`: the flag and its value, for the error if no network is as small."""
+    def __init__(self, sizes: Sizes, limit: float, asked: str, or_else: str = "") -> None:
+        """`asked`: the flag and its value, and `or_else`: another way out, for the error if no network is as small."""
         self.sizes, self.limit, self.aim = sizes, limit, limit
         if sizes.smallest > limit * (1 + SLACK):
             raise InputError(
                 f"{asked}: the smallest network of this space and size has {shown(sizes.of, sizes.smallest)}: give at "
-                "least that, or fewer --final-cells or --final-channels"
+                f"least that{or_else}"
             )
 
     def meets(self, A_bar: Matrices) -> bool:
@@ -86,7 +88,7 @@ class Budget:
         if self.meets(A_bar):
             return A_bar
         room = max(self.aim, self.sizes.smallest) - self.sizes.fixed
-        found = best_within(A, self.sizes.entries, self.sizes.groups, room)
+        found = best_within(losses(A, self.sizes.groups), self.sizes.entries, self.sizes.groups, room)
         assert found is not None  # the smallest network fits
         return found
 

@@ -37,6 +37,13 @@ class Row(NamedTuple):
     edge: int
 
 
+class Holder(NamedTuple):
+    """A candidate that other Choices stand inside of."""
+
+    group: str
+    k: int
+
+
 @dataclass(frozen=True)
 class Group:
     """What a matrix A stands for: its columns, and which rows enter which node."""
@@ -47,6 +54,8 @@ class Group:
     """How many edges a node keeps; None: all of them, and a node may stay empty."""
     max_skip: int | None = None
     """How many skip connections a cell may have; None: any number."""
+    inside: Holder | None = None
+    """The candidate, of a Choice in another group, that this is decided inside of; None: none, or several."""
 
     @property
     def shape(self) -> tuple[int, int]:

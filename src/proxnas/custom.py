@@ -64,6 +64,9 @@ def search(
     clip: float = 5.0,
     patience: int = 0,
     start: Start | None = None,
+    max_params: int | str | None = None,
+    max_flops: int | str | None = None,
+    max_latency: str | None = None,
     precision: Literal["fp32", "bf16", "fp16"] = "fp32",
     device: str | torch.device | None = None,
     seed: int = 0,
@@ -90,6 +93,9 @@ def search(
         clip: largest norm of the gradient of the weights.
         patience: stop when the selection has not changed for so many epochs; 0: never.
         start: what A begins with: `found.A` or `found.genotype` of another search, or a part of such a dict.
+        max_params: the most parameters that the found module may have: 500_000 or "500k".
+        max_flops: in its place the most multiply-adds for one example: 20_000_000 or "20M".
+        max_latency: in their place the longest time for a batch of `valid` on this device: "2ms".
         precision: of the operations; weights stay as they are.
         device: where to; without it where the module is.
         seed: of A, the order of a Dataset, and all that is random in training.
@@ -113,6 +119,7 @@ def search(
             seed=seed,
             resume=resume,
             force=force,
+            **_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency),
         )
         _check_method(config.method, start, loss)
         this = _build(module, data, config, optimizer, start)
@@ -148,6 +155,11 @@ def _rates(optimizer: Factory | None, learning_rate: float | None, schedule: str
     return {"learning_rate": rate, "learning_rate_min": rate * (LOWEST if schedule == "cosine" else 1.0)}
 
 
+def _limits(**asked: int | str | None) -> dict[str, Any]:
+    """As the flags have them."""
+    return {name: str(limit) for name, limit in asked.items() if limit is not None}
+
+
 def _check_method(method: str, start: Start | None, loss: Criterion | None) -> None:
     if start is not None and method not in WITH_START:
         raise InputError(f"start: is for {', '.join(WITH_START)}, not for {method}: leave it out")
@@ -173,7 +185,7 @@ def _start(start: Start, space: CustomSpace) -> Matrices:
 def _found(this: Search, rows: list[dict[str, Any]]) -> Found:
     """The outcome of a search that is done."""
     assert isinstance(this.task, CustomTask) and isinstance(this.space, CustomSpace)
-    A, A_bar = this.method.architecture()
+    (A, _), A_bar = this.method.architecture(), this.returned()
     selection = this.space.genotype(A_bar)
     this.net.use(A_bar)  # plain factors: what a method left behind may not be copied
     if isinstance(this.method, Restoring):

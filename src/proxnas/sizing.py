@@ -12,7 +12,7 @@ from proxnas.budget import Budget, Sizes
 from proxnas.complexity import parameter_costs, parameters, shares
 from proxnas.config import SearchConfig
 from proxnas.cost_file import read_costs
-from proxnas.genotype import Genotype
+from proxnas.genotype import CUSTOM, Genotype
 from proxnas.spaces.base import Space
 from proxnas.tasks import Task
 
@@ -45,7 +45,8 @@ def sizes(of: str, task: Task, space: Space[Any]) -> Sizes:
 def budget(config: SearchConfig, task: Task, space: Space[Any]) -> Budget | None:
     """The limit that is asked for; an InputError if no network of the space is within it."""
     limit = config.limit()
-    return Budget(sizes(limit.of, task, space), limit.value, limit.asked) if limit else None
+    or_else = "" if config.space == CUSTOM else ", or fewer --final-cells or --final-channels"
+    return Budget(sizes(limit.of, task, space), limit.value, limit.asked, or_else) if limit else None
 
 
 def settle(this: Budget, task: Task, genotype: Callable[[], Genotype]) -> float | None:

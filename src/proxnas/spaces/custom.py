@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from proxnas.choice import NONE, Choice, Group, Node, Row
 from proxnas.errors import InputError, unknown
 from proxnas.genotype import CUSTOM, Edge, Genotype
+from proxnas.nesting import holders
 from proxnas.types import Matrices
 
 ROOT = "choice"
@@ -61,7 +62,10 @@ class CustomSpace:
         name_rows(module)
         self.module, self.name = module, CUSTOM
         choices = [part for part in module.modules() if isinstance(part, Choice)]
-        self.groups = {row_name(choice): Group(choice.names) for choice in choices}
+        inside = {name: of.pop() for name, of in holders(module).rows.items() if len(of) == 1}
+        self.groups = {
+            name: Group(choice.names, inside=inside.get(name)) for choice in choices if (name := row_name(choice))
+        }
 
     def search_network(self, size: object) -> nn.Module:
         return self.module

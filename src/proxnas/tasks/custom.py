@@ -25,6 +25,7 @@ from proxnas.genotype import Genotype
 from proxnas.latency import warm_runs
 from proxnas.loop import PRECISIONS
 from proxnas.methods.base import Validation
+from proxnas.nesting import check_holders, own_parameters
 from proxnas.run import Run
 from proxnas.spaces.custom import CustomSpace, skeleton
 from proxnas.supernet import Supernet
@@ -91,7 +92,7 @@ class CustomTask:
         self.metric_name = _name(metric) if metric else ""
         module = space.module.to(device).train()
         self.objective = CustomObjective(data.loss or nn.functional.cross_entropy, metric)
-        self.net = Supernet(module, precision=PRECISIONS[config.precision], objective=self.objective)
+        self.net = Supernet(module, space.groups, precision=PRECISIONS[config.precision], objective=self.objective)
         self.train, self.valid = (
             UserStream(passes(part, config.batch_size, config.seed, name), config.seed, name, device)
             for part, name in ((data.train, "train"), (data.valid, "valid"))
@@ -137,7 +138,14 @@ class CustomTask:
         return statistics.median(warm_runs(lambda: run(real, self.example), Clock(self.device, exact=True)))
 
     def entries(self, of: str) -> Matrices:
-        raise InputError("a limit is for cells: in a module with Choices of your own give eta")
+        if of == "params":
+            return own_parameters(self.net.module, self.net.groups)
+        for name, group in self.net.groups.items():
+            if group.inside:
+                where = f"Choice {name!r} stands inside a candidate of {group.inside.group!r}"
+                raise InputError(f"{where}: there only parameters can be limited: give max_params")
+        check_holders(self.net.module)
+        return costs.entries(self.net, self.example.x, of, self.device)
 
     def candidate_costs(self, of: str) -> dict[str, Tensor]:
         return costs.candidate_costs(self.net, self.example.x, of, self.device)
