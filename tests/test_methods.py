@@ -274,6 +274,16 @@ def test_with_all_entries_at_one_half_the_first_cell_is_identities_of_both_input
         ] * 4
 
 
+def test_the_first_of_equal_entries_is_never_none(make_search: MakeSearch) -> None:
+    for preset in ("paper", "official"):
+        search = make_search("--space", "nasbench201", "--preset", preset)
+        (line,) = [str(edge.op) for edge in search.genotype().cells["cell"].nodes[0]]
+        assert search.net.groups["cell"].candidates[:2] == ("none", "skip_connect") and line == "skip_connect"
+        search.step()
+        A, _ = search.method.architecture()
+        assert (A["cell"] != 0.5).any()  # else nothing would ever be learnt
+
+
 def test_by_default_noise_decides_and_ties_keep_what_was_selected(make_search: MakeSearch) -> None:
     search = make_search()
     method = search.method

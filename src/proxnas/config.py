@@ -80,7 +80,7 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
     value: Literal["one", "a_k"] = "one"
     """Value of a selected entry of A_bar."""
     ties: Literal["last", "first"] = "last"
-    """Equal entries of A: the last selected (else random by seed), or the first index."""
+    """Equal entries of A: the last selected (else random by seed), or the first index that is not none."""
     order: Literal[1, 2] = 1
     """Gradient of nasp, pa, lazy-pa: at w, or DARTS' second order."""
     eta: float = 0.0

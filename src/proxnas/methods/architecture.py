@@ -29,7 +29,7 @@ class ArchitectureOptions:
     value: str = "one"
     """Value of the selected entry of A_bar: `one`, or `a_k` as in the paper."""
     ties: str = "last"
-    """Equal entries (and rows all zero): `first` index, or the `last` selected, else random by seed."""
+    """Equal entries (and rows all zero): `first` index but `none`, or the `last` selected, else random by seed."""
     eta: float = 0.0
     """Weight of the size regulariser R."""
     eta_cells: str = "all"

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from proxnas.choice import NONE
 from proxnas.complexity import R_gradient, parameter_costs
 from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Metrics, Setup, weight_step
@@ -114,9 +115,10 @@ class Proximal:
         generator = torch.Generator().manual_seed(self.seed + self.w_optimizer.t)
         return {name: self.options.explore * left * gumbel(A.shape, generator) for name, A in self.A.items()}
 
-    def _priority(self, name: str) -> Tensor | None:
+    def _priority(self, name: str) -> Tensor:
         if self.options.ties == "first":
-            return None
+            # but never `none`, which the code with that rule does not have: a network of ties would be empty for ever
+            return torch.tensor([-float(op == NONE) for op in self.net.groups[name].candidates], dtype=torch.float64)
         # what was selected last stays in a tie: two entries clipped to 1 must not take turns
         return self.priority[name] + (self.A_bar[name] != 0) if name in self.A_bar else self.priority[name]
 
