@@ -21,7 +21,7 @@ from proxnas.report.listing import list_runs
 from proxnas.settings import parse_search
 
 SMALL = ("--space", "nasbench201", "--channels", "2", "--final-cells", "1", "--epochs", "2", "--batch-size", "8")
-CALL = (*SMALL, "--refine", "3", "--threads", "1", "--quiet")
+CALL = (*SMALL, "--refine", "3", "--seed", "1", "--threads", "1", "--quiet")
 STEPS = 10
 """Of the search; of the refinement there are twice as many."""
 
@@ -65,7 +65,7 @@ def test_the_best_of_the_found_cell_and_its_neighbours_is_returned(refined: Path
 def test_a_cell_as_good_as_its_neighbours_stays(
     stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(refining, "by_loss", lambda setup: replace(setup, score=lambda measured: 0.5))
+    monkeypatch.setattr(refining, "by_loss", lambda setup, preference: replace(setup, score=lambda measured: 0.5))
     assert main(["search", str(stripes), *CALL, "--run", str(tmp_path)]) == 0
     whole = result(tmp_path)
     assert not whole["refined"]["changed"] and whole["genotype"] == whole["refined"]["from"]
@@ -123,9 +123,9 @@ def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -
 @pytest.mark.parametrize(
     ("flags", "seen", "wanted"),
     [
-        ([], 25 * 4 * 16, 24),  # all of them, at a cost of the search itself
-        ([], 25 * 4 * 16 - 1, 0),
-        (["--batch-size", "64"], 25 * 4 * 16, 0),
+        ([], 13 * 4 * 16, 12),  # at the cost of the search itself
+        ([], 13 * 4 * 16 - 1, 0),
+        (["--batch-size", "64"], 13 * 4 * 16, 0),
         (["--eta", "0.1"], 10**9, 0),  # a short training would undo what R(A) did
         (["--preset", "paper"], 10**9, 0),
         (["--method", "darts-1st"], 10**9, 0),
@@ -152,7 +152,17 @@ def test_a_long_one_is(stripes: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     call = [*SMALL, "--epochs", "3", "--quiet", "--threads", "1", "--run", str(tmp_path / "run")]
     assert main(["search", str(stripes), *call]) == 0
     known = torch.load(tmp_path / "run" / "refined" / "checkpoint.pt", weights_only=True)["state"]["method"]["strategy"]
-    assert "refined" in result(tmp_path / "run") and len(known["known"]) >= 25
+    assert "refined" in result(tmp_path / "run") and len(known["known"]) >= 13
+
+
+def test_the_neighbours_that_the_search_thinks_best_of_come_first(refined: Path) -> None:
+    rows = [json.loads(line) for line in (refined / "metrics.jsonl").read_text().splitlines()]
+    A, chosen = torch.tensor(rows[-1]["A"]["cell"]), dict(rows[-1]["selected"]["cell"])
+    lost = {(e, k): float(A[e, chosen[e]] - A[e, k]) for e in range(6) for k in range(5) if k != chosen[e]}
+    best = sorted(lost, key=lambda place: lost[place])[:3]
+    known = torch.load(refined / "refined" / "checkpoint.pt", weights_only=True)["state"]["method"]["strategy"]["known"]
+    tried = [next(p for node in cell for p in node if p[1] != chosen[p[0]]) for cell, _ in known[1:]]
+    assert [tuple(place) for place in tried] == best
 
 
 def test_a_time_limit_is_for_the_search_and_all(stripes: Path) -> None:

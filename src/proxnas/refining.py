@@ -2,15 +2,16 @@
 
 A search judges candidates inside one small network with shared weights. The network that is trained in the end is
 deeper, and whether a cell lets it train at all shows only with depth. So the found cell and the cells that differ from
-it in one decision (`methods/local.py`) are trained from the same weights on the same batches, in a network half way to
-the depth of the final one, and the best takes its place. It is a search of its own in RUN/refined, begun when the other
-has ended; RUN has its result.json when both have.
+it in one decision (`methods/local.py`), those with the largest entries of A first, are trained from the same weights on
+the same batches, in a network half way to the depth of the final one, and the best takes its place. It is a search of
+its own in RUN/refined, begun when the other has ended; RUN has its result.json when both have.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,16 @@ from proxnas.config import USED_BY, SearchConfig
 from proxnas.jobs import run_search
 from proxnas.launch import here
 from proxnas.methods.base import Setup
-from proxnas.methods.cells import Cells
 from proxnas.run import REFINED, Run, open_run, write_atomically
 from proxnas.sampling_flags import BY_ITSELF
 from proxnas.searching import Search
-from proxnas.spaces import find
 from proxnas.tasks import load_data
+from proxnas.types import Matrices
 
-STEPS = 100
-"""Of a short training at least: after 60 the second best neighbour is still ahead now and then (docs/results.md)."""
+STEPS = 200
+"""Of a short training at least: after fewer a worse neighbour is ahead now and then (docs/results.md)."""
+NEIGHBOURS = 12
+"""To train by itself: those that the search thinks best of. In nasbench201 there are 24."""
 FASTER = 4.0
 """Times the learning rate of the search: at that one so few steps are spent near the initial weights."""
 OF_THE_CELL = ("genotype", "params", "flops", "budget", "latency", "table", "warning")
@@ -41,8 +43,7 @@ def refine(config: SearchConfig, folder: Path, found: dict[str, Any]) -> dict[st
         return found
     last = Run(folder).metrics()[-1]
     cells = how_many(config, seen=config.batch_size * last["step"])
-    images = config.batch_size * last["step"] // last["epoch"]
-    result = _together(found, _trained(short_trainings(config, cells, images), folder)) if cells else found
+    result = _together(found, _trained(config, cells, folder, last)) if cells else found
     with open_run(folder, resume=True) as run:
         write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
         run.write_json("result.json", result)
@@ -50,29 +51,30 @@ def refine(config: SearchConfig, folder: Path, found: dict[str, Any]) -> dict[st
 
 
 def how_many(config: SearchConfig, seen: int) -> int:
-    """The neighbours to train: as many as asked for; by itself all of them, where that sees no more images than the
+    """The neighbours to train: as many as asked for; by itself some, where their trainings see no more images than the
     search has seen, so that a search takes twice its time at most.
 
     Not by itself with --eta: a short training knows nothing of size.
     """
     if config.refine != BY_ITSELF:
         return config.refine
-    cells = Cells(find(config.space).groups)
-    number = len(cells.neighbours(cells.draw(torch.Generator())))
-    return 0 if config.eta or (number + 1) * STEPS * _batch(config) > seen else number
+    return 0 if config.eta or (NEIGHBOURS + 1) * STEPS * _batch(config) > seen else NEIGHBOURS
 
 
-def _trained(short: SearchConfig, folder: Path) -> dict[str, Any]:
+def _trained(config: SearchConfig, cells: int, folder: Path, last: dict[str, Any]) -> dict[str, Any]:
+    """Result of the search among so many neighbours, given the last row of metrics of the one before."""
+    short = short_trainings(config, cells, images=config.batch_size * last["step"] // last["epoch"])
+    A = {name: torch.tensor(matrix, dtype=torch.float64) for name, matrix in last["A"].items()}
     place = folder / REFINED
     begun = (place / "checkpoint.pt").exists()
     start = "" if begun else str(folder)
-    built = Search(dataclasses.replace(short, start=start), load_data(short), adjust=by_loss)
-    return run_search(short, place, built)
+    adjust = partial(by_loss, preference=A)
+    return run_search(short, place, Search(dataclasses.replace(short, start=start), load_data(short), adjust=adjust))
 
 
-def by_loss(setup: Setup) -> Setup:
+def by_loss(setup: Setup, preference: Matrices) -> Setup:
     """After so few steps most answers are wrong, and the loss tells sooner than accuracy who is on the way."""
-    return dataclasses.replace(setup, score=lambda measured: -measured.loss)
+    return dataclasses.replace(setup, score=lambda measured: -measured.loss, preference=preference)
 
 
 def _batch(config: SearchConfig) -> int:

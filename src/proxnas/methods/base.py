@@ -136,6 +136,9 @@ class Setup:
     start: Matrices | None = None
     """What is known of A before the search; NaN where nothing is."""
 
+    preference: Matrices | None = None
+    """What another search thinks of the candidates: `local` tries neighbours in that order."""
+
     def begin(self, A: Matrices) -> Matrices:
         """The first A: as drawn, but for the entries that are known."""
         start = self.start or {}

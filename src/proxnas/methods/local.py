@@ -12,7 +12,7 @@ import torch
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells, stored
 from proxnas.methods.sampling import Sampling
-from proxnas.types import State
+from proxnas.types import Matrices, State
 
 
 class Local:
@@ -20,8 +20,11 @@ class Local:
 
     in_order = True
 
-    def __init__(self, cells: Cells, start: Cell | None, generator: torch.Generator) -> None:
-        self.cells, self.generator = cells, generator
+    def __init__(
+        self, cells: Cells, start: Cell | None, generator: torch.Generator, preference: Matrices | None = None
+    ) -> None:
+        """`preference`: what somebody thinks of the candidates; the neighbours with most of it come first."""
+        self.cells, self.generator, self.preference = cells, generator, preference
         self.middle = start or cells.draw(generator)
         self.waiting = [self.middle]
         self.around: list[Cell] = []
@@ -51,8 +54,14 @@ class Local:
         self.around = [cell for cell in self.cells.neighbours(best) if self.cells.allows(cell)]
         order = torch.randperm(len(self.around), generator=self.generator).tolist()
         self.waiting = [self.around[i] for i in order if self.around[i] not in self.known]
+        if self.preference is not None:
+            self.waiting.sort(key=self._preferred, reverse=True)
         if not self.waiting:  # all of them are known, or there are none
             self._move() if self.around else self._begin_anew()
+
+    def _preferred(self, cell: Cell) -> float:
+        A_bar = self.cells.A_bar(cell)
+        return sum(float((a * A_bar[name]).sum()) for name, a in (self.preference or {}).items())
 
     def _begin_anew(self) -> None:
         self.middle, self.around = self.cells.draw(self.generator), []
@@ -79,4 +88,4 @@ def local(setup: Setup) -> Sampling:
     """Local search over the cells of a space."""
     cells = Cells(setup.net.groups)
     start = cells.of(setup.start) if setup.start else None
-    return Sampling(setup, Local(cells, start, torch.Generator().manual_seed(setup.seed)))
+    return Sampling(setup, Local(cells, start, torch.Generator().manual_seed(setup.seed), setup.preference))
