@@ -29,6 +29,7 @@ STEPS = 10
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refining, "STEPS", 4)
+    monkeypatch.setattr(refining, "FINAL_STEPS", 4)
 
 
 @pytest.fixture
@@ -51,8 +52,8 @@ def test_the_best_of_the_found_cell_and_its_neighbours_is_returned(refined: Path
     whole, last = result(refined), result(refined / "refined")
     assert (whole["method"], last["method"]) == ("nasp", "local")
     assert whole["genotype"] == last["genotype"] == json.loads((refined / "genotype.json").read_text())
-    known = torch.load(refined / "refined" / "checkpoint.pt", weights_only=True)["state"]["method"]["strategy"]["known"]
-    assert len(known) == 4 and max(score for _, score in known) == -last["valid_loss"]  # by loss, not accuracy
+    judged = known(refined / "refined")
+    assert len(judged) == 4 and max(score for _, score in judged) == -last["valid_loss"]  # by loss, not accuracy
     assert whole["params"] == last["params"] and whole["refined"]["valid_accuracy"] == last["valid_accuracy"]
     assert whole["seconds"] > whole["refined"]["seconds"] == last["seconds"]
     rows = [json.loads(line) for line in (refined / "metrics.jsonl").read_text().splitlines()]
@@ -65,7 +66,7 @@ def test_the_best_of_the_found_cell_and_its_neighbours_is_returned(refined: Path
 def test_a_cell_as_good_as_its_neighbours_stays(
     stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(refining, "by_loss", lambda setup, preference: replace(setup, score=lambda measured: 0.5))
+    monkeypatch.setattr(refining, "by_loss", lambda setup, scores: replace(setup, score=lambda measured: 0.5))
     assert main(["search", str(stripes), *CALL, "--run", str(tmp_path)]) == 0
     whole = result(tmp_path)
     assert not whole["refined"]["changed"] and whole["genotype"] == whole["refined"]["from"]
@@ -100,7 +101,7 @@ def test_force_forgets_both_parts(refined: Path, stripes: Path) -> None:
 
 def test_the_plan_names_it(stripes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["search", str(stripes), *CALL, "--dry-run"]) == 0
-    assert "and 4 short trainings after it (--refine)" in capsys.readouterr().out
+    assert "and 4 short trainings after it, then longer ones of the best (--refine)" in capsys.readouterr().out
 
 
 def test_several_seeds_are_refined_each(stripes: Path, tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_several_seeds_are_refined_each(stripes: Path, tmp_path: Path) -> None:
 def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -> None:
     flags = ["--space", "nasbench201", "--eta", "2", "--warmup", "1", "--max-params", "500k", "--refine", "24"]
     config = parse_search(["digits", *flags, "--preset", "paper", "--batch-size", "64"])
-    short = short_trainings(config, config.refine, images=25_000)
+    short = short_trainings(config, config.refine, refining.STEPS, images=25_000)
     assert (short.method, short.evaluations, short.batch_size) == ("local", 25, 32)
     assert (short.cells, config.cells, short.channels) == (3, 1, 8)
     assert short.epochs * (25_000 // 32) >= 25 * refining.STEPS
@@ -123,9 +124,9 @@ def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -
 @pytest.mark.parametrize(
     ("flags", "seen", "wanted"),
     [
-        ([], 13 * 4 * 16, 12),  # at the cost of the search itself
-        ([], 13 * 4 * 16 - 1, 0),
-        (["--batch-size", "64"], 13 * 4 * 16, 0),
+        ([], (25 + 5) * 4 * 16, 24),  # at the cost of the search itself
+        ([], (25 + 5) * 4 * 16 - 1, 0),
+        (["--batch-size", "64"], (25 + 5) * 4 * 16, 0),
         (["--eta", "0.1"], 10**9, 0),  # a short training would undo what R(A) did
         (["--preset", "paper"], 10**9, 0),
         (["--method", "darts-1st"], 10**9, 0),
@@ -147,22 +148,29 @@ def test_a_short_search_is_not_refined_by_itself(stripes: Path, tmp_path: Path) 
     assert main([*call, "--resume"]) == 0 and (tmp_path / "run" / "result.json").stat().st_mtime_ns == written
 
 
-def test_a_long_one_is(stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def known(folder: Path) -> list[tuple[Any, float]]:
+    cells: list[tuple[Any, float]] = torch.load(folder / "checkpoint.pt", weights_only=True)["state"]["method"][
+        "strategy"
+    ]["known"]
+    return cells
+
+
+def test_a_long_one_is_and_the_best_neighbours_are_trained_again(
+    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(refining, "STEPS", 1)
-    call = [*SMALL, "--epochs", "3", "--quiet", "--threads", "1", "--run", str(tmp_path / "run")]
-    assert main(["search", str(stripes), *call]) == 0
-    known = torch.load(tmp_path / "run" / "refined" / "checkpoint.pt", weights_only=True)["state"]["method"]["strategy"]
-    assert "refined" in result(tmp_path / "run") and len(known["known"]) >= 13
-
-
-def test_the_neighbours_that_the_search_thinks_best_of_come_first(refined: Path) -> None:
-    rows = [json.loads(line) for line in (refined / "metrics.jsonl").read_text().splitlines()]
-    A, chosen = torch.tensor(rows[-1]["A"]["cell"]), dict(rows[-1]["selected"]["cell"])
-    lost = {(e, k): float(A[e, chosen[e]] - A[e, k]) for e in range(6) for k in range(5) if k != chosen[e]}
-    best = sorted(lost, key=lambda place: lost[place])[:3]
-    known = torch.load(refined / "refined" / "checkpoint.pt", weights_only=True)["state"]["method"]["strategy"]["known"]
-    tried = [next(p for node in cell for p in node if p[1] != chosen[p[0]]) for cell, _ in known[1:]]
-    assert [tuple(place) for place in tried] == best
+    monkeypatch.setattr(refining, "FINAL_STEPS", 2)
+    call = ["search", str(stripes), *SMALL, "--epochs", "4", "--quiet", "--threads", "1", "--run", str(tmp_path)]
+    assert main(call) == 0
+    first, last, whole = known(tmp_path / "neighbours"), known(tmp_path / "refined"), result(tmp_path)
+    assert len(first) >= 25 and first[0][0] == last[0][0]  # what the search found is in both rounds
+    neighbours = sorted(first[1:25], key=lambda pair: -pair[1])[:4]
+    assert [cell for cell, _ in last[1:5]] == [cell for cell, _ in neighbours]
+    seconds = [result(tmp_path / part)["seconds"] for part in ("neighbours", "refined")]
+    assert whole["refined"]["seconds"] == pytest.approx(sum(seconds))
+    assert whole["genotype"] == result(tmp_path / "refined")["genotype"]
+    assert main([*call, "--force", "--refine", "0"]) == 0
+    assert not (tmp_path / "neighbours" / "result.json").exists() and "refined" not in result(tmp_path)
 
 
 def test_a_time_limit_is_for_the_search_and_all(stripes: Path) -> None:

@@ -20,6 +20,7 @@ from proxnas.sizing import sizes
 from proxnas.tasks import load_data
 
 STEPS = 3
+REFINED = "and {} short trainings after it, then longer ones of the best (--refine)"
 
 
 def plan(config: SearchConfig) -> dict[str, Any]:
@@ -94,6 +95,6 @@ def plan_text(figures: dict[str, Any]) -> str:
             f"{f['flops_smallest']:,} to {f['flops_largest']:,} multiply-adds",
             *([f"limit {shown_budget(f['budget'])}"] if f["budget"] else []),
             epochs_text(f),
-            *([f"and {f['refine'] + 1} short trainings after it (--refine)"] if f["refine"] else []),
+            *([REFINED.format(f["refine"] + 1)] if f["refine"] else []),
         ]
     )

@@ -2,35 +2,37 @@
 
 A search judges candidates inside one small network with shared weights. The network that is trained in the end is
 deeper, and whether a cell lets it train at all shows only with depth. So the found cell and the cells that differ from
-it in one decision (`methods/local.py`), those with the largest entries of A first, are trained from the same weights on
-the same batches, in a network half way to the depth of the final one, and the best takes its place. It is a search of
-its own in RUN/refined, begun when the other has ended; RUN has its result.json when both have.
+it in one decision (`methods/local.py`) are trained from the same weights on the same batches, in a network half way to
+the depth of the final one; then the found cell and the best of them again for five times the steps, because after few
+steps chance decides between the best; and the best of these is returned. Both rounds are searches of their own, in
+RUN/neighbours and RUN/refined, begun when the other has ended; RUN has its result.json when all have.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from proxnas.config import USED_BY, SearchConfig
 from proxnas.jobs import run_search
 from proxnas.launch import here
 from proxnas.methods.base import Setup
-from proxnas.run import REFINED, Run, open_run, write_atomically
+from proxnas.methods.cells import Cell, stored
+from proxnas.run import NEIGHBOURS, REFINED, Run, open_run, write_atomically
 from proxnas.sampling_flags import BY_ITSELF
 from proxnas.searching import Search
 from proxnas.tasks import load_data
-from proxnas.types import Matrices
 
-STEPS = 200
-"""Of a short training at least: after fewer a worse neighbour is ahead now and then (docs/results.md)."""
-NEIGHBOURS = 12
-"""To train by itself: those that the search thinks best of. In nasbench201 there are 24."""
+STEPS = 60
+"""Of a short training at least: enough to see who is among the best (docs/results.md)."""
+FINALISTS, FINAL_STEPS = 4, 300
+"""Neighbours in the second round, and its steps."""
+BY_DEFAULT = 24
+"""Neighbours if nobody says how many: in nasbench201 all of them."""
 FASTER = 4.0
 """Times the learning rate of the search: at that one so few steps are spent near the initial weights."""
 OF_THE_CELL = ("genotype", "params", "flops", "budget", "latency", "table", "warning")
@@ -43,7 +45,8 @@ def refine(config: SearchConfig, folder: Path, found: dict[str, Any]) -> dict[st
         return found
     last = Run(folder).metrics()[-1]
     cells = how_many(config, seen=config.batch_size * last["step"])
-    result = _together(found, _trained(config, cells, folder, last)) if cells else found
+    images = config.batch_size * last["step"] // last["epoch"]
+    result = _together(found, _rounds(config, cells, images, folder)) if cells else found
     with open_run(folder, resume=True) as run:
         write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
         run.write_json("result.json", result)
@@ -51,29 +54,46 @@ def refine(config: SearchConfig, folder: Path, found: dict[str, Any]) -> dict[st
 
 
 def how_many(config: SearchConfig, seen: int) -> int:
-    """The neighbours to train: as many as asked for; by itself some, where their trainings see no more images than the
+    """The neighbours to train: as many as asked for; by itself all, where their trainings see no more images than the
     search has seen, so that a search takes twice its time at most.
 
     Not by itself with --eta: a short training knows nothing of size.
     """
     if config.refine != BY_ITSELF:
         return config.refine
-    return 0 if config.eta or (NEIGHBOURS + 1) * STEPS * _batch(config) > seen else NEIGHBOURS
+    steps = (BY_DEFAULT + 1) * STEPS + (FINALISTS + 1) * FINAL_STEPS
+    return 0 if config.eta or steps * _batch(config) > seen else BY_DEFAULT
 
 
-def _trained(config: SearchConfig, cells: int, folder: Path, last: dict[str, Any]) -> dict[str, Any]:
-    """Result of the search among so many neighbours, given the last row of metrics of the one before."""
-    short = short_trainings(config, cells, images=config.batch_size * last["step"] // last["epoch"])
-    A = {name: torch.tensor(matrix, dtype=torch.float64) for name, matrix in last["A"].items()}
-    place = folder / REFINED
-    begun = (place / "checkpoint.pt").exists()
-    start = "" if begun else str(folder)
-    adjust = partial(by_loss, preference=A)
-    return run_search(short, place, Search(dataclasses.replace(short, start=start), load_data(short), adjust=adjust))
+def _rounds(config: SearchConfig, cells: int, images: int, folder: Path) -> dict[str, Any]:
+    """The result of the last round, with the seconds of both."""
+    seconds, scores = 0.0, dict[Cell, float]()
+    if cells > FINALISTS:
+        first = short_trainings(config, cells, STEPS, images)
+        seconds = _round(first, folder, NEIGHBOURS, scores)["seconds"]
+        scores = _scores(folder / NEIGHBOURS)
+    last = _round(short_trainings(config, min(cells, FINALISTS), FINAL_STEPS, images), folder, REFINED, scores)
+    return last | {"seconds": seconds + last["seconds"]}
 
 
-def by_loss(setup: Setup, preference: Matrices) -> Setup:
+def _round(short: SearchConfig, folder: Path, name: str, scores: dict[Cell, float]) -> dict[str, Any]:
+    """The search around the cell in the folder, first among the neighbours with the highest scores."""
+    place = folder / name
+    start = "" if (place / "checkpoint.pt").exists() else str(folder)
+    built = Search(dataclasses.replace(short, start=start), load_data(short), adjust=partial(by_loss, scores=scores))
+    return run_search(short, place, built)
+
+
+def _scores(place: Path) -> dict[Cell, float]:
+    """How good the cells of a round were; more is better."""
+    state = Run(place).load_checkpoint()
+    assert state is not None  # it is written before the first step
+    return {stored(cell): score for cell, score in state["method"]["strategy"]["known"]}
+
+
+def by_loss(setup: Setup, scores: dict[Cell, float]) -> Setup:
     """After so few steps most answers are wrong, and the loss tells sooner than accuracy who is on the way."""
+    preference = (lambda cell: scores.get(cell, -math.inf)) if scores else None
     return dataclasses.replace(setup, score=lambda measured: -measured.loss, preference=preference)
 
 
@@ -81,8 +101,8 @@ def _batch(config: SearchConfig) -> int:
     return max(2 * here().size, config.batch_size // 2)  # more steps with the same images
 
 
-def short_trainings(config: SearchConfig, neighbours: int, images: int) -> SearchConfig:
-    """The search among so many neighbours, given the images of the half for w."""
+def short_trainings(config: SearchConfig, neighbours: int, steps: int, images: int) -> SearchConfig:
+    """The search among so many neighbours with at least so many steps each, given the images of the half for w."""
     size = _batch(config)
     cells = neighbours + 1  # the found one is among them
     neutral: dict[str, Any] = {
@@ -92,7 +112,7 @@ def short_trainings(config: SearchConfig, neighbours: int, images: int) -> Searc
         "method": "local",
         "refine": 0,
         "evaluations": cells,
-        "epochs": -(-cells * STEPS // max(1, images // size)),
+        "epochs": -(-cells * steps // max(1, images // size)),
         "batch_size": size,
         "cells": (config.cells + config.final_cells + 1) // 2,
         "channels": max(1, config.channels // 2),  # depth is what matters, and it costs

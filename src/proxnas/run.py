@@ -54,8 +54,8 @@ FILES = (
 
 EVALUATIONS = "evaluations"
 """Where a search whose cells are evaluated by workers has a folder for each."""
-REFINED = "refined"
-"""Where a search with --refine trains the neighbours of what it found."""
+NEIGHBOURS, REFINED = "neighbours", "refined"
+"""Where a search with --refine trains the neighbours of what it found, and the best of them for longer."""
 CELL = "cell.json"
 """In such a folder: what is to be evaluated, its number and the picks of every node."""
 LOCK_SECONDS = 0.3
@@ -230,7 +230,7 @@ def _check_earlier(run: Run, resume: bool, force: bool) -> None:
     if not _ours(run / "config.json"):
         raise InputError(f"{run / 'config.json'}: not written by proxnas: choose another --run")
     if force:
-        for folder in (*(run / EVALUATIONS).glob("[0-9]*"), run / REFINED, run.folder):
+        for folder in (*(run / EVALUATIONS).glob("[0-9]*"), run / NEIGHBOURS, run / REFINED, run.folder):
             _forget(folder)
     elif not resume:
         state = "a finished run" if run.finished else "an unfinished run"

@@ -33,8 +33,8 @@ class SamplingFlags:
     """local: the cell to begin with: a run folder, a genotype file, zoo:NAME or a NAS-Bench-201 string; else random."""
     refine: int = 0
     """After a search of images by another method: train the found cell and so many of its neighbours for a moment, each
-    by itself in a deeper network, and keep the best. -1 (nasp's default in nasbench201): 12, unless that would take
-    longer than the search."""
+    by itself in a deeper network, the best of them for longer, and keep the best. -1 (nasp's default in nasbench201):
+    24, which are all there are, unless that would take longer than the search."""
     random_cells: int = 100
     """random-ws: cells that are judged at the end."""
 

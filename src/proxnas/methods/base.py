@@ -14,6 +14,7 @@ from proxnas.clock import Clock
 from proxnas.consensus import mean, mean_matrices
 from proxnas.genotype import Genotype
 from proxnas.methods.architecture import ArchitectureOptions
+from proxnas.methods.cells import Cell
 from proxnas.methods.optimizers import WeightOptimizer, WeightOptions
 from proxnas.selection import one_hot
 from proxnas.supernet import Supernet, correct
@@ -136,8 +137,8 @@ class Setup:
     start: Matrices | None = None
     """What is known of A before the search; NaN where nothing is."""
 
-    preference: Matrices | None = None
-    """What another search thinks of the candidates: `local` tries neighbours in that order."""
+    preference: Callable[[Cell], float] | None = None
+    """What is thought of cells before they are evaluated: `local` tries neighbours in that order."""
 
     def begin(self, A: Matrices) -> Matrices:
         """The first A: as drawn, but for the entries that are known."""

@@ -7,12 +7,14 @@ that another method found with shared weights is thereby judged against its neig
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells, stored
 from proxnas.methods.sampling import Sampling
-from proxnas.types import Matrices, State
+from proxnas.types import State
 
 
 class Local:
@@ -21,9 +23,13 @@ class Local:
     in_order = True
 
     def __init__(
-        self, cells: Cells, start: Cell | None, generator: torch.Generator, preference: Matrices | None = None
+        self,
+        cells: Cells,
+        start: Cell | None,
+        generator: torch.Generator,
+        preference: Callable[[Cell], float] | None = None,
     ) -> None:
-        """`preference`: what somebody thinks of the candidates; the neighbours with most of it come first."""
+        """`preference`: the neighbours with most of it come first; without it in random order."""
         self.cells, self.generator, self.preference = cells, generator, preference
         self.middle = start or cells.draw(generator)
         self.waiting = [self.middle]
@@ -55,13 +61,9 @@ class Local:
         order = torch.randperm(len(self.around), generator=self.generator).tolist()
         self.waiting = [self.around[i] for i in order if self.around[i] not in self.known]
         if self.preference is not None:
-            self.waiting.sort(key=self._preferred, reverse=True)
+            self.waiting.sort(key=self.preference, reverse=True)
         if not self.waiting:  # all of them are known, or there are none
             self._move() if self.around else self._begin_anew()
-
-    def _preferred(self, cell: Cell) -> float:
-        A_bar = self.cells.A_bar(cell)
-        return sum(float((a * A_bar[name]).sum()) for name, a in (self.preference or {}).items())
 
     def _begin_anew(self) -> None:
         self.middle, self.around = self.cells.draw(self.generator), []
