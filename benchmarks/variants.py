@@ -1,6 +1,8 @@
 """Variants of NASP that are rows of the quality study only: none of them found better cells, so none became an option.
 
-python benchmarks/variants.py NAME search DATA ...      # a proxnas command in which NASP is changed as NAME says
+    python benchmarks/variants.py NAME search DATA ...
+
+A proxnas command in which NASP is changed as NAME says, by replacing functions in its process.
 """
 
 from __future__ import annotations

@@ -348,8 +348,12 @@ def test_the_pace_of_an_optimizer_is_measured() -> None:
     assert (options.learning_rate, options.momentum, options.weight_decay) == (0.3, 0, 0)
     optimizer = WeightOptimizer(net, options, 10)
     assert optimizer.pace(2.0) == 0.6  # before the first step: as SGD
-    optimizer.step(net.loss(Batch(torch.randn(4, 3), torch.zeros(4, dtype=torch.long)))[0])
-    assert optimizer.pace(2.0) == pytest.approx(0.6)  # and what is measured of SGD is its rate
+    batch = Batch(torch.randn(4, 3), torch.zeros(4, dtype=torch.long))
+    for t in (0, 490):  # in the first epoch and the last, with the same answer at another rate
+        optimizer.t, optimizer.measured_pace = t, None
+        optimizer.step(net.loss(batch)[0])
+        assert optimizer.pace(2.0) == pytest.approx(0.6)  # what is measured of SGD is its rate
+    assert optimizer.learning_rate < 0.02
     again = WeightOptimizer(net, options, 10)
     again.load_state_dict(optimizer.state_dict())
     assert again.pace(1.0) == optimizer.pace(1.0)

@@ -91,6 +91,10 @@ class WeightOptimizer:
         cosine = (1 + math.cos(math.pi * progress)) / 2
         return o.guard.factor * (o.learning_rate_min + (o.learning_rate - o.learning_rate_min) * cosine)
 
+    @property
+    def _first_rate(self) -> float:
+        return self.options.guard.factor * self.options.learning_rate
+
     def step(self, loss: Tensor, share: float = 1.0, examples: int = 1) -> None:
         """`share`: how large a step the batch stands for; `examples`: how many it has, to weigh it among the parts
         that other processes have."""
@@ -120,8 +124,7 @@ class WeightOptimizer:
         """
         if self.measured_pace is not None:
             return steps * self.measured_pace
-        first = self.options.guard.factor * self.options.learning_rate
-        return steps * first / (1 - self.options.momentum)  # momentum sums up so many steps
+        return steps * self._first_rate / (1 - self.options.momentum)  # momentum sums up so many steps
 
     def _before_measuring(self) -> list[Tensor] | None:
         """A copy of w in those steps in which the pace is measured; SGD's is known."""
@@ -134,8 +137,8 @@ class WeightOptimizer:
         pairs = [(w, old) for w, old in zip(self.weights, before, strict=True) if w.grad is not None]
         moved = torch.stack([(w - old).norm() for w, old in pairs]).norm()
         slope = torch.stack([w.grad.norm() for w, _ in pairs if w.grad is not None]).norm()
-        fallen = self.learning_rate / (self.options.guard.factor * self.options.learning_rate)
-        ratio = float(moved / slope.clamp(min=1e-12)) / fallen
+        fallen = self.learning_rate / (self._first_rate or 1.0)
+        ratio = float(moved / (fallen * slope).clamp(min=1e-12))
         if math.isfinite(ratio):
             self.measured_pace = ratio
 

@@ -61,11 +61,9 @@ class CustomSpace:
         """`module` gets its rows named."""
         name_rows(module)
         self.module, self.name = module, CUSTOM
-        choices = [part for part in module.modules() if isinstance(part, Choice)]
+        names = {row_name(part): part.names for part in module.modules() if isinstance(part, Choice)}
         inside = {name: of.pop() for name, of in holders(module).rows.items() if len(of) == 1}
-        self.groups = {
-            name: Group(choice.names, inside=inside.get(name)) for choice in choices if (name := row_name(choice))
-        }
+        self.groups = {name: Group(candidates, inside=inside.get(name)) for name, candidates in names.items()}
 
     def search_network(self, size: object) -> nn.Module:
         return self.module
