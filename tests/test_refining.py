@@ -16,7 +16,7 @@ from proxnas.cli import main
 from proxnas.genotype import Genotype
 from proxnas.jobs import fitted_to_minutes
 from proxnas.progress import Silent
-from proxnas.refining import how_many, short_trainings
+from proxnas.refining import how_many, short_trainings, stands_out
 from proxnas.report.listing import list_runs
 from proxnas.settings import parse_search
 
@@ -30,6 +30,7 @@ STEPS = 10
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refining, "STEPS", 4)
     monkeypatch.setattr(refining, "FINAL_STEPS", 4)
+    monkeypatch.setattr(refining, "LEAD", 0.0)
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_a_cell_as_good_as_its_neighbours_stays(
     assert main(["search", str(stripes), *CALL, "--run", str(tmp_path)]) == 0
     whole = result(tmp_path)
     assert not whole["refined"]["changed"] and whole["genotype"] == whole["refined"]["from"]
-    assert "no neighbour is better after a short training" in capsys.readouterr().out
+    assert "no neighbour is clearly better after a short training" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("step", [STEPS - 1, STEPS + 1, STEPS + 7])
@@ -90,6 +91,24 @@ def test_stopped_in_either_part_it_goes_on(
     assert ours == theirs
     done = (run / "result.json").stat().st_mtime_ns
     assert main([*call, "--resume"]) == 0 and (run / "result.json").stat().st_mtime_ns == done
+
+
+@pytest.mark.parametrize(
+    ("losses", "wanted"), [([2.0, 1.9], True), ([2.0, 1.97], False), ([1.9, 2.0, 1.89], False), ([1.5], True)]
+)
+def test_the_best_must_be_ahead_of_all_others(losses: list[float], wanted: bool, monkeypatch: Any) -> None:
+    monkeypatch.setattr(refining, "LEAD", 0.02)
+    assert stands_out(-loss for loss in losses) == wanted
+
+
+def test_what_is_not_clearly_better_does_not_replace_what_was_found(
+    refined: Path, stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refining, "LEAD", 0.9)
+    assert main(["search", str(stripes), *CALL, "--run", str(tmp_path / "cautious")]) == 0
+    bold, cautious = result(refined), result(tmp_path / "cautious")
+    assert bold["refined"]["changed"] and not cautious["refined"]["changed"]
+    assert cautious["genotype"] == cautious["refined"]["from"] == bold["refined"]["from"]
 
 
 def test_force_forgets_both_parts(refined: Path, stripes: Path) -> None:

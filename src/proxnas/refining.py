@@ -4,8 +4,9 @@ A search judges candidates inside one small network with shared weights. The net
 deeper, and whether a cell lets it train at all shows only with depth. So the found cell and the cells that differ from
 it in one decision (`methods/local.py`) are trained from the same weights on the same batches, in a network half way to
 the depth of the final one; then the found cell and the best of them again for five times the steps, because after few
-steps chance decides between the best; and the best of these is returned. Both rounds are searches of their own, in
-RUN/neighbours and RUN/refined, begun when the other has ended; RUN has its result.json when all have.
+steps chance decides between the best; and the best of these is returned, if it is clearly better than all others. Both
+rounds are searches of their own, in RUN/neighbours and RUN/refined, begun when the other has ended; RUN has its
+result.json when all have.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,9 @@ STEPS = 60
 """Of a short training at least: enough to see who is among the best (docs/results.md)."""
 FINALISTS, FINAL_STEPS = 4, 300
 """Neighbours in the second round, and its steps."""
+LEAD = 0.02
+"""By which share the loss of the best must be below that of the second: less is what another draw of weights and
+batches makes (docs/results.md), and then what the search found stays."""
 BY_DEFAULT = 24
 """Neighbours if nobody says how many: in nasbench201 all of them."""
 FASTER = 4.0
@@ -73,7 +78,7 @@ def _rounds(config: SearchConfig, cells: int, images: int, folder: Path) -> dict
         seconds = _round(first, folder, NEIGHBOURS, scores)["seconds"]
         scores = _scores(folder / NEIGHBOURS)
     last = _round(short_trainings(config, min(cells, FINALISTS), FINAL_STEPS, images), folder, REFINED, scores)
-    return last | {"seconds": seconds + last["seconds"]}
+    return last | {"seconds": seconds + last["seconds"], "clear": stands_out(_scores(folder / REFINED).values())}
 
 
 def _round(short: SearchConfig, folder: Path, name: str, scores: dict[Cell, float]) -> dict[str, Any]:
@@ -89,6 +94,12 @@ def _scores(place: Path) -> dict[Cell, float]:
     state = Run(place).load_checkpoint()
     assert state is not None  # it is written before the first step
     return {stored(cell): score for cell, score in state["method"]["strategy"]["known"]}
+
+
+def stands_out(scores: Iterable[float]) -> bool:
+    """Whether the best of the negative losses is clearly ahead of the second."""
+    best, second, *_ = [*sorted(scores, reverse=True), -math.inf]
+    return -best < (1 - LEAD) * -second
 
 
 def by_loss(setup: Setup, scores: dict[Cell, float]) -> Setup:
@@ -127,7 +138,7 @@ def short_trainings(config: SearchConfig, neighbours: int, steps: int, images: i
 
 def _together(found: dict[str, Any], best: dict[str, Any]) -> dict[str, Any]:
     """The result of a search with the cell of its refinement in place of its own."""
-    changed = best["genotype"] != found["genotype"]
+    changed = best["clear"] and best["genotype"] != found["genotype"]
     returned = best if changed else found
     result = {name: value for name, value in found.items() if name not in OF_THE_CELL}
     result |= {name: returned[name] for name in OF_THE_CELL if name in returned}
