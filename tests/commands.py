@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from proxnas.cli import main
+from proxnas.interrupt import Interrupted
+from proxnas.searching import Search
 
 SIZES = {"epochs": 2, "cells": 1, "channels": 4, "final-cells": 1, "final-channels": 4, "batch-size": 16, "threads": 1}
 SMALL = ["--space", "nasbench201", *(word for name, n in SIZES.items() for word in (f"--{name}", str(n)))]
@@ -52,3 +57,18 @@ def finished_run(data: Path, folder: Path) -> Path:
     run = folder / "run"
     assert call("search", data, *SMALL, "--run", run) == 0
     return run
+
+
+@contextmanager
+def interrupted_at(last: int) -> Iterator[None]:
+    """Ctrl-C comes in so many-th step of the searches in this process."""
+    plain, steps = Search.step, []
+
+    def step(self: Search) -> object:
+        steps.append(1)
+        if len(steps) == last:
+            raise Interrupted(2)
+        return plain(self)
+
+    with patch.object(Search, "step", step):
+        yield

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from commands import interrupted_at
 from proxnas import spaces
 from proxnas.choice import Group
 from proxnas.cli import main
 from proxnas.errors import InputError
 from proxnas.genotype import OPERATIONS, Genotype
-from proxnas.interrupt import Interrupted
 from proxnas.methods.cells import Cell, Cells
 from proxnas.methods.local import Local
-from proxnas.searching import Search
 from proxnas.starting import start
 
 CONVOLUTIONS = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_3x3~2|"
@@ -126,22 +125,13 @@ def test_a_search_begins_with_the_given_cell_and_keeps_the_better_neighbour(tmp_
     assert Genotype.from_object(result["genotype"]).to_string() == best
 
 
-def test_a_search_goes_on_without_the_file_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_goes_on_without_the_file_that_it_began_with(tmp_path: Path) -> None:
     cell = tmp_path / "cell.txt"
     cell.write_text(EMPTY)
     sizes = ["--evaluations", "6", "--epochs", "2", "--cells", "1", "--channels", "2", "--threads", "1", "--quiet"]
     asked = ["search", "digits", "--space", "nasbench201", "--method", "local", "--start", str(cell), *sizes]
     assert main([*asked, "--run", str(tmp_path / "whole")]) == 0
-    plain, steps = Search.step, []
-
-    def step(self: Search) -> object:
-        steps.append(1)
-        if len(steps) == 25:
-            raise Interrupted(2)
-        return plain(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Search, "step", step)
+    with interrupted_at(25):
         assert main([*asked, "--run", str(tmp_path / "cut")]) == 130
     cell.unlink()
     assert main(["search", "--run", str(tmp_path / "cut"), "--resume", "--quiet"]) == 0

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from commands import interrupted_at
 from proxnas.cli import main
 from proxnas.errors import InputError
 from proxnas.genotype import OPERATIONS, Genotype
-from proxnas.interrupt import Interrupted
 from proxnas.methods import SAMPLING
-from proxnas.searching import Search
 from proxnas.settings import parse_search
 from proxnas.table import look_up, validation
 
@@ -60,20 +59,9 @@ def test_the_table_evaluates_by_its_validation_column(method: str, table: Path, 
 
 
 @pytest.mark.parametrize("method", ["evolution", "pnas"])
-def test_a_search_by_a_table_resumes_exactly(
-    method: str, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_by_a_table_resumes_exactly(method: str, table: Path, tmp_path: Path) -> None:
     assert main(flags(table, tmp_path / "whole", method)) == 0
-    plain, steps = Search.step, []
-
-    def step(self: Search) -> object:
-        steps.append(1)
-        if len(steps) == 25:
-            raise Interrupted(2)
-        return plain(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Search, "step", step)
+    with interrupted_at(25):
         assert main(flags(table, tmp_path / "cut", method)) == 130
     assert len(rows(tmp_path / "cut")) == 2
     assert main([*flags(table, tmp_path / "cut", method), "--resume"]) == 0

@@ -136,7 +136,10 @@ class Setup:
     """Weights cannot be drawn again and will be asked for: who trains one cell after the other keeps them."""
     start: Matrices | None = None
     """What is known of A before the search; NaN where nothing is."""
-
+    costs: dict[str, Tensor] | None = None
+    """Group -> p_k / p_bar (K,) of R(A); None: by parameters."""
+    budget: Budget | None = None
+    """A limit on the final network, to select within."""
     preference: Callable[[Cell], float] | None = None
     """What is thought of cells before they are evaluated: `local` tries neighbours in that order."""
 
@@ -144,11 +147,6 @@ class Setup:
         """The first A: as drawn, but for the entries that are known."""
         start = self.start or {}
         return {name: torch.where(start[name].isnan(), a, start[name]) if name in start else a for name, a in A.items()}
-
-    costs: dict[str, Tensor] | None = None
-    """Group -> p_k / p_bar (K,) of R(A); None: by parameters."""
-    budget: Budget | None = None
-    """A limit on the final network, to select within."""
 
 
 def weight_step(
