@@ -5,8 +5,8 @@
 limits    digits, darts7: --max-params at 25%, 50% and 75% between the smallest and the largest network, five seeds.
 latency   the same space: --max-latency at 30% and 60%, then the found network timed again, in a process of its own.
 training  reduced CIFAR-10 (10,000 training images, all test images, at 16x16): a cell found within each of the three
-          limits on parameters, two seeds, and random cells that use at least 85% of the same limit, all trained alike;
-          the difference of their means is pooled over the limits, with a 95% interval (t).
+          limits on parameters, for some seeds, and random cells that use at least 85% of the same limit, all trained
+          alike; the difference of their means is pooled over the limits, with a 95% interval (t).
 
 One thread; a finished run is not repeated, an interrupted one goes on. Rows go into FOLDER/<part>.jsonl.
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from found_cells import proxnas, reduced
+from found_cells import interval, proxnas, reduced, trained
 
 from proxnas import spaces
 from proxnas.complexity import parameters
@@ -41,8 +40,6 @@ FINAL = ["--final-cells", str(CELLS), "--final-channels", str(CHANNELS)]
 SHARES = (0.25, 0.5, 0.75)
 USED = 0.85
 """Of a limit that a random cell uses at least: smaller ones would make the comparison one of sizes."""
-T = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 11: 2.20, 14: 2.14}
-"""Degrees of freedom -> two-sided 95% quantile of Student's t."""
 
 
 def found(data: str, run: Path, *flags: str) -> dict[str, Any]:
@@ -141,11 +138,8 @@ def training(cifar: str, folder: Path, seeds: list[int], number: int) -> list[di
         for seed, run in zip(seeds, runs.values(), strict=True):
             found(data, run, *SEARCH, *FINAL, "--max-params", str(limit), "--seed", str(seed))
         for name, cell in (runs | {path.stem: path for path in random_cells(limit, number, folder)}).items():
-            run = folder / f"train-{share}-{name}"
-            proxnas("train", str(cell), data, *TRAIN, "--run", str(run))
-            result = json.loads((run / "result.json").read_text())
-            kept = {key: result[key] for key in ("params", "test_accuracy", "seconds")}
-            rows.append({"share": share, "limit": limit, "cell": name} | kept)
+            measured = trained(cell, data, folder / f"train-{share}-{name}", *TRAIN)
+            rows.append({"share": share, "limit": limit, "cell": name} | measured)
     return rows
 
 
@@ -169,27 +163,14 @@ def training_text(rows: list[dict[str, Any]]) -> list[str]:
     return [*lines, "", f"found - random, pooled: {mean:+.4f} +- {half:.4f} (95%, {len(rows)} cells)"]
 
 
-def interval(groups: list[tuple[list[float], list[float]]]) -> tuple[float, float]:
-    """(difference, half the width of its 95% interval) from found and random cells at each limit.
-
-    The mean over limits of found less random; one variance within all groups, by Student's t.
-    """
-    differences = [statistics.mean(found) - statistics.mean(others) for found, others in groups]
-    samples = [sample for pair in groups for sample in pair]
-    freedom = sum(len(sample) - 1 for sample in samples)
-    variance = sum((len(sample) - 1) * statistics.variance(sample) for sample in samples) / freedom
-    error = math.sqrt(variance * sum(1 / len(sample) for sample in samples)) / len(groups)
-    quantile = T[max(k for k in T if k <= freedom)]  # the next smaller one that is listed: never too narrow
-    return statistics.mean(differences), quantile * error
-
-
 def main() -> None:
     """Runs what is missing and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cifar")
     parser.add_argument("--parts", default="limits,latency,training")
     parser.add_argument("--folder", default="budgets")
-    parser.add_argument("--seeds", default="0,1,2,3,4", help="of limits; training takes the first two")
+    parser.add_argument("--seeds", default="0,1,2,3,4")
+    parser.add_argument("--found", type=int, default=2, help="seeds that training takes, the first ones")
     parser.add_argument("--random", type=int, default=4, help="random cells a limit")
     options = parser.parse_args()
     folder = Path(options.folder)
@@ -198,7 +179,7 @@ def main() -> None:
     parts = {
         "limits": (lambda: limits(folder, seeds), limits_text),
         "latency": (lambda: latencies(folder), latencies_text),
-        "training": (lambda: training(options.cifar, folder, seeds[:2], options.random), training_text),
+        "training": (lambda: training(options.cifar, folder, seeds[: options.found], options.random), training_text),
     }
     for name in options.parts.split(","):
         run, text = parts[name]

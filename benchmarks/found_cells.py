@@ -1,17 +1,19 @@
-"""Are found cells better than random ones? A search on reduced CIFAR-10, and its cell trained beside random cells.
+"""Are found cells better than random ones? Searches on reduced CIFAR-10, and their cells trained beside random cells.
 
-    python benchmarks/found_cells.py CIFAR_FOLDER [--spaces darts7,nasp12] [--random 8] [--folder found]
+    python benchmarks/found_cells.py CIFAR_FOLDER [--spaces darts7,nasp12] [--seeds 0,1] [--variant NAME] [--random 8]
+                                     [--epochs 4] [--folder found]
 
-Reduced: 10,000 training images and the 10,000 test images averaged down to 16x16. The search has the defaults but for
-its size; then the found cell and random cells of the same space, whose networks have about as many parameters, are
-trained under the quick protocol with one seed. Resumable. Rows go into FOLDER/rows.jsonl, the summary is printed: the
-found cell against mean and standard deviation of the random ones, and how many of them it beats.
+Reduced: 10,000 training images and the 10,000 test images averaged down to 16x16. The searches have the defaults but
+for their size, or NASP is changed as variants.py says; then the found cells and random cells of the same space, whose
+networks have about as many parameters, are trained under the quick protocol with one seed. Resumable. Rows go into
+FOLDER/rows.jsonl, the summary is printed: found less random, with a 95% interval (t).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -31,10 +33,12 @@ from proxnas.selection import random_selection
 IMAGES = 10_000
 SEARCH = ["--cells", "5", "--channels", "8", "--epochs", "5", "--batch-size", "64"]
 CELLS, CHANNELS = 5, 8
-TRAIN = ["--cells", str(CELLS), "--channels", str(CHANNELS), "--epochs", "4", "--protocol", "quick"]
+TRAIN = ["--cells", str(CELLS), "--channels", str(CHANNELS), "--protocol", "quick"]
 FINAL = ["--final-cells", str(CELLS), "--final-channels", str(CHANNELS)]
 TOLERANCE = 0.1
-"""How far the parameters of a random cell's network may be from those of the found one."""
+"""How far the parameters of a random cell's network may be from those of the found ones in the mean."""
+T = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 11: 2.20, 14: 2.14, 19: 2.09}
+"""Degrees of freedom -> two-sided 95% quantile of Student's t."""
 
 
 def reduced(cifar: str, path: Path) -> Path:
@@ -54,17 +58,32 @@ def halved(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return mean
 
 
-def proxnas(*words: str) -> None:
+def proxnas(*words: str, variant: str = "") -> None:
     """One command in a process of its own; goes on where it was stopped."""
-    command = [sys.executable, "-m", "proxnas", *words, "--threads", "1", "--quiet", "--resume"]
+    start = [str(Path(__file__).with_name("variants.py")), variant] if variant else ["-m", "proxnas"]
+    command = [sys.executable, *start, *words, "--threads", "1", "--quiet", "--resume"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
-def trained(cell: Path, data: Path, run: Path) -> dict[str, Any]:
-    """result.json of the cell's training."""
-    proxnas("train", str(cell), str(data), *TRAIN, "--run", str(run))
-    result: dict[str, Any] = json.loads((run / "result.json").read_text())
-    return result
+def trained(cell: Path, data: str, run: Path, *flags: str) -> dict[str, Any]:
+    """What a row says of the cell's training."""
+    proxnas("train", str(cell), data, *flags, "--run", str(run))
+    result = json.loads((run / "result.json").read_text())
+    return {key: result[key] for key in ("params", "test_accuracy", "seconds")}
+
+
+def interval(groups: list[tuple[list[float], list[float]]]) -> tuple[float, float]:
+    """(difference, half the width of its 95% interval) from found and random cells in each group.
+
+    The mean over groups of found less random; one variance within all samples, by Student's t.
+    """
+    differences = [statistics.mean(found) - statistics.mean(others) for found, others in groups]
+    samples = [sample for pair in groups for sample in pair]
+    freedom = sum(len(sample) - 1 for sample in samples)
+    variance = sum((len(x) - 1) * statistics.variance(x) for x in samples if len(x) > 1) / freedom
+    error = math.sqrt(variance * sum(1 / len(sample) for sample in samples)) / len(groups)
+    quantile = T[max(k for k in T if k <= freedom)]  # the next smaller one that is listed: never too narrow
+    return statistics.mean(differences), quantile * error
 
 
 def size_of(genotype: Genotype, space: str) -> int:
@@ -73,7 +92,7 @@ def size_of(genotype: Genotype, space: str) -> int:
         return parameters(spaces.find(space).network(genotype, Size(CELLS, CHANNELS, 3, 10)))
 
 
-def random_cells(space: str, wanted: int, number: int, folder: Path) -> list[Path]:
+def random_cells(space: str, wanted: float, number: int, folder: Path) -> list[Path]:
     """Random cells of the space, as files, whose networks have about as many parameters as wanted."""
     generator = torch.Generator().manual_seed(0)
     found: list[Path] = []
@@ -86,32 +105,34 @@ def random_cells(space: str, wanted: int, number: int, folder: Path) -> list[Pat
     return found
 
 
-def compare(space: str, data: Path, number: int, folder: Path) -> list[dict[str, Any]]:
-    """The rows of one space: the found cell first."""
-    run = folder / f"{space}-search"
-    proxnas("search", str(data), "--space", space, *SEARCH, *FINAL, "--run", str(run))
-    wanted = size_of(read(run), space)
-    cells = {"found": run} | {path.stem: path for path in random_cells(space, wanted, number, folder)}
-    rows = []
-    for name, cell in cells.items():
-        result = trained(cell, data, folder / f"{space}-train-{name.removeprefix(f'{space}-')}")
-        rows.append(
-            {"space": space, "cell": name, **{key: result[key] for key in ("params", "test_accuracy", "seconds")}}
-        )
-    return rows
+def compare(space: str, data: str, folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of one space: the found cells first."""
+    cells = {f"found-{seed}": folder / f"{space}-search-{seed}" for seed in options.seeds.split(",")}
+    for seed, run in zip(options.seeds.split(","), cells.values(), strict=True):
+        flags = ["--space", space, *SEARCH, *FINAL, "--seed", seed, "--run", str(run)]
+        proxnas("search", data, *flags, variant=options.variant)
+    wanted = statistics.mean(size_of(read(run), space) for run in cells.values())
+    cells |= {path.stem.removeprefix(f"{space}-"): path for path in random_cells(space, wanted, options.random, folder)}
+    flags = [*TRAIN, "--epochs", str(options.epochs)]
+    return [
+        {"space": space, "cell": name} | trained(cell, data, folder / f"{space}-train-{name}", *flags)
+        for name, cell in cells.items()
+    ]
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
     """A Markdown row a space."""
-    lines = ["| space | params found | test found | random mean | std | best random | random beaten |"]
-    lines.append("|---|---|---|---|---|---|---|")
+    lines = ["| space | found | mean | params | random mean | std | best random | found - random, 95% |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
     for space in dict.fromkeys(row["space"] for row in rows):
-        found, *others = [row for row in rows if row["space"] == space]
-        tests = [row["test_accuracy"] for row in others]
-        beaten = sum(test < found["test_accuracy"] for test in tests)
+        mine = [row for row in rows if row["space"] == space]
+        found, others = ([row for row in mine if row["cell"].startswith(kind)] for kind in ("found", "random"))
+        ours, tests = ([row["test_accuracy"] for row in group] for group in (found, others))
+        mean, half = interval([(ours, tests)])
         lines.append(
-            f"| {space} | {found['params']:,} | {found['test_accuracy']:.4f} | {statistics.mean(tests):.4f} | "
-            f"{statistics.stdev(tests):.4f} | {max(tests):.4f} | {beaten} of {len(tests)} |"
+            f"| {space} | {', '.join(f'{test:.4f}' for test in ours)} | {statistics.mean(ours):.4f} | "
+            f"{statistics.mean(row['params'] for row in found):,.0f} | {statistics.mean(tests):.4f} | "
+            f"{statistics.stdev(tests):.4f} | {max(tests):.4f} | {mean:+.4f} +- {half:.4f} |"
         )
     return lines
 
@@ -121,13 +142,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cifar")
     parser.add_argument("--spaces", default="darts7,nasp12")
-    parser.add_argument("--random", type=int, default=8)
+    parser.add_argument("--seeds", default="0,1", help="of searches")
+    parser.add_argument("--variant", default="", help="of NASP, a name of variants.py")
+    parser.add_argument("--random", type=int, default=8, help="random cells")
+    parser.add_argument("--epochs", type=int, default=4, help="of each training")
     parser.add_argument("--folder", default="found")
     options = parser.parse_args()
     folder = Path(options.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    data = reduced(options.cifar, folder / "reduced.npz")
-    rows = [row for space in options.spaces.split(",") for row in compare(space, data, options.random, folder)]
+    data = str(reduced(options.cifar, folder / "reduced.npz"))
+    rows = [row for space in options.spaces.split(",") for row in compare(space, data, folder, options)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     print("\n".join(summary(rows)))
 

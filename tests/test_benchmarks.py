@@ -114,11 +114,11 @@ def test_time_split_accounts_for_the_whole_step(monkeypatch, capsys) -> None:
 
 
 def test_found_cells_are_summed_up_against_random_ones() -> None:
-    rows = [
-        {"space": "darts7", "cell": cell, "params": 1000, "test_accuracy": accuracy, "seconds": 1.0}
-        for cell, accuracy in [("found", 0.7), ("random-0", 0.6), ("random-1", 0.8)]
-    ]
-    assert script("found_cells").summary(rows)[-1] == "| darts7 | 1,000 | 0.7000 | 0.7000 | 0.1414 | 0.8000 | 1 of 2 |"
+    cells = [("found-0", 0.7), ("found-1", 0.8), ("random-0", 0.6), ("random-1", 0.7)]
+    rows = [{"space": "darts7", "cell": cell, "params": 1000, "test_accuracy": test} for cell, test in cells]
+    assert script("found_cells").summary(rows)[-1] == (
+        "| darts7 | 0.7000, 0.8000 | 0.7500 | 1,000 | 0.6500 | 0.0707 | 0.7000 | +0.1000 +- 0.3041 |"
+    )
 
 
 def test_recurrent_cells_are_summed_up_by_text_and_cell() -> None:
