@@ -72,7 +72,8 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "lazy-pa": ["--method", "lazy-pa"],
     "pa": ["--method", "pa"],
     "darts-1st": ["--method", "darts-1st"],
-    "darts-1st 1 epoch": ["--method", "darts-1st", "--epochs", "1"],  # as much computing as nasp's four
+    "darts-1st 1 epoch": ["--method", "darts-1st", "--epochs", "1"],
+    "darts-1st 3 epochs": ["--method", "darts-1st", "--epochs", "3"],  # as much computing as nasp's four
     "darts-2nd": ["--method", "darts-2nd"],
     "darts-2nd 1 epoch": ["--method", "darts-2nd", "--epochs", "1"],
     "random": ["--method", "random"],
