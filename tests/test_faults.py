@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 import proxnas.files
 from faults import crash, disk
@@ -162,7 +163,7 @@ def argv(tmp_path: Path) -> list[str]:
     return [*crash.command("search", crash.stripes(tmp_path), EPOCHS), f"--run={tmp_path / 'run'}"]
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_an_epoch_is_judged_does_not_wait_for_it(
     argv: list[str], tmp_path: Path, signum: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -188,17 +189,87 @@ def test_a_signal_while_an_epoch_is_judged_does_not_wait_for_it(
     assert crash.outcome(tmp_path / "run") == crash.outcome(tmp_path / "alone")
 
 
-def test_sigterm_before_the_first_step_is_told_and_harms_nothing(
-    argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_before_the_first_step_is_told_and_harms_nothing(
+    argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, name: str, code: int
 ) -> None:
-    before = signal.getsignal(signal.SIGTERM)
+    signum = signal.Signals[name]
+    before = signal.getsignal(signum)
     with monkeypatch.context() as patch:
-        patch.setattr("proxnas.tasks.load_data", lambda config: signal.raise_signal(signal.SIGTERM))
-        assert main(argv) == 143
-    assert capsys.readouterr().err == "proxnas: stopped by SIGTERM\n"
-    assert signal.getsignal(signal.SIGTERM) == before
+        patch.setattr("proxnas.tasks.load_data", lambda config: signal.raise_signal(signum))
+        assert main(argv) == code
+    assert capsys.readouterr().err == f"proxnas: stopped by {name}\n"
+    assert signal.getsignal(signum) == before
     with open_run(tmp_path / "run", resume=True):  # not locked any more
         pass
+
+
+@pytest.mark.parametrize("place", ["torch.load", "proxnas.loop.Guard.go_back", "proxnas.run.digest"])
+def test_a_signal_while_a_checkpoint_is_read_is_no_damage(
+    argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, place: str
+) -> None:
+    """Wherever every error means a damaged or foreign checkpoint, a request to stop is none."""
+    with monkeypatch.context() as patch:
+        patch.setattr("proxnas.loop.check_alike", lambda state: signal.raise_signal(signal.SIGTERM))
+        assert main(argv) == 143
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").glob("checkpoint*")}
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        patch.setattr(place, lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+        assert main([*argv, "--resume"]) == 143
+    assert capsys.readouterr().err == "proxnas: stopped by SIGTERM\n"
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").glob("checkpoint*")} == before
+
+
+def test_a_signal_while_an_image_is_read_breaks_no_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    for label in ("a", "b"):
+        (tmp_path / "set" / label).mkdir(parents=True)
+        for number in range(5):
+            Image.new("RGB", (8, 8)).save(tmp_path / "set" / label / f"{number}.png")
+    for place in ("proxnas.data.picture._eight_bits", "proxnas.data.picture._orientation", "PIL.Image.open"):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+            patch.setattr("proxnas.data.gather.threaded", map)  # where signals strike: in the main thread
+            code = main(["search", str(tmp_path / "set"), "--skip-broken", f"--run={tmp_path / 'run'}", "--threads=1"])
+        assert (place, code, capsys.readouterr().err) == (place, 143, "proxnas: stopped by SIGTERM\n")
+
+
+CLOSED = """
+import os, pty, signal, sys, time
+
+pid, terminal = pty.fork()
+if not pid:
+    os.execv(sys.executable, [sys.executable, "-m", "proxnas", *sys.argv[2:]])
+checkpoint, limit = sys.argv[1], time.monotonic() + 120
+while not os.path.exists(checkpoint):
+    assert time.monotonic() < limit and os.waitpid(pid, os.WNOHANG) == (0, 0), os.read(terminal, 10_000)
+    time.sleep(0.05)
+os.close(terminal)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.mark.slow
+def test_a_closed_terminal_ends_a_run_with_its_checkpoint(tmp_path: Path) -> None:
+    """A real terminal with a live bar, closed between two checkpoints: the steps that were done are kept."""
+    words = crash.command("search", crash.stripes(tmp_path), 1000)
+    argv = [word for word in words if "checkpoint-minutes" not in word and word != "--quiet"]
+    words = [sys.executable, "-c", CLOSED, str(tmp_path / "run" / "checkpoint.previous.pt"), *argv]
+    done = subprocess.run([*words, f"--run={tmp_path / 'run'}"], capture_output=True, text=True)
+    assert done.stdout == "129\n", done.stderr
+    state = sound_state(tmp_path / "run" / "checkpoint.pt")
+    assert state is not None and state["totals"]["steps"] > 0
+
+
+def test_nohup_keeps_a_run_going(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        monkeypatch.setattr("proxnas.loop.check_alike", lambda state: signal.raise_signal(signal.SIGHUP))
+        assert main(argv) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_ctrl_c_while_a_checkpoint_is_written_harms_nothing(

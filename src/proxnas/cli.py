@@ -50,7 +50,7 @@ proxnas COMMAND --help lists its flags; proxnas --version prints the version."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs a command line; returns its exit code: 0 done, 2 bad input, 1 an internal error, 130 or 143 stopped."""
+    """Runs a command line; returns its exit code: 0 done, 2 bad input, 1 an internal error, 130, 143 or 129 stopped."""
     arguments = sys.argv[1:] if argv is None else argv
     return _answered(lambda: _launched(arguments))
 

@@ -12,7 +12,6 @@ after the same step. A process that is alone exchanges nothing.
 
 from __future__ import annotations
 
-import signal
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -22,12 +21,12 @@ from torch import Tensor
 
 from proxnas.distributed import exchange, gathered, team, total, where
 from proxnas.errors import InputError
+from proxnas.interrupt import STOPPING
 from proxnas.launch import here
 from proxnas.types import Matrices, State
 
 BITS = 16
 """Bits of the hash of which weights take part, each a number of its own: a sum is 0 or the number of processes."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 DRIFT = 1e-4
 """Most that the sizes of all numbers of a run may differ between processes; unlike machines round unlike."""
 
@@ -77,7 +76,7 @@ def _means(tensors: Sequence[Tensor], examples: int, device: torch.device, notes
 
 
 def _wished(signum: int | None, late: bool) -> list[float]:
-    return [*(float(signum == known) for known in SIGNALS), float(late)]
+    return [*(float(signum == known) for known in STOPPING), float(late)]
 
 
 def _bits(content: bytes) -> list[float]:
@@ -98,12 +97,12 @@ def agreed(signum: int | None, late: bool) -> tuple[int | None, bool]:
     while notes and len(notes) > (notes[-1].device.type != "cpu"):
         heard = notes.popleft().tolist()
         _check_bits(heard[-BITS:])
-        asked, due = _heard(heard) or asked, due or heard[len(SIGNALS)] > 0
+        asked, due = _heard(heard) or asked, due or heard[len(STOPPING)] > 0
     return asked, due
 
 
 def _heard(counts: Iterable[float]) -> int | None:
-    return next((known for known, count in zip(SIGNALS, counts, strict=False) if count), None)
+    return next((known for known, count in zip(STOPPING, counts, strict=False) if count), None)
 
 
 def _check_bits(sums: Sequence[float]) -> None:

@@ -60,7 +60,7 @@ class Executor(Protocol):
 
     def run(self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]) -> list[Outcome]:
         """All outcomes, in the order of the tasks; `done` hears of each as it comes, also of those that were finished
-        before. A failed task does not stop the others. Raises Interrupted after SIGINT or SIGTERM, when all workers
+        before. A failed task does not stop the others. Raises Interrupted after a request to stop, when all workers
         have written their checkpoints.
 
         The next task is taken when there is room for it, so that it may depend on what `done` heard; None: there is

@@ -1,17 +1,27 @@
-"""SIGINT and SIGTERM end a run at the next step, after a checkpoint."""
+"""SIGINT, SIGTERM and SIGHUP (a closed terminal) end a run at the next step, after a checkpoint."""
 
 from __future__ import annotations
 
 import os
 import signal
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 
-class Interrupted(Exception):
-    """The run was asked to stop and, if `saved`, has written its checkpoint."""
+HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
+"""The terminal was closed; not every system has it."""
+STOPPING = (signal.SIGINT, signal.SIGTERM, *([HANGUP] if HANGUP else []))
+"""Signals that ask a run to stop."""
+
+
+class Interrupted(BaseException):
+    """The run was asked to stop and, if `saved`, has written its checkpoint.
+
+    No Exception: whoever takes every error of a damaged file for damage must not take a request to stop for it.
+    """
 
     def __init__(self, signum: int, saved: bool = True) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
@@ -38,16 +48,20 @@ class Request:
 
 @contextmanager
 def stop_requests() -> Iterator[Request]:
-    """Notes the first SIGINT or SIGTERM; a second one is handled as without us."""
+    """Notes the first signal of STOPPING; a second one is handled as without us."""
     request = Request()
     if threading.current_thread() is not threading.main_thread():
         yield request  # only the main thread may install handlers
         return
-    before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
+    before = {signum: signal.getsignal(signum) for signum in STOPPING}
+    if HANGUP and before[HANGUP] is signal.SIG_IGN:
+        del before[HANGUP]  # started by nohup: it is to go on when the terminal is closed
 
     def note(signum: int, frame: FrameType | None) -> None:
         request.signum = signum
         signal.signal(signum, before[signal.Signals(signum)])
+        if signum == HANGUP:
+            leave_terminal()
         if request.impatient:
             raise Interrupted(signum, saved=False)
 
@@ -62,20 +76,37 @@ def stop_requests() -> Iterator[Request]:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM outside of a loop is an exception, as Ctrl-C is: files and locks are closed, and the exit code is 143."""
+    """SIGTERM or SIGHUP outside of a loop is an exception, as Ctrl-C is: files and locks are closed, and the exit code
+    is 143 or 129."""
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
+    ours = [signum for signum in STOPPING if main and signal.getsignal(signum) is signal.SIG_DFL]
 
     def stop(signum: int, frame: FrameType | None) -> None:
+        if signum == HANGUP:
+            leave_terminal()
         raise Interrupted(signum, saved=False)
 
-    signal.signal(signal.SIGTERM, stop)
+    for signum in ours:
+        signal.signal(signum, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for signum in ours:
+            signal.signal(signum, signal.SIG_DFL)
+
+
+def leave_terminal() -> None:
+    """What is printed from now on to a terminal that is gone goes nowhere: else the first line would be an error, which
+    would end the run before its checkpoint."""
+    for descriptor in (1, 2):
+        try:
+            device = stat.S_ISCHR(os.fstat(descriptor).st_mode)
+            if device and not os.isatty(descriptor):  # a terminal that was closed is none any more
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+        except OSError:
+            continue  # closed before
 
 
 LIFELINE = "PROXNAS_LIFELINE"

@@ -5,7 +5,6 @@ It knows neither processes nor clusters: a `Crew` starts workers, a `Worker` has
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import NamedTuple, Protocol
 from filelock import FileLock, Timeout
 
 from proxnas.executor import Board, Outcome, Task, reason
-from proxnas.interrupt import Interrupted, Request, stop_requests
+from proxnas.interrupt import STOPPING, Interrupted, Request, stop_requests
 
 RETRIES = 2
 """A worker that dies by a signal (memory, a reboot of its machine) is started again so many times."""
@@ -23,7 +22,7 @@ LOSSES = 20
 """A task whose machine is lost under it is given to another one so many times: that is no fault of the task."""
 LOOK = 0.1
 """Seconds between two looks at the workers."""
-STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
+STOPPED = tuple(128 + signum for signum in STOPPING)
 
 
 class End(NamedTuple):

@@ -28,6 +28,7 @@ from typing import Any
 
 from proxnas.errors import InputError
 from proxnas.executor import Board, Outcome, Task
+from proxnas.interrupt import STOPPING
 from proxnas.local_executor import started, words
 from proxnas.pool import LOOK, End, drive
 
@@ -188,7 +189,7 @@ def _silence() -> None:
 
 def _handlers() -> dict[signal.Signals, Any]:
     main = threading.current_thread() is threading.main_thread()
-    return {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)} if main else {}
+    return {signum: signal.getsignal(signum) for signum in STOPPING} if main else {}
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:

@@ -22,6 +22,7 @@ from proxnas.data.lazy import Lazy
 from proxnas.data.picture import quiet
 from proxnas.data.split import Array
 from proxnas.errors import InputError
+from proxnas.interrupt import STOPPING
 from proxnas.launch import here
 
 Fetched = tuple[Tensor, Tensor, Tensor]
@@ -194,7 +195,8 @@ def _as_it_is(batch: Any) -> Any:
 def _begin_worker(_: int) -> None:
     """Signals to the whole group of processes are for the first one, which decides what to do."""
     warnings.simplefilter("ignore")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for signum in STOPPING:
+        signal.signal(signum, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # 0: else the loader would interrupt the first one
 
 
