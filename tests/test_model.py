@@ -68,6 +68,20 @@ def test_a_model_comes_back_as_it_was(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
 
 
+def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
+    """The library puts metadata into another order each time: of 20 files one would differ."""
+    model = made()
+    for number in range(20):
+        save_model(tmp_path / str(number), model)
+    contents = {path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(contents) == 1
+    (content,) = contents
+    length = int.from_bytes(content[:8], "little")
+    assert length % 8 == 0
+    names = list(json.loads(content[8 : 8 + length])["__metadata__"])
+    assert names == sorted(names) and len(names) > 5
+
+
 def test_it_is_found_in_run_folders(path: Path, tmp_path: Path) -> None:
     assert find_model(path) == find_model(path.parent) == path
     (tmp_path / "fit").mkdir()

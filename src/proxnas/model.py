@@ -150,7 +150,22 @@ def write_weights(path: Path, network: nn.Module, metadata: dict[str, str]) -> N
         if (place := weights[name].data_ptr()) in seen:  # the format wants tied weights written out twice
             weights[name] = weights[name].clone()
         seen.add(place)
-    write_atomically(path, save(weights, metadata))
+    write_atomically(path, in_order(save(weights, metadata)))
+
+
+def in_order(content: bytes) -> bytes:
+    """A safetensors file whose metadata is sorted by name: the library writes it in another order each time, and the
+    same weights are to give the same bytes.
+
+    The format: 8 bytes with the length of the header, the header as JSON filled up with blanks to a multiple of 8, the
+    weights, whose places are counted from the end of the header.
+    """
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]
 
 
 def find_model(place: str | os.PathLike[str]) -> Path:
