@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-
 HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 """The terminal was closed; not every system has it."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, *([HANGUP] if HANGUP else []))
