@@ -116,7 +116,7 @@ def test_colours_are_those_of_a_slow_loop(b: float, c: float, s: float, h: float
     image = np.random.default_rng(1).integers(0, 256, (5, 6, 3)).astype(float)
     changes = colours(Augment(colour=0.4), column(b, c, s, h))
     assert changes is not None
-    found = recoloured(torch.tensor(image[None], dtype=torch.float32), *changes, 255.0)[0].numpy()
+    found = recoloured(torch.tensor(image[None], dtype=torch.float32), *changes, 0.0, 255.0)[0].numpy()
     scale = [1 + 0.4 * (2 * number - 1) for number in (b, c, s)]
     expected = slowly_recoloured(image, *scale, 0.2 * 2 * math.pi * (2 * h - 1))
     np.testing.assert_allclose(found, expected, atol=0.05)
@@ -126,7 +126,7 @@ def test_the_middle_of_all_ranges_changes_nothing() -> None:
     image = torch.rand(1, 6, 6, 3) * 255
     changes = colours(Augment(colour=1.0), column(0.5, 0.5, 0.5, 0.5))
     assert changes is not None
-    torch.testing.assert_close(recoloured(image, *changes, 255.0), image, atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(recoloured(image, *changes, 0.0, 255.0), image, atol=1e-3, rtol=1e-4)
 
 
 def test_without_saturation_all_is_grey_and_hue_keeps_the_luma() -> None:
@@ -134,11 +134,11 @@ def test_without_saturation_all_is_grey_and_hue_keeps_the_luma() -> None:
     luma = torch.tensor([0.299, 0.587, 0.114])
     grey = colours(Augment(colour=1.0), column(0.5, 0.5, 0.0, 0.3))
     assert grey is not None
-    x = recoloured(image, *grey, 255.0)
+    x = recoloured(image, *grey, 0.0, 255.0)
     torch.testing.assert_close(x, (image @ luma)[..., None].expand_as(x), atol=0.05, rtol=0)
     turned = colours(Augment(colour=0.4), column(0.5, 0.5, 0.5, 1.0))
     assert turned is not None
-    x = recoloured(image, *turned, 255.0)
+    x = recoloured(image, *turned, 0.0, 255.0)
     torch.testing.assert_close(x @ luma, image @ luma, atol=0.05, rtol=0)
     assert (x - image).abs().max() > 5
 
@@ -199,3 +199,14 @@ def test_a_change_draws_nothing_for_the_others() -> None:
 def test_bad_values_name_the_flag(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         Augment(**options)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_floats_keep_their_negative_values_when_colours_vary(channels: int) -> None:
+    """A tiny change of colour is a tiny change of the image, whatever the range of its floats."""
+    x = np.random.default_rng(0).normal(size=(40, 8, 8, channels)).astype(np.float32)
+    made = from_arrays({"x_train": x, "y_train": np.arange(40) % 2}, "floats", "floats")
+    plain, faint = (part(made, Augment(shift=False, colour=colour)) for colour in (0.0, 1e-6))
+    index = torch.arange(10)
+    a, b = (images.augmented(index, torch.Generator().manual_seed(0)).x for images in (plain, faint))
+    torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)

@@ -432,3 +432,51 @@ def test_a_large_folder_is_read_later(tmp_path: Path) -> None:
     for a, b in zip(search_parts(later, 3), search_parts(whole, 3), strict=True):
         np.testing.assert_array_equal(np.asarray(a[0]), b[0])
         np.testing.assert_array_equal(a[1], b[1])
+
+
+# names of parts
+
+
+@pytest.mark.parametrize(
+    ("train", "valid", "test"),
+    [
+        ("Train", "Val", "Test"),
+        ("training", "validation", "testing"),
+        ("TRAIN", "dev", "TEST"),
+        ("train", "Valid", "test"),
+    ],
+)
+def test_parts_go_by_their_usual_names_in_either_case(
+    train: str, valid: str, test: str, tmp_path: Path, capsys: Any
+) -> None:
+    read = load(str(folder(tmp_path, (train, valid, test))))
+    assert read.classes == ("cat", "dog") and read.y_valid is not None
+    np.testing.assert_array_equal(x_of(read)[0], noise(0))
+    np.testing.assert_array_equal(np.asarray(read.x_valid)[0], noise(100))
+    np.testing.assert_array_equal(np.asarray(read.x_test)[0], noise(200))
+    assert (capsys.readouterr().err, read.warnings) == ("", ())
+
+
+def test_folders_that_hold_the_same_folders_are_no_classes(tmp_path: Path) -> None:
+    refused(folder(tmp_path / "a", ("first", "second")), "first, second all hold cat, dog", "rename them to train")
+    refused(folder(tmp_path / "b", ("test",)), "test but no train in it")
+    refused(folder(tmp_path / "c", ("test", "val")), "test but no train in it")
+    refused(folder(tmp_path / "d", ("train", "training")), "both train and training")
+    # one folder in each, as Tiny ImageNet has them, makes no parts
+    for name in ("cat", "dog"):
+        for i in range(5):
+            save(tmp_path / "e" / name / "images" / f"{i}.png", noise(i))
+    assert load(str(tmp_path / "e")).classes == ("cat", "dog")
+
+
+def test_what_is_ignored_is_named_once(tmp_path: Path, capsys: Any) -> None:
+    folder(tmp_path, ("train", "test", "unsorted"))
+    save(tmp_path / "stray.jpg", noise(0))
+    save(tmp_path / "train" / "loose.png", noise(0))
+    read = load(str(tmp_path))
+    assert len(read.y_train) == 6
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"proxnas: {read.warnings[0]}"
+    assert "ignored 3" in line and line.endswith("unsorted/, stray.jpg, train/loose.png")
+    load(str(tmp_path))
+    assert capsys.readouterr().err == ""

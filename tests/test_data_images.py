@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxnas.data import images
+from proxnas.data.arrays import held_out_fifth
 from proxnas.data.images import Images, LoadOptions, from_arrays, load, search_parts, split, stable_seed
 from proxnas.errors import InputError
 from refusal import refused
@@ -313,3 +314,24 @@ def test_images_do_not_need_torch() -> None:
     code = "import sys, proxnas.data.images; sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
     source = Path(images.__file__).parents[2]
     assert subprocess.run([sys.executable, "-c", code], cwd=source, check=False).returncode == 0
+
+
+@given(st.lists(st.integers(0, 6), min_size=10, max_size=60))
+def test_every_class_of_two_images_has_one_in_the_test_part(labels: list[int]) -> None:
+    """And where all had one before, the test part is the one that it always was."""
+    y = np.array(labels)
+    test, before = held_out_fifth(y), split(y, 5, 0)[-1]
+    several = {label for label in labels if labels.count(label) > 1}
+    assert several <= set(y[test].tolist())
+    assert set(y.tolist()) == set(np.delete(y, test).tolist())
+    if several <= set(y[before].tolist()):
+        assert test.tolist() == before.tolist()
+
+
+def test_classes_without_a_test_image_are_named(capsys: Any) -> None:
+    y = np.array([0] * 20 + [1] * 20 + [2, 3, 3])
+    read = from_arrays({"x_train": np.zeros((43, 8, 8), np.uint8), "y_train": y}, "a", "rare.npz")
+    assert set(read.y_test.tolist()) == {0, 1, 3}
+    (line,) = read.warnings
+    assert line.startswith("rare.npz: no test image of 1 of 4 classes (2): ")
+    assert capsys.readouterr().err == f"proxnas: {line}\n"

@@ -260,3 +260,45 @@ def test_bad_vocabularies(bad: Any) -> None:
 def test_published_counts(name: str, words: int, tokens: tuple[int, ...]) -> None:
     text = load(str(REAL / name))
     assert (text.num_words, (len(text.train), len(text.valid), len(text.test))) == (words, tokens)
+
+
+@pytest.mark.parametrize(
+    ("train", "valid", "test"),
+    [("train.txt", "val.txt", "test.txt"), ("Training.TXT", "Validation.txt", "testing.txt"),
+     ("ptb.train.txt", "ptb.dev.txt", "ptb.test.txt"), ("train.txt", "dev.txt", "TEST.txt")],
+)  # fmt: skip
+def test_files_go_by_the_usual_names_of_parts(train: str, valid: str, test: str, tmp_path: Path) -> None:
+    for name, text in ((train, "a b\n"), (valid, "c d\n"), (test, "e f\n")):
+        (tmp_path / name).write_text(text)
+    assert is_text(str(tmp_path))
+    found = read(str(tmp_path))
+    assert (found.train, found.valid, found.test) == ("a b\n", "c d\n", "e f\n")
+    (tmp_path / train).with_name("valid.txt" if valid != "valid.txt" else "val.txt").write_text("x\n")
+    if not valid.startswith("ptb."):
+        with pytest.raises(InputError, match="two names for one part"):
+            read(str(tmp_path))
+
+
+@pytest.mark.parametrize("own", ["train", "train test", "train valid", "train valid test"])
+def test_parts_of_a_set_on_the_hub_are_kept(own: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """What a set has is used as it is; only what it lacks is cut from the end of its training text."""
+
+    class Rows:
+        column_names = ("text",)
+
+        def __init__(self, part: str) -> None:
+            self.rows = [f"{part} {number}" for number in range(100)]
+
+        def __getitem__(self, column: str) -> list[str]:
+            return self.rows
+
+    parts = {part: Rows(part) for part in own.split()}
+    monkeypatch.setattr("proxnas.data.hub.loaded", lambda spec, columns: (f"set-{len(parts)}", {}, parts))
+    found = read(f"hf:{own}")
+    whole = {part: "".join(f"{row}\n" for row in rows.rows) for part, rows in parts.items()}
+    for part in set(parts) - {"train"}:
+        assert getattr(found, part) == whole[part]
+    cut_off = [getattr(found, part) for part in ("valid", "test") if part not in parts]
+    assert found.train + "".join(cut_off) == whole["train"]
+    assert all(8 < len(text.splitlines()) < 13 for text in cut_off)
+    assert bool(cut_off) == bool(capsys.readouterr().err) == bool(found.warnings)

@@ -51,7 +51,7 @@ class Search:
     ) -> None:
         """`judge`: how good a cell is, from 0 to 1, for sampling methods; None: the table, or a short training.
         `adjust`: what no configuration can hold, such as an optimizer of the user's."""
-        self.config = config
+        self.config, self.data = config, data
         self.judge = _judge(config) if judge is None else judge
         self.device = pick_device(config.device)
         set_threads(config.threads)
@@ -281,6 +281,7 @@ def summary(this: Search, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _warnings(this: Search) -> Iterator[str]:
+    yield from this.data.warnings
     # candidates of a user's own module tell nothing by their names
     poor = this.space.name != CUSTOM and without_weights(this.returned(), this.net.groups)
     small = this.config.eta or this.budget  # asked for: an empty cell may be what it takes

@@ -235,6 +235,8 @@ def _result(this: Training, rows: list[dict[str, Any]], network: nn.Module, test
         "epochs": this.epochs_done,
         "seconds": sum(sum(row["seconds"].values()) for row in rows),
     }
+    if this.images.warnings:
+        result["warning"] = "; ".join(this.images.warnings)
     return result | ({"test_top5": tested.top5} if this.size.classes > TOP else {})
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from proxnas.data.options import SMALLEST_SIDE, LoadOptions
 from proxnas.data.split import Array, split, stable_seed
+from proxnas.data.telling import listed, tell
 from proxnas.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Images:
     y_valid: Array | None = None
     skipped: tuple[str, ...] = ()
     """Broken images that were left out, by name."""
+    warnings: tuple[str, ...] = ()
+    """What is odd about the data, a line each: it was said when they were read, and belongs into results."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -95,6 +98,7 @@ def build(
     shift: bool = True,
     flip: bool = False,
     skipped: tuple[str, ...] = (),
+    warnings: tuple[str, ...] = (),
 ) -> Images:
     """Images of checked parts: the test part is set aside if there is none, mean and std are measured."""
     if "test" not in parts:
@@ -104,7 +108,10 @@ def build(
     }
     mean, std = statistics(parts["train"][0])
     fields: dict[str, Any] = {"classes": tuple(classes), "mean": mean, "std": std, "shift": shift, "flip": flip}
-    return Images(name, **stored, **fields, skipped=skipped)
+    warnings += _without_test(parts["test"][1], classes, where)
+    for line in warnings:
+        tell(line)
+    return Images(name, **stored, **fields, skipped=skipped, warnings=warnings)
 
 
 def as_stored(images: Images, options: LoadOptions) -> Images:
@@ -171,9 +178,27 @@ def reason(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:120]
 
 
+def _without_test(y: Array, classes: Sequence[str], where: str) -> tuple[str, ...]:
+    """What is to be said of classes that no test image is of."""
+    absent = [classes[k] for k in np.setdiff1d(np.arange(len(classes)), y)]
+    if not absent:
+        return ()
+    of = f"{len(absent)} of {len(classes)} classes ({listed(absent)})"
+    return (f"{where}: no test image of {of}: the test says nothing about them, give more images of each",)
+
+
+def held_out_fifth(y: Array) -> Array:
+    """Which images are set aside for testing: fixed, equal shares of each class, at least one of every class of two."""
+    test = split(y, 5, seed=0)[-1]
+    labels, counts = np.unique(y, return_counts=True)
+    rare = np.setdiff1d(labels[counts > 1], y[test])
+    last = [np.flatnonzero(y == label)[-1] for label in rare]
+    return np.union1d(test, np.array(last, dtype=np.int64))
+
+
 def _set_aside(x: Pixels, y: Array, where: str) -> dict[str, Part]:
     """A fixed, stratified fifth becomes the test part: it must not depend on the seed of a run."""
-    test = split(y, 5, seed=0)[-1]
+    test = held_out_fifth(y)
     if not len(test):
         raise InputError(f"{where}: too few images to set a fifth aside for testing: give more, or x_test and y_test")
     train = np.setdiff1d(np.arange(len(y)), test)

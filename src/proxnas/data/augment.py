@@ -110,15 +110,16 @@ def colours(augment: Augment, random: list[Tensor]) -> tuple[Tensor, Tensor] | N
     return torch.stack((brightness, contrast)), torch.linalg.inv(to_yiq) @ turn @ to_yiq
 
 
-def recoloured(x: Tensor, scales: Tensor, chroma: Tensor, white: float) -> Tensor:
-    """Brightness, contrast, then saturation and hue, each kept within 0 .. white; without three channels, no hue."""
+def recoloured(x: Tensor, scales: Tensor, chroma: Tensor, black: float, white: float) -> Tensor:
+    """Brightness, contrast, then saturation and hue, each kept within black .. white; without three channels, no
+    hue."""
     brightness, contrast = scales[:, :, None, None, None]
-    x = (x * brightness).clamp_(max=white)
+    x = (x * brightness).clamp_(black, white)
     mean = _luma(x).mean((1, 2))[:, None, None, None]
-    x = (mean + (x - mean) * contrast).clamp_(0.0, white)
+    x = (mean + (x - mean) * contrast).clamp_(black, white)
     if x.shape[3] != 3:
         return x
-    return torch.bmm(x.flatten(1, 2), chroma.mT).view_as(x).clamp_(0.0, white)
+    return torch.bmm(x.flatten(1, 2), chroma.mT).view_as(x).clamp_(black, white)
 
 
 def _luma(x: Tensor) -> Tensor:

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proxnas.data.parts import by_part
+from proxnas.data.telling import tell
 from proxnas.errors import InputError
 
 ACCEPTED = "give pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME"
 PARTS = ("train", "valid", "test")
-NAMES = ("{}.txt", "ptb.{}.txt", "wiki.{}.tokens")
-"""What the file of a part may be called: ours, and as PTB and WikiText-2 are handed out."""
+AROUND = (("", ".txt"), ("ptb.", ".txt"), ("wiki.", ".tokens"))
+"""What stands around the part in the name of its file: ours, and as PTB and WikiText-2 are handed out."""
 SHARES = (0.8, 0.9)
 """Where one text is cut into train, valid and test."""
 LARGEST_FILE = 2**30  # bytes; as tokens it takes ten times as much memory
@@ -33,13 +35,15 @@ class Corpus:
     train: str
     valid: str
     test: str
+    warnings: tuple[str, ...] = ()
+    """What is odd about the text, a line each."""
 
 
 def is_text(spec: str) -> bool:
     """Whether DATA names text rather than images; of hf:NAME nobody can say before it is read."""
     place = Path(os.path.expanduser(spec))
     if os.path.isdir(place):
-        return _part_file(place, "train") is not None
+        return "train" in _part_files(place)
     return spec == "pydocs" or (place.suffix.lower() == ".txt" and not spec.startswith("hf:"))
 
 
@@ -87,18 +91,27 @@ def _pydocs() -> Corpus:
 
 
 def _folder(folder: Path) -> Corpus:
-    files: dict[str, Path] = {}
+    files = _part_files(folder)
     for part in PARTS:
-        file = _part_file(folder, part)
-        if file is None:
+        if part not in files:
             raise InputError(f"{folder}: no file {part}.txt: {ACCEPTED}")
-        files[part] = file
-    texts = {part: read_text(file) for part, file in files.items()}
-    return Corpus(_short(folder.resolve().name), str(folder), **texts)
+    train, valid, test = (read_text(files[part]) for part in PARTS)
+    return Corpus(_short(folder.resolve().name), str(folder), train, valid, test)
 
 
-def _part_file(folder: Path, part: str) -> Path | None:
-    return next((file for name in NAMES if os.path.isfile(file := folder / name.format(part))), None)
+def _part_files(folder: Path) -> dict[str, Path]:
+    """Part -> its file, by the usual names of parts in upper or lower case; of ours and another's ours counts."""
+    try:
+        files = sorted(name for name in os.listdir(folder) if os.path.isfile(folder / name))
+    except OSError:  # whoever reads it will say what is wrong
+        return {}
+    found: dict[str, Path] = {}
+    for before, after in AROUND:
+        fitting = [f for f in files if f.casefold().startswith(before) and f.casefold().endswith(after)]
+        words = {file[len(before) : -len(after)]: file for file in fitting}
+        for part, word in by_part(words, str(folder)).items():
+            found.setdefault(part, folder / words[word])
+    return found
 
 
 def _file(path: Path) -> Corpus:
@@ -137,9 +150,29 @@ def _hub(spec: str) -> Corpus:
     texts = {part: _joined(splits[part], chosen.get("text", "text"), where) for part in PARTS if part in splits}
     if not texts["train"].strip():
         raise InputError(f"{where}: is empty: choose another data set")
-    if len(texts) < len(PARTS):
-        texts = dict(zip(PARTS, cut(texts["train"]), strict=True))
-    return Corpus(_short(Path(name).stem), where, **texts)
+    missing = [part for part in PARTS if part not in texts]
+    return Corpus(_short(Path(name).stem), where, **_completed(texts), warnings=_cut_lines(where, missing))
+
+
+def _completed(texts: dict[str, str]) -> dict[str, str]:
+    """The parts that a set has, and those that it lacks cut from the end of its training text."""
+    whole = texts["train"]
+    if len(texts) == 1:
+        return dict(zip(PARTS, cut(whole), strict=True))
+    if len(texts) == len(PARTS):
+        return texts
+    end = _boundary(whole, round(SHARES[1] * len(whole)))
+    (missing,) = (part for part in PARTS if part not in texts)
+    return texts | {"train": whole[:end], missing: whole[end:]}
+
+
+def _cut_lines(where: str, missing: list[str]) -> tuple[str, ...]:
+    """What is to be said of parts that were cut from the training text."""
+    if not missing:
+        return ()
+    line = f"{where}: no part {' and '.join(missing)}: cut from the end of its training text, a tenth each"
+    tell(line)
+    return (line,)
 
 
 def _joined(split: Any, column: str, where: str) -> str:

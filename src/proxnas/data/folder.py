@@ -11,8 +11,10 @@ from proxnas.data.arrays import Images, short_name
 from proxnas.data.gather import gather
 from proxnas.data.lazy import Files
 from proxnas.data.options import LoadOptions
+from proxnas.data.parts import by_part, part_of
 from proxnas.data.picture import SUFFIXES
 from proxnas.data.split import Array
+from proxnas.data.telling import listed as names_of
 from proxnas.errors import InputError
 
 ANNOTATIONS = "val_annotations.txt"
@@ -23,7 +25,7 @@ Listed = dict[str, list[str]]
 
 def read(folder: Path, options: LoadOptions) -> Images:
     """The images of a folder in one of the three layouts."""
-    found = _listed(folder)
+    found, unused = _listed(folder)
     classes = sorted(found["train"])
     if len(classes) < 2:
         raise InputError(f"{folder}: one class only ({classes[0]!r}): give images of at least two classes")
@@ -31,22 +33,58 @@ def read(folder: Path, options: LoadOptions) -> Images:
         _check_classes(folder, part, listed, classes)
     parts = {part: _part(listed, classes) for part, listed in found.items()}
     tiny = (folder / "val" / ANNOTATIONS).is_file()
+    name = "tinyimagenet" if tiny else short_name(folder)
     names = [os.fsencode(name).decode("utf-8", "replace") for name in classes]
-    return gather(parts, names, "tinyimagenet" if tiny else short_name(folder), str(folder), options, flip=tiny)
+    warnings = (_ignored(folder, unused),) if unused else ()
+    return gather(parts, names, name, str(folder), options, flip=tiny, warnings=warnings)
 
 
-def _listed(folder: Path) -> dict[str, Listed]:
-    """Part -> class -> files."""
+def _listed(folder: Path) -> tuple[dict[str, Listed], list[str]]:
+    """Part -> class -> files; and what is in the folder but belongs to none of them."""
+    tops = _folders(folder)
     # a class may be called train: then it has images in it, not folders
-    if not _folders(folder / "train"):
-        return {"train": _classes(folder)}
-    found = {"train": _classes(folder / "train")}
+    if not any(part_of(name) == "train" and _folders(folder / name) for name in tops):
+        _check_no_parts(folder, tops)
+        return {"train": _classes(folder)}, _loose(folder)
+    names = by_part(tops, str(folder))
+    found = {"train": _classes(folder / names["train"])}
     if (folder / "val" / ANNOTATIONS).is_file():
-        return found | {"test": _annotated(folder / "val", set(found["train"]))}  # its test folder has no labels
-    if (folder / "val").is_dir() and (folder / "valid").is_dir():
-        raise InputError(f"{folder}: both val and valid are in it: keep one of them")
-    parts = {"val": "valid", "valid": "valid", "test": "test"}
-    return found | {part: _classes(folder / name) for name, part in parts.items() if (folder / name).is_dir()}
+        found["test"] = _annotated(folder / "val", set(found["train"]))
+        return found, []  # its test folder has no labels
+    unused = [f"{name}/" for name in tops if name not in names.values()] + _loose(folder)
+    for part, name in names.items():
+        found[part] = _classes(folder / name)
+        unused += [f"{name}/{file}" for file in _loose(folder / name)]
+    return found, unused
+
+
+def _check_no_parts(folder: Path, tops: list[str]) -> None:
+    """Folders that hold the same folders, or are called like parts, are no classes."""
+    inside = [set(_folders(folder / name)) for name in tops]
+    pure = bool(tops) and all(inside) and not any(_loose(folder / name) for name in tops)
+    if pure and all(part_of(name) for name in tops):
+        raise InputError(
+            f"{folder}: {tops[0]} but no train in it: rename one of its folders to train, or give the folder above"
+        )
+    shared = sorted(set.intersection(*inside)) if len(tops) > 1 else []
+    if pure and len(shared) > 1:
+        raise InputError(
+            f"{folder}: {names_of(tops)} all hold {names_of(shared)}, so they are parts and no classes: "
+            "rename them to train, valid and test, or put the images of a class right into its folder"
+        )
+
+
+def _ignored(folder: Path, unused: list[str]) -> str:
+    return f"{folder}: ignored {len(unused)} beside the parts and class folders: {names_of(unused)}"
+
+
+def _loose(folder: Path) -> list[str]:
+    """Images that lie in a folder itself."""
+    return [name for name, is_folder in _entries(folder) if not is_folder and _is_image(name)]
+
+
+def _is_image(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def _classes(folder: Path) -> Listed:
@@ -85,7 +123,7 @@ def _images(folder: Path, depth: int = 8) -> list[str]:
     for name, is_folder in _entries(folder):
         if is_folder and depth:
             found += _images(folder / name, depth - 1)
-        elif not is_folder and os.path.splitext(name)[1].lower() in SUFFIXES:
+        elif not is_folder and _is_image(name):
             found.append(str(folder / name))
     return found
 

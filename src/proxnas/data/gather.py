@@ -52,6 +52,7 @@ def gather(
     options: LoadOptions,
     shift: bool = True,
     flip: bool = False,
+    warnings: tuple[str, ...] = (),
 ) -> Images:
     """Images of parts of pictures with labels 0 .. K-1; errors begin with the name of a picture, or with `where`."""
     total, broken = sum(len(y) for _, y in parts.values()), Broken(options.skip_broken)
@@ -67,7 +68,8 @@ def gather(
         if empty := [part for part, (_, y) in found.items() if not len(y)]:
             raise InputError(f"{where}: no readable image in {empty[0]}: give some")
         broken.tell(total)
-        return build(found, classes, name, where, shift=shift, flip=flip, skipped=tuple(broken.reasons))
+        skipped = tuple(broken.reasons)
+        return build(found, classes, name, where, shift=shift, flip=flip, skipped=skipped, warnings=warnings)
 
 
 def _looked_at(

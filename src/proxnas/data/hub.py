@@ -22,11 +22,11 @@ from PIL import Image
 from proxnas.data.arrays import Images, reason, reindexed, short_name
 from proxnas.data.gather import gather
 from proxnas.data.options import LoadOptions
+from proxnas.data.parts import NAMES
 from proxnas.data.picture import BrokenImage, opened
 from proxnas.data.split import Array
 from proxnas.errors import InputError, unknown
 
-SPLITS = {"train": ("train",), "valid": ("validation", "valid", "val", "dev"), "test": ("test",)}
 LABELS = ("label", "labels", "class", "target", "y", "fine_label")
 
 
@@ -44,7 +44,7 @@ def read(spec: str, options: LoadOptions) -> Images:
 
 def loaded(spec: str, columns: tuple[str, ...]) -> tuple[str, dict[str, str], dict[str, Any]]:
     """(name, what was chosen after the ?, part -> dataset) of NAME?config=C&COLUMN=NAME&train=SPLIT..."""
-    name, chosen = _parsed(spec, ("config", *columns, *SPLITS))
+    name, chosen = _parsed(spec, ("config", *columns, *NAMES))
     local = is_local(name)
     name = os.path.expanduser(name) if local else name
     if local and not os.path.exists(name):
@@ -159,7 +159,7 @@ def _files(path: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for file in files:
         words = re.split(r"[^a-z]+", file.relative_to(path).as_posix().lower())
-        split = next((name for names in SPLITS.values() for name in names if name in words), "train")
+        split = next((name for names in NAMES.values() for name in names if name in words), "train")
         found.setdefault(split, []).append(str(file))
     return found
 
@@ -167,7 +167,7 @@ def _files(path: Path) -> dict[str, list[str]]:
 def _splits(stored: Any, chosen: dict[str, str], where: str) -> dict[str, Any]:
     """Part -> dataset."""
     found = {}
-    for part, names in SPLITS.items():
+    for part, names in NAMES.items():
         wanted = [chosen[part]] if part in chosen else [name for name in names if name in stored]
         if wanted and wanted[0]:
             if wanted[0] not in stored:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import count
 
@@ -47,7 +48,8 @@ class ImageBatches:
         self.y = torch.from_numpy(y.astype(np.int64))
         self._labels = self.y.to(self.device)
         self._unit = 255.0 if x.dtype == np.uint8 else 1.0
-        self._white = 255.0 if x.dtype == np.uint8 else float("inf")
+        # nobody knows the black and the white of floats: they may be negative
+        self._range = (0.0, 255.0) if x.dtype == np.uint8 else (-math.inf, math.inf)
         self._mean, self._std = (self._channels(values) for values in (images.mean, images.std))
         self._rows = torch.arange(self.height, device=self.device)
         self._columns = torch.arange(self.width, device=self.device)
@@ -73,7 +75,7 @@ class ImageBatches:
         if theta is not None:
             x = warped(x, self._moved(theta))
         if colour is not None:
-            x = recoloured(x, self._moved(colour[0]), self._moved(colour[1]), self._white)
+            x = recoloured(x, self._moved(colour[0]), self._moved(colour[1]), *self._range)
         x = self._normalised(x)
         if self.augment.cutout:
             rows, columns = self._hidden(self._rows, centre[0]), self._hidden(self._columns, centre[1])

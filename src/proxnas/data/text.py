@@ -53,6 +53,8 @@ class Text:
     train: Array
     valid: Array
     test: Array
+    warnings: tuple[str, ...] = ()
+    """What is odd about the text, a line each: it was said when it was read, and belongs into results."""
 
     @property
     def num_words(self) -> int:
@@ -81,4 +83,4 @@ def to_numbers(corpus: Corpus, options: TextOptions, vocabulary: Sequence[str] |
     for part, numbers in parts.items():
         if len(numbers) < LEAST_TOKENS:
             raise InputError(f"{corpus.where}: {len(numbers)} tokens in part {part}: give a longer text")
-    return Text(corpus.name, options.tokens, used, **parts)
+    return Text(corpus.name, options.tokens, used, **parts, warnings=corpus.warnings)

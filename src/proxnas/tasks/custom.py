@@ -47,6 +47,7 @@ class CustomData:
     valid: Any
     loss: Criterion | None = None
     metric: Metric | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
