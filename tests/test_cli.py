@@ -102,7 +102,7 @@ def test_the_data_is_misspelt(capsys: Any) -> None:
         ("--epochs 0", "--epochs 0: give a number of at least 1"),
         ("--method darts-1st --eta 1", "--eta 1.0: is for nasp, pa, lazy-pa"),
         ("--method random --preset paper", "--preset paper: is for nasp, pa, lazy-pa"),
-        ("--method random --warmup 1", "--warmup 1: is for nasp, pa, lazy-pa, darts-1st, darts-2nd"),
+        ("--method random --warmup 1", "--warmup 1.0: is for nasp, pa, lazy-pa, darts-1st, darts-2nd"),
         ("--channels 99999999999", "--channels 99999999999: give a number of at most 4096"),
         ("--space nasbench", "unknown --space 'nasbench': did you mean nasbench201"),
         ("--space dart7", "did you mean darts7"),
@@ -254,7 +254,7 @@ def test_the_metrics_of_a_run(done: Path) -> None:
 
 
 def test_a_search_converges(data: Path, tmp_path: Path) -> None:
-    flags = ["--arch-learning-rate", "0", "--patience", "2", "--epochs", "9", "--warmup", "1", "--quiet"]
+    flags = ["--arch-learning-rate", "1e-12", "--patience", "2", "--epochs", "9", "--warmup", "1", "--quiet"]
     assert call("search", data, *SMALL, *flags, "--run", tmp_path) == 0
     result = json.loads((tmp_path / "result.json").read_text())
     assert (result["converged"], result["epochs"]) == (True, 3)

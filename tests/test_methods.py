@@ -319,7 +319,9 @@ def unselected(search: Search) -> list[nn.Parameter]:
 
 @pytest.mark.parametrize("fate", ["still", "drift"])
 def test_unselected_weights_stay_or_decay(fate: str, make_search: MakeSearch) -> None:
-    search = make_search("--unselected", fate, "--explore", "0", "--arch-learning-rate", "0", "--weight-decay", "0.1")
+    search = make_search(
+        "--unselected", fate, "--explore", "0", "--arch-learning-rate", "1e-12", "--weight-decay", "0.1"
+    )
     weights = unselected(search)
     before = [w.detach().clone() for w in weights]
     steps(search, 1)
@@ -360,21 +362,6 @@ def test_the_weight_step_is_sgd_with_momentum_decay_and_a_clipped_gradient() -> 
         optimizer.step(loss)
         torch.testing.assert_close(w.detach(), expected, rtol=1e-5, atol=1e-6)
     assert optimizer.learning_rate < 0.09  # so the steps above were of falling rates
-
-
-def test_the_learning_rate_falls_on_a_cosine_by_epochs() -> None:
-    net = Supernet(Choice({"a": nn.Linear(3, 2)}))
-    optimizer = WeightOptimizer(net, WeightOptions(epochs=50), steps_per_epoch=7)
-
-    def rate(t: int) -> float:
-        optimizer.t = t
-        return optimizer.learning_rate
-
-    assert rate(0) == rate(6) == pytest.approx(0.025)
-    assert rate(7) == pytest.approx(0.001 + 0.012 * (1 + math.cos(math.pi / 50)))
-    assert rate(25 * 7) == pytest.approx(0.013)
-    assert rate(49 * 7) == rate(50 * 7 - 1) == pytest.approx(0.001 + 0.012 * (1 + math.cos(math.pi * 49 / 50)))
-    assert rate(50 * 7) == rate(10_000) == pytest.approx(0.001)
 
 
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"random-ws", "enas", *SAMPLING}))  # these move no A

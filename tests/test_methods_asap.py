@@ -84,10 +84,10 @@ def test_what_is_dropped_is_not_run_and_a_single_candidate_needs_no_gradient_of_
     assert len(ran) == len(search.net.choices) and search.valid.delivered == before
 
 
-def test_pruning_happens_at_the_start_of_an_epoch_only(
+def test_pruning_happens_at_the_start_of_each_of_fifty_epochs_only(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search, method = asap(make_search)
+    search, method = asap(make_search, "--epochs", "50")
     pruned = []
     monkeypatch.setattr(method, "prune", lambda: pruned.append(method.learner.w_optimizer.t))
     for _ in range(11):

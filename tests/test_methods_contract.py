@@ -160,7 +160,7 @@ def test_the_defaults_of_a_method_are_flags_that_it_takes(method: str, make_sear
         ("--method snas --unsampled-gradient sum", "--unsampled-gradient sum: is for gdas"),
         ("--method gdas --controller-steps 3", "--controller-steps 3: is for enas"),
         ("--method gdas --tau-end 0", "--tau-end 0.0: give a number above 0"),
-        ("--method gdas --warmup 1", "--warmup 1: is for nasp"),
+        ("--method gdas --warmup 1", "--warmup 1.0: is for nasp"),
     ],
 )
 def test_flags_of_other_methods_are_refused(flags: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

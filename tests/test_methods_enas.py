@@ -202,7 +202,7 @@ def test_four_cosines_each_twice_as_long() -> None:
     assert [rate(e) for e in (0, 10, 30, 70)] == [pytest.approx(0.025)] * 4  # T0 = 10, each time doubled
     assert rate(5) == rate(20) == rate(50) == rate(110) == pytest.approx(0.013)
     assert rate(9) < 0.0017 and rate(69) < 0.0011 and rate(150) == pytest.approx(0.001)
-    assert [cycled(p / 8, 1) for p in range(9)] == [p / 8 for p in range(9)]
+    assert [cycled(p, 8, 1) for p in range(9)] == [p / 8 for p in range(9)]
 
 
 # -------------------------------------------------------------- random search

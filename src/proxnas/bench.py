@@ -42,6 +42,8 @@ EPOCH_IMAGES, EPOCHS = 25_000, 50
 """The search on CIFAR-10 over which occasional work is spread."""
 WARM: dict[str, dict[str, Any]] = {"asap": {"tau_start": 0.99}, "bayesnas": {"warmup": 0}}
 """What puts a method behind its warm-up."""
+UNMOVED = 1e-12
+"""A learning rate of A that changes no selection."""
 PARTS = ("arch", "forward", "backward", "other")
 PASSES_OF_SECOND_ORDER = 5
 """Unrolled step, validation at w', two finite differences, weight step."""
@@ -262,7 +264,7 @@ def build(config: BenchConfig, method: str) -> Search:
         **METHOD_DEFAULTS.get(method, {}) | WARM.get(method, {}) | (recurrent("ptb") if text else {}) | size,
     )
     if method in PROXIMAL:  # at one network, the random cell it starts from: an explored path would be another
-        search_config = dataclasses.replace(search_config, explore=0.0, arch_learning_rate=0.0)
+        search_config = dataclasses.replace(search_config, explore=0.0, arch_learning_rate=UNMOVED)
     if text:
         return Search(search_config, random_text(config), exact_clock=True)
     if not config.candidates:

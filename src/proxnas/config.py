@@ -97,8 +97,9 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
     """How many steps of its training --look-ahead credits a candidate with."""
     max_skip: int = -1
     """Most skip connections a cell may have; -1: any number."""
-    warmup: int = 0
-    """Epochs at the start in which only w is trained."""
+    warmup: float = 0.0
+    """Epochs at the start in which only w is trained, 0.5 is half of one; -1 (bayesnas' default): one, but at most half
+    of the search."""
     patience: int = 10
     """Stop when no step changed A_bar for so many epochs; 0: never."""
     arch_every: int = 1
@@ -110,9 +111,9 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of the operations; weights stay fp32. For GPUs: most CPUs are slower in bf16."""
     tau_start: float = 1.0
-    """Temperature in the first epoch (snas, gdas, asap)."""
+    """Temperature in the first step (snas, gdas, asap)."""
     tau_end: float = 0.1
-    """Temperature towards the last epoch."""
+    """Temperature towards the last step."""
     resource: float = 0.0
     """Weight of the expected cost in the loss of snas; its authors' example: 0.0015."""
     fixed_reduction: bool = False
@@ -146,6 +147,10 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
             require(0 < getattr(self, name) <= 1, flag(name), getattr(self, name), "give a number above 0, at most 1")
         for name in ("tau_start", "tau_end"):
             require(0 < getattr(self, name) < math.inf, flag(name), getattr(self, name), "give a number above 0")
+        require(0 < self.arch_learning_rate < math.inf, "--arch-learning-rate", self.arch_learning_rate,
+                "give a number above 0, or A never moves")  # fmt: skip
+        require(0 <= self.warmup < math.inf or self.warmup == ONE_OR_HALF, "--warmup", self.warmup,
+                f"give a number of at least 0, or {ONE_OR_HALF}")  # fmt: skip
         for methods, flags in USED_BY.items():
             for name, neutral in flags.items():
                 idle = self.method not in methods and getattr(self, name) != neutral
@@ -163,6 +168,10 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
         require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
                 "give at most --learning-rate")  # fmt: skip
 
+    def warmup_epochs(self) -> float:
+        """--warmup, or what stands for -1."""
+        return min(1.0, self.epochs / 2) if self.warmup == ONE_OR_HALF else self.warmup
+
     def text_options(self) -> TextOptions:
         """How text becomes tokens."""
         from proxnas.data.text import TextOptions
@@ -174,6 +183,9 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
         return whole_numbers("--seeds", self.seeds) if self.seeds else [self.seed]
 
 
+ONE_OR_HALF = -1
+"""--warmup of one epoch, but of at most half of the search: as published where there are two, and short searches are
+not all warm-up."""
 AT_LEAST: dict[str, float] = {
     "epochs": 1,
     "batch_size": 2,  # batch statistics of one image are none
@@ -186,7 +198,6 @@ AT_LEAST: dict[str, float] = {
     "learning_rate_min": 0,
     "weight_decay": 0,
     "clip": 0,
-    "arch_learning_rate": 0,
     "arch_decay": 0,
     "arch_noise": 0,
     "eta": 0,
@@ -194,11 +205,10 @@ AT_LEAST: dict[str, float] = {
     "look_ahead": 0,
     "horizon": 0,
     "max_skip": -1,
-    "warmup": 0,
     "arch_every": 1,
     "patience": 0,
     "resource": 0,
-    "controller_steps": 0,
+    "controller_steps": 1,
     "checkpoint_minutes": 0,
 }
 AT_MOST: dict[str, float] = {

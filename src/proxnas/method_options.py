@@ -37,7 +37,7 @@ class _Architecture:
 class _Alternating(_Architecture):
     """Steps of A between those of w."""
 
-    warmup: int | None = None
+    warmup: float | None = None
     """Epochs at the start in which only w is trained."""
     arch_every: int | None = None
     """Update A in every so many-th step only."""
@@ -104,9 +104,9 @@ class _Tempered(_Architecture):
     """A temperature that falls."""
 
     tau_start: float | None = None
-    """Temperature in the first epoch."""
+    """Temperature in the first step."""
     tau_end: float | None = None
-    """Temperature towards the last epoch."""
+    """Temperature towards the last step."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,7 +88,7 @@ class Search:
             explore=c.explore,
             look_ahead=c.look_ahead,
             horizon=c.horizon,
-            warmup=c.warmup,
+            warmup=c.warmup_epochs(),
             every=c.arch_every,
             score_batch=c.score_batch,
             score_nodes=c.score_nodes,
@@ -167,7 +167,7 @@ class Search:
 
     def row(self, start: float) -> dict[str, Any]:
         train = Validation(*self.totals.means())
-        quiet = not self.totals.changes and self.epochs_done >= self.config.warmup
+        quiet = not self.totals.changes and self.epochs_done >= self.config.warmup_epochs()
         self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
         with self.clock("evaluate"):
             if self.budget and (self.epochs_done + 1 >= self.config.epochs or self.converged):

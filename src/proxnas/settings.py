@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 import tyro
 
-from proxnas.config import SearchConfig
+from proxnas.config import ONE_OR_HALF, SearchConfig
 from proxnas.errors import InputError, unknown
 from proxnas.launch import here
 from proxnas.many_flags import with_address
@@ -104,7 +104,7 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "asap": {"arch_decay": 1e-3, "tau_start": 1.6, "tau_end": 1.6 * 0.95**50, "patience": 0},
     "asng": {"learning_rate_min": 0.0, "patience": 0},
-    "bayesnas": {"learning_rate": 0.1, "weight_decay": 1e-4, "warmup": 1, "patience": 0},
+    "bayesnas": {"learning_rate": 0.1, "weight_decay": 1e-4, "warmup": ONE_OR_HALF, "patience": 0},
     "evolution": {"evaluations": 24, "patience": 0},
     "local": {"evaluations": 24, "patience": 0},
     "reinforce": {"evaluations": 24, "arch_learning_rate": 3.5e-4, "patience": 0},

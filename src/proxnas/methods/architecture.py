@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from proxnas.errors import InputError
 from proxnas.guard import Diverged
 from proxnas.types import Matrices, State
 
@@ -38,7 +39,7 @@ class ArchitectureOptions:
     """Where R is taken: at `A_bar`, or at `A`."""
     order: int = 1
     """1: gradient at w. 2: DARTS' second-order gradient."""
-    warmup: int = 0
+    warmup: float = 0.0
     """Epochs at the start in which only w is trained."""
     every: int = 1
     """Update A in every so many-th step."""
@@ -74,6 +75,16 @@ class ArchitectureOptions:
     def due(self, t: int, steps_per_epoch: int) -> bool:
         """Whether step t updates A."""
         return t >= self.warmup * steps_per_epoch and t % self.every == 0
+
+    def check_due(self, steps_per_epoch: int, epochs: int) -> None:
+        """An InputError if no step updates A: what is returned would be the noise that it starts as."""
+        first, steps = self.every * math.ceil(self.warmup * steps_per_epoch / self.every), steps_per_epoch * epochs
+        if first >= steps:
+            every = f" --arch-every {self.every}" if self.every > 1 else ""
+            raise InputError(
+                f"--warmup {self.warmup:g}{every}: in none of the {steps} steps of --epochs {epochs} "
+                "would A move: give less, or more --epochs"
+            )
 
 
 def diverged() -> Diverged:

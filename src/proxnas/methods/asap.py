@@ -3,9 +3,9 @@
 DARTS' mixture with a temperature that falls, and candidates that are dropped for good as soon as they are weak:
 
     x_j = sum_i sum_k softmax(A / T)_k O_k(x_i)  over the candidates k still alive
-    T_t = 1.6 * 0.95^t in epoch t of 50, the same curve stretched to other numbers of epochs
+    T = 1.6 * 0.95^(50 t) after the share t of all steps: the curve of 50 epochs, whatever their number is
     while T >= 1: w only;  then each step w on a training batch and A, first order, on a validation batch
-    at the start of an epoch: drop every candidate with softmax(A / T)_k < 0.4 / K, never the best of its edge
+    50 times: drop every candidate with softmax(A / T)_k < 0.4 / K, never the best of its edge
 
 When one candidate an edge is left, A has nothing more to say and only w is trained.
 """
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from proxnas.errors import InputError
 from proxnas.methods.base import Metrics, Setup, relaxed_gradient, weight_step
 from proxnas.methods.learner import Learner, geometric
 from proxnas.selection import changed, one_hot
@@ -31,6 +32,8 @@ class AsapOptions:
     """A moves once the temperature is below this."""
     threshold: float = 0.4
     """Candidates below this share of the uniform weight are dropped."""
+    prunings: int = 50
+    """How often, evenly spread over the search: at the start of every epoch of the paper's 50."""
 
 
 class Asap:
@@ -41,18 +44,28 @@ class Asap:
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
         self.tau_range = setup.architecture.tau
         self.learner = Learner(setup)
+        self._check_moves()
         self.alive = {name: torch.ones_like(A, dtype=torch.bool) for name, A in self.learner.A.items()}
         self.A_bar = self.derive()
 
     @property
     def tau(self) -> float:
-        """Geometric over the epochs."""
-        return geometric(*self.tau_range, self.learner.epoch / self.learner.epochs)
+        """Geometric over the steps."""
+        return geometric(*self.tau_range, self.learner.progress)
+
+    def _check_moves(self) -> None:
+        """An InputError if the temperature never comes below the grace: A would stay the noise that it starts as."""
+        (start, end), steps = self.tau_range, self.learner.w_optimizer.steps
+        if min(start, geometric(start, end, 1 - 1 / steps)) >= self.options.grace:
+            raise InputError(
+                f"--tau-start {start:g} --tau-end {end:g}: asap moves A below a temperature of {self.options.grace:g}, "
+                f"which none of its {steps} steps has: give a lower --tau-end, or more --epochs"
+            )
 
     def step(self) -> Metrics:
-        """At the start of an epoch the pruning; then w, and A once it is warm enough."""
+        """Now and then the pruning; then w, and A once it is cool enough."""
         train, before, tau = self.train.next(), self.A_bar, self.tau
-        if self.learner.w_optimizer.t % len(self.train) == 0:
+        if self._prunes():
             self.prune()
         self.use_current()
         loss, right = weight_step(self.net, train, self.learner.w_optimizer, self.clock)
@@ -62,6 +75,11 @@ class Asap:
                 self.learner.A_optimizer.step(dA)
                 self.A_bar = self.derive()
         return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
+
+    def _prunes(self) -> bool:
+        """Whether one of the equal parts of the search begins with this step."""
+        w, parts = self.learner.w_optimizer, self.options.prunings
+        return parts * w.t // w.steps > parts * (w.t - 1) // w.steps
 
     def mixture(self, A: Matrices, tau: float) -> Matrices:
         """The factors of the candidates alive; exactly 0 for the others, which are then not run."""

@@ -1,8 +1,8 @@
 """BayesNAS (Zhou et al., 'BayesNAS: A Bayesian Approach for Neural Architecture Search', ICML 2019).
 
 Every edge e and every candidate k on it has a switch, s_e and s_ek, both 1 at the start; the candidate is multiplied by
-s_e s_ek. A Gaussian prior of variance gamma on each switch makes most of them vanish (automatic relevance). After an
-epoch of w alone, w and the switches descend one loss on the training batches
+s_e s_ek. A Gaussian prior of variance gamma on each switch makes most of them vanish (automatic relevance). After a
+time of w alone, w and the switches descend one loss on the training batches
 
     L = NLL + lambda_e sum omega_e |s_e| + lambda_k sum omega_ek |s_ek|
 
@@ -82,6 +82,7 @@ class BayesNas:
     def __init__(self, setup: Setup, options: BayesOptions | None = None) -> None:
         self.options = o = options or BayesOptions()
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        setup.architecture.check_due(len(self.train), setup.weights.epochs)
         self.warmup = setup.architecture.warmup * len(self.train)
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.edges = {n: self._prior((g.shape[0], 1), o.lambda_edge, 0.0) for n, g in self.net.groups.items()}

@@ -29,6 +29,7 @@ class Darts:
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
         self.order = order
         self.options = options = setup.architecture
+        options.check_due(len(self.train), setup.weights.epochs)
         generator = torch.Generator().manual_seed(setup.seed)
         drawn = {
             name: options.noise * torch.randn(group.shape, generator=generator, dtype=torch.float64)

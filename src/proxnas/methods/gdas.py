@@ -7,7 +7,7 @@ Every edge samples one candidate and only that is run; the gradient passes the s
     dL/dA = (dp/dA)^T dL/dz,  where dL/dz is < g_j, O_k(x_i) > for the sampled k and 0 for the others
 
 Each step draws one path and trains w on it, then draws another and moves A by Adam on a validation batch. tau falls
-linearly from 10 to 0.1 over the epochs. The public code for NAS-Bench-201 also adds the (zero) factors of the
+linearly from 10 to 0.1 over the steps. The public code for NAS-Bench-201 also adds the (zero) factors of the
 unsampled candidates to the output, which gives these dL/dz = sum of g_j: `unsampled = "sum"`.
 
 With `fixed_reduction` (FRC) only the normal cell is searched.
@@ -44,8 +44,11 @@ class Gdas:
 
     @property
     def tau(self) -> float:
-        """Linear over the epochs, both ends included."""
-        return linear(*self.options.tau, self.learner.epoch / max(1, self.learner.epochs - 1))
+        """Linear over the steps, both ends included: the last epoch has the lowest throughout, as in the public code,
+        but where it is the only one just the last step."""
+        w = self.learner.w_optimizer
+        falling = w.steps - (w.steps_per_epoch if w.options.epochs > 1 else 1)
+        return linear(*self.options.tau, min(1.0, w.t / max(1, falling)))
 
     def step(self) -> Metrics:
         """w on a sampled path, then A on another."""

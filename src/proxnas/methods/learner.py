@@ -31,17 +31,16 @@ class Learner:
         }
         self.A = setup.begin(drawn)
         self.A_optimizer = ArchitectureOptimizer(self.A, setup.architecture)
-        self.steps_per_epoch, self.epochs = len(setup.train), setup.weights.epochs
         weights = replace(setup.weights, nesterov=nesterov)
-        self.w_optimizer = WeightOptimizer(setup.net, weights, self.steps_per_epoch)
+        self.w_optimizer = WeightOptimizer(setup.net, weights, len(setup.train))
 
     def normal(self, shape: tuple[int, int]) -> Tensor:
         return torch.randn(shape, generator=self.generator, dtype=torch.float64)
 
     @property
-    def epoch(self) -> int:
-        """The epoch that runs, from 0; never beyond the last."""
-        return min(self.w_optimizer.t // self.steps_per_epoch, self.epochs - 1)
+    def progress(self) -> float:
+        """The share of all steps that is done."""
+        return self.w_optimizer.progress
 
     def state_dict(self) -> State:
         return {

@@ -31,7 +31,7 @@ class WeightOptions:
     """Clip the gradients of DARTS' unrolled step too, as its recurrent search does."""
     epochs: int = 50
     cycles: int = 1
-    """Cosines one after the other within the epochs, each twice as long as the one before."""
+    """Cosines one after the other within the search, each twice as long as the one before."""
     nesterov: bool = False
     drift: bool = False
     """Let weights of unselected candidates drift by momentum and decay, as the public NASP code does."""
@@ -53,7 +53,7 @@ PACE_EVERY = 10
 
 
 class WeightOptimizer:
-    """Line 6 of Alg. 2: one SGD step on w with a clipped gradient, the learning rate on a cosine over epochs."""
+    """Line 6 of Alg. 2: one SGD step on w with a clipped gradient, the learning rate on a cosine over all steps."""
 
     def __init__(self, net: Supernet, options: WeightOptions, steps_per_epoch: int) -> None:
         self.options = options
@@ -79,16 +79,21 @@ class WeightOptimizer:
         )
 
     @property
+    def steps(self) -> int:
+        """Of the whole search."""
+        return self.steps_per_epoch * self.options.epochs
+
+    @property
     def progress(self) -> float:
-        """The share of all steps that is done."""
-        return self.t / (self.steps_per_epoch * self.options.epochs)
+        """The share of all steps that is done, which every schedule of a search goes by: at the start of an epoch it
+        is where a schedule by epochs would be, and a search of one epoch has all of the schedule too."""
+        return min(1.0, self.t / self.steps)
 
     @property
     def learning_rate(self) -> float:
-        """The rate of the epoch that runs."""
+        """The rate of the step that comes next."""
         o = self.options
-        progress = cycled(min(self.t // self.steps_per_epoch, o.epochs) / o.epochs, o.cycles)
-        cosine = (1 + math.cos(math.pi * progress)) / 2
+        cosine = (1 + math.cos(math.pi * cycled(self.t, self.steps, o.cycles))) / 2
         return o.guard.factor * (o.learning_rate_min + (o.learning_rate - o.learning_rate_min) * cosine)
 
     @property
@@ -177,8 +182,8 @@ class WeightOptimizer:
         self.scaler.load_state_dict(state["scaler"])
 
 
-def cycled(progress: float, cycles: int) -> float:
-    """Progress within the cycle that runs, where the cycles last 1, 2, 4, ... parts of the whole."""
-    parts = progress * ((1 << cycles) - 1)
+def cycled(t: int, steps: int, cycles: int) -> float:
+    """Progress after t of all steps within the cycle that runs; the cycles last 1, 2, 4, ... parts of the whole."""
+    parts = min(t, steps) * ((1 << cycles) - 1) / steps  # in this order exact where a cycle ends
     cycle = min(int(math.log2(parts + 1)), cycles - 1)
     return (parts + 1) / (1 << cycle) - 1

@@ -39,16 +39,17 @@ LOOKS_AN_EPOCH = 4
 class Proximal:
     """A search by proximal iterations over a supernet and two streams."""
 
-    def __init__(self, setup: Setup, prox: Prox, project: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, setup: Setup, prox: Prox, project: Prox) -> None:
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
         self.options = options = setup.architecture
+        options.check_due(len(self.train), setup.weights.epochs)
         self.prox, self.project, self.seed = prox, project, setup.seed
         generator = torch.Generator().manual_seed(setup.seed)
         drawn = {name: self._start(group.shape, generator) for name, group in self.net.groups.items()}
-        self.A = {name: self.project(A) for name, A in setup.begin(drawn).items()}
-        self.priority = {name: torch.rand(A.shape, generator=generator, dtype=A.dtype) for name, A in self.A.items()}
+        self.priority = {name: torch.rand(A.shape, generator=generator, dtype=A.dtype) for name, A in drawn.items()}
         self.budget = setup.budget
         self.A_bar: Matrices = {}
+        self.A = {name: self.project(A, self._priority(name)) for name, A in setup.begin(drawn).items()}
         self.A_bar = self.select(self.A)
         self.path = self.A_bar
         self.potentials: Matrices = {}
@@ -200,8 +201,8 @@ class Proximal:
     def descend(self, dA: Matrices) -> None:
         """One step on A, then the projection."""
         self.A_optimizer.step(dA)
-        for A in self.A.values():
-            A.copy_(self.project(A))
+        for name, A in self.A.items():
+            A.copy_(self.project(A, self._priority(name)))
 
     def use_current(self) -> None:
         self._use(self.A_bar)
@@ -234,7 +235,7 @@ class Proximal:
 
 def nasp(setup: Setup) -> Proximal:
     """NASP, Alg. 2."""
-    return Proximal(setup, prox_c1, prox_c2)
+    return Proximal(setup, prox_c1, lambda A, priority: prox_c2(A))
 
 
 def pa(setup: Setup) -> Proximal:
@@ -244,4 +245,4 @@ def pa(setup: Setup) -> Proximal:
 
 def lazy_pa(setup: Setup) -> Proximal:
     """The proximal algorithm with lazy steps, Eq. prox2: A is free to leave [0, 1]."""
-    return Proximal(setup, prox_c, lambda A: A)
+    return Proximal(setup, prox_c, lambda A, priority: A)

@@ -3,7 +3,7 @@
 One sample Z of the concrete distribution a batch weighs all candidates, and w and A descend one and the same loss,
 on the same batch, by one backward pass (there is no validation loss):
 
-    Z = softmax((A + G) / tau),  G Gumbel noise,  tau falls linearly from 1 towards 0.03 over the epochs
+    Z = softmax((A + G) / tau),  G Gumbel noise,  tau falls linearly from 1 towards 0.03 over the steps
     L = cross entropy(Z) + resource * sum over edges and candidates of Z cost
     w by SGD, A by Adam with its gradient clipped to norm 10;  A starts at N(1, 0.01^2)
 
@@ -48,8 +48,8 @@ class Snas:
 
     @property
     def tau(self) -> float:
-        """Linear over the epochs; the end is approached, not reached, as in the public code."""
-        return linear(*self.tau_range, self.learner.epoch / self.learner.epochs)
+        """Linear over the steps; the end is approached, not reached, as in the public code."""
+        return linear(*self.tau_range, self.learner.progress)
 
     def step(self) -> Metrics:
         """A sample, one backward pass, two optimizers."""
