@@ -33,6 +33,7 @@ from proxnas.methods.base import Restoring, Setup
 from proxnas.methods.optimizers import Factory
 from proxnas.progress import shown
 from proxnas.run import Run, open_run
+from proxnas.same_data import check_data
 from proxnas.searching import Search, summary
 from proxnas.spaces.custom import CustomSpace
 from proxnas.tasks.custom import Criterion, CustomData, CustomTask, Metric
@@ -128,6 +129,7 @@ def search(
                 return _found(this, run_epochs(this, None, bar))
             with open_run(Path(run), resume, force) as folder:
                 store(config, "search", folder)
+                check_data(folder, data.fingerprint)
                 folder.write_json("space.json", this.describe_space())
                 return _kept(_found(this, run_epochs(this, folder, bar)), folder)
 

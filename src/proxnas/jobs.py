@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from proxnas.designs import Architecture
     from proxnas.loop import Progress
     from proxnas.run import Run
+    from proxnas.same_data import OnData
     from proxnas.searching import Search
     from proxnas.train import Training
     from proxnas.training.text import TextTraining
 
-Built = TypeVar("Built")
+Built = TypeVar("Built", bound="OnData")
 AnyConfig = SearchConfig | TrainConfig | TextTrainConfig
 
 
@@ -141,6 +142,7 @@ def _run(
     from proxnas.board import check_tensorboard, with_board
     from proxnas.progress import shown
     from proxnas.run import open_run
+    from proxnas.same_data import check_data, check_searched
 
     if config.tensorboard:
         check_tensorboard()
@@ -153,7 +155,11 @@ def _run(
             shown(Console(highlight=False), title, quiet or config.quiet or not here().leads) as bar,
             with_board(bar, folder, config.tensorboard and here().leads) as progress,
         ):
-            return work(build(), run, progress)
+            built = build()
+            check_data(run, built.fingerprint)
+            if not isinstance(config, SearchConfig):
+                check_searched(config.cell, config.data, run, built.fingerprint)
+            return work(built, run, progress)
 
 
 def store(config: RunConfig, command: str, run: Run) -> None:

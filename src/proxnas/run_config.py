@@ -68,6 +68,8 @@ class JobConfig(FolderConfig):
     """Checkpoints within an epoch, besides the one at its end."""
 
 
+FINGERPRINT = "fingerprint"
+"""The key of config.json that tells whether the data are still the same."""
 NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "tensorboard", *WHERE}
 """Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
 MAY_CHANGE = {"device", "threads", "checkpoint_minutes"}

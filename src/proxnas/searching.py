@@ -15,6 +15,7 @@ from proxnas import methods, sizing, spaces, tasks
 from proxnas.clock import Clock
 from proxnas.complexity import parameters
 from proxnas.config import PROXIMAL, SearchConfig
+from proxnas.data.fingerprint import Fingerprint
 from proxnas.data.split import stable_seed
 from proxnas.environment import pick_device, set_deterministic, set_threads
 from proxnas.errors import InputError
@@ -119,6 +120,11 @@ class Search:
         setup = replace(setup, score=self.task.score, judge=self.judge, genotype=self.space.genotype)
         begin = start(c.start, self.space) if c.start else None
         return replace(setup, costs=costs, budget=self.budget, start=begin)
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of the data."""
+        return self.data.fingerprint
 
     def genotype(self) -> Genotype:
         """The cell as it stands, within the limit."""

@@ -22,7 +22,7 @@ from proxnas.errors import InputError, unknown
 from proxnas.launch import here
 from proxnas.many_flags import with_address
 from proxnas.methods import METHODS
-from proxnas.run_config import MAY_CHANGE, NOT_STORED, RunConfig, flag
+from proxnas.run_config import FINGERPRINT, MAY_CHANGE, NOT_STORED, RunConfig, flag
 from proxnas.sampling_flags import BY_ITSELF, table_defaults
 from proxnas.text_flags import recurrent
 
@@ -32,8 +32,8 @@ AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
 POSITIONAL = ("data", "cell")
 """Fields that are words without a flag."""
 
-STAMP = ("proxnas", "command")
-"""Keys of a stored config.json that are no flags: the version and the command that wrote it."""
+STAMP = ("proxnas", "command", FINGERPRINT)
+"""Keys of a stored config.json that are no flags: the version, the command that wrote it, what tells its data."""
 
 
 def quick() -> dict[str, Any]:

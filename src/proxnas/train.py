@@ -15,6 +15,7 @@ from proxnas import networks
 from proxnas.clock import Clock
 from proxnas.complexity import multiply_adds, parameters
 from proxnas.data.augment import AS_SUITS, Augment
+from proxnas.data.fingerprint import Fingerprint
 from proxnas.data.images import Images, Part, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
 from proxnas.designs import Architecture
@@ -28,6 +29,7 @@ from proxnas.networks.cnn import Size, channels_last
 from proxnas.ops import shared_relu
 from proxnas.report.reading import read_object
 from proxnas.run import Run, write_atomically
+from proxnas.run_config import FINGERPRINT
 from proxnas.train_config import TrainConfig
 from proxnas.training.average import Average, rising
 from proxnas.training.evaluate import TOP, Evaluation, evaluate
@@ -66,6 +68,11 @@ class Training:
         self.totals = Totals(self.device)
         self.epochs_done = 0
         self.best: State = {}
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of the data."""
+        return self.images.fingerprint
 
     def batches(self, part: Part, augment: Augment = AS_SUITS) -> ImageBatches:
         """A part of the images on the device."""
@@ -243,6 +250,7 @@ def _result(this: Training, rows: list[dict[str, Any]], network: nn.Module, test
 def _model(this: Training, network: nn.Module, result: dict[str, Any]) -> Model:
     images = this.images
     wanted = ("params", "flops", "valid_accuracy", "test_accuracy", "test_top5", "epochs", "seed")
+    known = {"data": images.name, "protocol": this.config.protocol, FINGERPRINT: dict(images.fingerprint)}
     return Model(
         network=network,
         genotype=this.genotype,
@@ -252,5 +260,5 @@ def _model(this: Training, network: nn.Module, result: dict[str, Any]) -> Model:
         std=images.std,
         shape=images.shape,
         pixels=str(images.x_train.dtype),
-        info={"data": images.name, "protocol": this.config.protocol} | {k: result[k] for k in wanted if k in result},
+        info=known | {k: result[k] for k in wanted if k in result},
     )

@@ -7,12 +7,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from proxnas.data.fingerprint import Fingerprint, of_arrays
 from proxnas.data.options import SMALLEST_SIDE, LoadOptions
 from proxnas.data.split import Array, split, stable_seed
 from proxnas.data.telling import listed, tell
@@ -54,6 +55,8 @@ class Images:
     """Broken images that were left out, by name."""
     warnings: tuple[str, ...] = ()
     """What is odd about the data, a line each: it was said when they were read, and belongs into results."""
+    fingerprint: Fingerprint = field(default_factory=dict)
+    """Whether they are still the same data."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -99,8 +102,14 @@ def build(
     flip: bool = False,
     skipped: tuple[str, ...] = (),
     warnings: tuple[str, ...] = (),
+    fingerprint: Fingerprint | None = None,
 ) -> Images:
-    """Images of checked parts: the test part is set aside if there is none, mean and std are measured."""
+    """Images of checked parts: the test part is set aside if there is none, mean and std are measured.
+
+    `fingerprint`: of what the parts were made of; None: of their arrays.
+    """
+    if fingerprint is None:
+        fingerprint = of_arrays({part: (np.asarray(x), y) for part, (x, y) in parts.items()}, classes)
     if "test" not in parts:
         parts = dict(parts) | _set_aside(*parts["train"], where)
     stored: dict[str, Any] = {
@@ -111,7 +120,7 @@ def build(
     warnings += _without_test(parts["test"][1], classes, where)
     for line in warnings:
         tell(line)
-    return Images(name, **stored, **fields, skipped=skipped, warnings=warnings)
+    return Images(name, **stored, **fields, skipped=skipped, warnings=warnings, fingerprint=fingerprint)
 
 
 def as_stored(images: Images, options: LoadOptions) -> Images:

@@ -6,6 +6,7 @@ over the data draws from torch come from (seed, name, pass, batch), so that a st
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count, islice
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
+from proxnas.data.fingerprint import MOST_BYTES, feed_rows
 from proxnas.data.split import stable_seed
 from proxnas.data.stream import Order
 from proxnas.errors import InputError
@@ -111,6 +113,21 @@ def passes(data: Any, batch_size: int, seed: int, name: str) -> Passes:
         wanted = "a list of batches, a DataLoader or a Dataset"
         raise InputError(f"{name}: a {kind} can be gone through only once: give {wanted}")
     return GivenPasses(data, seed, name)
+
+
+def fingerprint_of(data: Any) -> str | None:
+    """A digest of tensors or arrays; None for other data, which may not be the same twice."""
+    parts = data.tensors if isinstance(data, TensorDataset) else data
+    if not isinstance(parts, tuple) or not all(isinstance(part, Tensor | np.ndarray) for part in parts):
+        return None
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        x = part.detach().cpu().contiguous() if isinstance(part, Tensor) else torch.from_numpy(part)
+        digest.update(f"{tuple(x.shape)}/{x.dtype}/".encode())
+        if x.numel():
+            rows = x.reshape(len(x) if x.ndim else 1, -1).contiguous().view(torch.uint8).numpy()
+            feed_rows(digest, "", rows, -(-rows.nbytes // MOST_BYTES) or 1)
+    return digest.hexdigest()
 
 
 class UserStream:

@@ -78,6 +78,9 @@ class Items:
             kind = f"{array.dtype} of shape {array.shape}"
             raise BrokenImage(f"{kind}: give uint8 with 1, 3 or 4 channels, or floats in all images") from error
 
+    def trace(self, number: int, content: bool) -> bytes:
+        return b""  # a dataset may change its images at random
+
     def item(self, number: int) -> tuple[Any, Any]:
         """(image, label), or a BrokenImage where the dataset raises anything."""
         if number in self.known:

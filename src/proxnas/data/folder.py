@@ -31,7 +31,7 @@ def read(folder: Path, options: LoadOptions) -> Images:
         raise InputError(f"{folder}: one class only ({classes[0]!r}): give images of at least two classes")
     for part, listed in found.items():
         _check_classes(folder, part, listed, classes)
-    parts = {part: _part(listed, classes) for part, listed in found.items()}
+    parts = {part: _part(listed, classes, folder) for part, listed in found.items()}
     tiny = (folder / "val" / ANNOTATIONS).is_file()
     name = "tinyimagenet" if tiny else short_name(folder)
     names = [os.fsencode(name).decode("utf-8", "replace") for name in classes]
@@ -158,7 +158,7 @@ def _check_classes(folder: Path, part: str, listed: Listed, classes: list[str]) 
         )
 
 
-def _part(listed: Listed, classes: list[str]) -> tuple[Files, Array]:
+def _part(listed: Listed, classes: list[str], root: Path) -> tuple[Files, Array]:
     files = [file for name in classes for file in listed[name]]
     y = np.repeat(np.arange(len(classes)), [len(listed[name]) for name in classes])
-    return Files(tuple(files)), y
+    return Files(tuple(files), str(root)), y

@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 
 from proxnas.data.arrays import Images, Part, build
+from proxnas.data.fingerprint import of_pictures
 from proxnas.data.lazy import REMEDY, Lazy, Pictures, threaded
 from proxnas.data.options import SMALLEST_SIDE, LoadOptions
 from proxnas.data.picture import BrokenImage, Head, head, quiet
@@ -68,8 +69,17 @@ def gather(
         if empty := [part for part, (_, y) in found.items() if not len(y)]:
             raise InputError(f"{where}: no readable image in {empty[0]}: give some")
         broken.tell(total)
-        skipped = tuple(broken.reasons)
-        return build(found, classes, name, where, shift=shift, flip=flip, skipped=skipped, warnings=warnings)
+        return build(
+            found,
+            classes,
+            name,
+            where,
+            shift=shift,
+            flip=flip,
+            skipped=tuple(broken.reasons),
+            warnings=warnings,
+            fingerprint=of_pictures(parts, classes),
+        )
 
 
 def _looked_at(

@@ -21,6 +21,7 @@ from PIL import Image
 
 from proxnas.data.arrays import Images, reason, reindexed, short_name
 from proxnas.data.gather import gather
+from proxnas.data.lazy import TRACED
 from proxnas.data.options import LoadOptions
 from proxnas.data.parts import NAMES
 from proxnas.data.picture import BrokenImage, opened
@@ -90,6 +91,11 @@ class Column:
         if isinstance(path, str) and self.may_name_files:
             return opened(path)
         raise BrokenImage("no content of an image file")
+
+    def trace(self, number: int, content: bool) -> bytes:
+        stored = self.split[number][self.column] if content else None
+        found = stored.get("bytes") if isinstance(stored, dict) else stored
+        return f"{len(found)}/".encode() + found[:TRACED] if isinstance(found, bytes) else b""
 
 
 def _parsed(spec: str, choices: tuple[str, ...]) -> tuple[str, dict[str, str]]:

@@ -20,6 +20,7 @@ from proxnas.errors import InputError
 
 TOGETHER = 1024  # images that threads decode before the next are begun
 ATTEMPTS = 100
+TRACED = 2**16  # bytes of a file that tell it from another
 REMEDY = "replace or remove it, or give --skip-broken"
 
 
@@ -34,12 +35,17 @@ class Pictures(Protocol):
     def open(self, number: int) -> Image.Image:
         """To be closed by the caller; a BrokenImage if there is none."""
 
+    def trace(self, number: int, content: bool) -> bytes:
+        """What another picture would not have: name and size, and if asked for the beginning of its content."""
+
 
 @dataclass(frozen=True)
 class Files:
     """Image files."""
 
     paths: tuple[str, ...]
+    root: str = ""
+    """The folder of all the data, which may be moved."""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -50,6 +56,18 @@ class Files:
 
     def open(self, number: int) -> Image.Image:
         return opened(self.paths[number])
+
+    def trace(self, number: int, content: bool) -> bytes:
+        path = self.paths[number]
+        inside = os.fsencode(path.removeprefix(self.root).replace(os.sep, "/"))
+        try:
+            named = inside + f"/{os.path.getsize(path)}/".encode()
+            if not content:
+                return named
+            with open(path, "rb") as file:
+                return named + file.read(TRACED)
+        except OSError:  # a broken image: that is for the reader to say
+            return inside
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from proxnas.data import vocabulary as words
 from proxnas.data.corpus import ACCEPTED, PARTS, Corpus, is_text, read
+from proxnas.data.fingerprint import Fingerprint, of_texts
 from proxnas.errors import InputError
 
 Array = NDArray[Any]
@@ -55,6 +56,8 @@ class Text:
     test: Array
     warnings: tuple[str, ...] = ()
     """What is odd about the text, a line each: it was said when it was read, and belongs into results."""
+    fingerprint: Fingerprint = field(default_factory=dict)
+    """Whether it is still the same text."""
 
     @property
     def num_words(self) -> int:
@@ -83,4 +86,5 @@ def to_numbers(corpus: Corpus, options: TextOptions, vocabulary: Sequence[str] |
     for part, numbers in parts.items():
         if len(numbers) < LEAST_TOKENS:
             raise InputError(f"{corpus.where}: {len(numbers)} tokens in part {part}: give a longer text")
-    return Text(corpus.name, options.tokens, used, **parts, warnings=corpus.warnings)
+    fingerprint = of_texts({part: getattr(corpus, part) for part in PARTS})
+    return Text(corpus.name, options.tokens, used, **parts, warnings=corpus.warnings, fingerprint=fingerprint)

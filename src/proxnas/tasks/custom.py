@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,7 +20,8 @@ from proxnas.choice_check import check_candidates, check_parameters
 from proxnas.clock import Clock
 from proxnas.config import SearchConfig
 from proxnas.costs import materialised
-from proxnas.data.batches import UserStream, passes, target_of
+from proxnas.data.batches import UserStream, fingerprint_of, passes, target_of
+from proxnas.data.fingerprint import Fingerprint
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.latency import warm_runs
@@ -48,6 +50,13 @@ class CustomData:
     loss: Criterion | None = None
     metric: Metric | None = None
     warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """Of those parts that are tensors; what other data give is known to their owner alone."""
+        given = {"train data": self.train, "valid data": self.valid}
+        found = {name: fingerprint_of(data) for name, data in given.items()}
+        return {name: digest for name, digest in found.items() if digest is not None}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from proxnas.clock import Clock
 from proxnas.consensus import mean_gradients
+from proxnas.data.fingerprint import Fingerprint
 from proxnas.data.images import stable_seed
 from proxnas.data.text import Text
 from proxnas.data.text_stream import TextStream
@@ -58,6 +59,11 @@ class TextTraining:
         self.steps = self.epochs_done = self.averaged_from = 0
         self.history: list[float] = []
         self.best: State = {}
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of the text."""
+        return self.text.fingerprint
 
     def _fresh(self) -> LanguageModel:
         c = self.config
