@@ -60,7 +60,7 @@ def main() -> None:
         f"a step {total / steps:.4f} s, an epoch of {len(search.train)} steps {total / steps * len(search.train):.1f} s"
     )
     start = time.perf_counter()
-    search.validation()
+    search.figures()
     print(f"evaluation at its end {time.perf_counter() - start:.1f} s")
 
 

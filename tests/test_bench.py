@@ -126,7 +126,7 @@ def test_growth_is_measured_at_one_and_the_same_network():
 
 
 def test_the_floor_runs_exactly_the_candidates_that_are_not_selected(search):
-    search.method.use_current()
+    search.net.use(search.returned())
     pairs = bench.recorded_sources(search.net, search.valid.next().x)
     selected = sum(len(choice.active()) for choice in search.net.choices.values())
     everything = sum(len(choice.names) for choice in search.net.choices.values())
@@ -134,7 +134,7 @@ def test_the_floor_runs_exactly_the_candidates_that_are_not_selected(search):
 
 
 def test_the_bare_network_is_the_selected_one(search):
-    search.method.use_current()
+    search.net.use(search.returned())
     choices = search.net.choices.values()
     outside = parameters(search.net.module) - sum(parameters(choice) for choice in choices)
     selected = sum(parameters(choice.candidates[k]) for choice in choices for k in choice.active())

@@ -139,6 +139,7 @@ def test_every_method_writes_the_common_keys(method: str, data: Path, tmp_path: 
     keys = ["epoch", "step", "train_loss", "train_accuracy", "valid_loss", "valid_accuracy"]
     keys += ["changes", "params", "A", "selected", "genotype", "rollbacks", "seconds"]
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    keys += ["supernet_loss", "supernet_accuracy"] if method in ("darts-1st", "darts-2nd", "asap") else []
     assert len(rows) == 2 and all(set(row) == set(keys) for row in rows)
     assert all(np.shape(row["A"]["cell"]) == (6, 5) and np.isfinite(row["A"]["cell"]).all() for row in rows)
     assert {"arch", "forward", "backward", "other", "evaluate"} == set(rows[0]["seconds"])

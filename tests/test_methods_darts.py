@@ -50,7 +50,7 @@ def train_a_little(method: Darts | proximal.Proximal) -> None:
     """Two steps on A and w, after which momentum buffers are no longer zero."""
     for _ in range(2):
         method.A_optimizer.step(method.gradient(method.train.next()))
-        method.use_current()
+        method.use_mixture() if isinstance(method, Darts) else method._use(method.A_bar)
         method.w_optimizer.step(method.net.loss(method.train.next())[0])
 
 

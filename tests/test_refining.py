@@ -18,7 +18,11 @@ from proxnas.jobs import fitted_to_minutes
 from proxnas.progress import Silent
 from proxnas.refining import how_many, short_trainings, stands_out
 from proxnas.report.listing import list_runs
+from proxnas.run import Run
+from proxnas.searching import Search
 from proxnas.settings import parse_search
+from proxnas.starting import selecting
+from proxnas.tasks import load_data
 
 SMALL = ("--space", "nasbench201", "--channels", "2", "--final-cells", "1", "--epochs", "2", "--batch-size", "8")
 CALL = (*SMALL, "--refine", "3", "--seed", "1", "--threads", "1", "--quiet")
@@ -58,10 +62,23 @@ def test_the_best_of_the_found_cell_and_its_neighbours_is_returned(refined: Path
     assert whole["params"] == last["params"] and whole["refined"]["valid_accuracy"] == last["valid_accuracy"]
     assert whole["seconds"] > whole["refined"]["seconds"] == last["seconds"]
     rows = [json.loads(line) for line in (refined / "metrics.jsonl").read_text().splitlines()]
-    assert whole["valid_accuracy"] == rows[-1]["valid_accuracy"]
     before, after = operations(whole["refined"]["from"]), operations(whole["genotype"])
     assert whole["refined"]["from"] == rows[-1]["genotype"]
     assert whole["refined"]["changed"] and sum(a != b for a, b in zip(before, after, strict=True)) == 1
+
+
+def test_the_figures_are_those_of_the_returned_cell_by_the_weights_of_the_search(refined: Path, stripes: Path) -> None:
+    whole, before = result(refined), Run(refined).metrics()[-1]
+    config = parse_search([str(stripes), *CALL])
+    search, state = Search(config, load_data(config)), Run(refined).load_checkpoint()
+    assert state is not None and whole["refined"]["changed"]
+    search.load_state_dict(state)
+    for genotype, figures in ((whole["refined"]["from"], before), (whole["genotype"], whole)):
+        cell = selecting(Genotype.from_object(genotype), search.space)
+        assert cell is not None
+        search.net.use(cell)
+        assert tuple(search.evaluate()) == (figures["valid_loss"], figures["valid_accuracy"])
+    assert whole["valid_loss"] != before["valid_loss"]
 
 
 def test_a_cell_as_good_as_its_neighbours_stays(

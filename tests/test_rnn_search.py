@@ -257,7 +257,7 @@ def test_the_second_order_gradient_is_clipped_as_in_darts(make_search: MakeSearc
     weights = method.w_optimizer.weights  # type: ignore[attr-defined]
     xi = 20 * len(train.x) / search.config.bptt
     ours = method.unrolled(method._at, train, valid)[NAME]  # type: ignore[attr-defined]
-    method.use_current()
+    method.use_mixture()  # type: ignore[attr-defined]
     g = torch.autograd.grad(search.net.loss(train)[0], weights)
     coefficient = min(1.0, clip / float(torch.cat([x.flatten() for x in g]).norm()))
     assert coefficient < 1

@@ -138,7 +138,7 @@ def test_A_moves_in_every_so_many_th_step_only(method: str, make_search) -> None
 
 def test_the_relu_of_a_source_is_computed_once_while_scoring(make_search, monkeypatch) -> None:
     search = make_search("--space", "darts7", "--method", "nasp")
-    search.method.use_current()
+    search.net.use(search.returned())
     read: list[int] = []
     real = nn.functional.relu
 

@@ -63,7 +63,7 @@ def fitted_to_minutes(config: SearchConfig) -> SearchConfig:
     from proxnas.plan import measure
 
     probe = build_search(dataclasses.replace(config, **WARM.get(config.method, {})))
-    seconds, _ = measure(probe, probe.validation)
+    seconds, _ = measure(probe, probe.figures)
     epochs = fitting(60 * config.minutes, seconds, config.epochs)
     return dataclasses.replace(config, epochs=epochs, refine=max(0, config.refine))  # by itself it would take longer
 

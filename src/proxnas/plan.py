@@ -32,7 +32,7 @@ def plan_search(search: Search) -> dict[str, Any]:
     """The same for a search that is built; it makes some steps."""
     config = search.config
     params, flops = (sizes(of, search.task, search.space) for of in ("params", "flops"))
-    seconds, peak = measure(search, search.validation)
+    seconds, peak = measure(search, search.figures)
     return {
         "space": config.space,
         "method": config.method,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from proxnas.config import USED_BY, SearchConfig
+from proxnas.genotype import Genotype
 from proxnas.jobs import run_search
 from proxnas.launch import here
 from proxnas.methods.base import Setup
@@ -27,6 +28,7 @@ from proxnas.methods.cells import Cell, stored
 from proxnas.run import NEIGHBOURS, REFINED, Run, open_run, write_atomically
 from proxnas.sampling_flags import BY_ITSELF
 from proxnas.searching import Search
+from proxnas.starting import selecting
 from proxnas.tasks import load_data
 
 STEPS = 60
@@ -51,7 +53,11 @@ def refine(config: SearchConfig, folder: Path, found: dict[str, Any]) -> dict[st
     last = Run(folder).metrics()[-1]
     cells = how_many(config, seen=config.batch_size * last["step"])
     images = config.batch_size * last["step"] // last["epoch"]
-    result = _together(found, _rounds(config, cells, images, folder)) if cells else found
+    result = found
+    if cells:
+        result = _together(found, _rounds(config, cells, images, folder))
+        if result["refined"]["changed"]:
+            result |= _validation(config, folder, result["genotype"])
     with open_run(folder, resume=True) as run:
         write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
         run.write_json("result.json", result)
@@ -106,6 +112,15 @@ def by_loss(setup: Setup, scores: dict[Cell, float]) -> Setup:
     """After so few steps most answers are wrong, and the loss tells sooner than accuracy who is on the way."""
     preference = (lambda cell: scores.get(cell, -math.inf)) if scores else None
     return dataclasses.replace(setup, score=lambda measured: -measured.loss, preference=preference)
+
+
+def _validation(config: SearchConfig, folder: Path, genotype: dict[str, Any]) -> dict[str, float]:
+    """The figures of a cell by the weights of the search in the folder, as the found cell has them."""
+    this = Search(dataclasses.replace(config, start=""), load_data(config))
+    state, A_bar = Run(folder).load_checkpoint(), selecting(Genotype.from_object(genotype), this.space)
+    assert state is not None and A_bar is not None  # both rounds began from there
+    this.load_state_dict(state)
+    return this.task.figures("valid", this.measure(A_bar))
 
 
 def _batch(config: SearchConfig) -> int:

@@ -23,7 +23,7 @@ from proxnas.genotype import CUSTOM, Genotype
 from proxnas.guard import Guard
 from proxnas.loop import Progress, Totals, check_finite, run_epochs
 from proxnas.methods.architecture import ArchitectureOptions
-from proxnas.methods.base import Judged, Metrics, Priced, Setup, Validation
+from proxnas.methods.base import Judged, Metrics, Mixing, Priced, Setup, Validation
 from proxnas.methods.optimizers import WeightOptions
 from proxnas.run import Run, write_atomically
 from proxnas.selection import without_weights
@@ -136,15 +136,29 @@ class Search:
         return self.budget.project(A, A_bar) if self.budget else A_bar
 
     def validation(self) -> Validation:
-        """How good the architecture is that would be returned now."""
+        """How good the cell is that would be returned now: by the shared weights, whatever mixture trained them."""
         returned = self.returned()
-        if returned is not self.method.architecture()[1]:  # the method knows of no limit
-            self.net.use(returned)
-        elif isinstance(self.method, Judged):
+        if isinstance(self.method, Judged) and returned is self.method.architecture()[1]:
             return self.method.validation()
-        else:
-            self.method.use_current()
+        return self.measure(returned)
+
+    def measure(self, A_bar: Matrices) -> Validation:
+        """How good a cell is by the weights as they stand; its entries are factors only with the value rule a_k."""
+        self.net.use(A_bar, weighted=any(((a != 0) & (a != 1)).any() for a in A_bar.values()))
         return self.evaluate()
+
+    def supernet(self) -> Validation | None:
+        """How good the mixture is that the method trains; None: it trains cells."""
+        if not isinstance(self.method, Mixing):
+            return None
+        self.method.use_mixture()
+        return self.evaluate()
+
+    def figures(self) -> dict[str, float]:
+        """What a row says of the part for A: of the cell and, where it is another network, of what is trained."""
+        supernet = self.supernet()
+        of_supernet = self.task.figures("supernet", supernet) if supernet else {}
+        return self.task.figures("valid", self.validation()) | of_supernet
 
     def describe_space(self) -> dict[str, Any]:
         """What the rows and columns of A stand for, for those who read the run folder."""
@@ -178,8 +192,8 @@ class Search:
         with self.clock("evaluate"):
             if self.budget and (self.epochs_done + 1 >= self.config.epochs or self.converged):
                 self.seconds = sizing.settle(self.budget, self.task, self.genotype)
-            valid = self.validation()
-        check_finite(train.loss + valid.loss)
+            figures = self.figures()
+        check_finite(train.loss + figures["valid_loss"])
         self.steps_done += self.totals.steps
         seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
         (A, _), A_bar = self.method.architecture(), self.returned()
@@ -188,7 +202,7 @@ class Search:
             "epoch": self.epochs_done + 1,
             "step": self.steps_done,
             **self.task.figures("train", train),
-            **self.task.figures("valid", valid),
+            **figures,
             "changes": self.totals.changes,
             "params": parameters(self.final_network(genotype)),
             **({"eta": self.method.eta} if self.budget and isinstance(self.method, Priced) else {}),
@@ -271,7 +285,7 @@ def summary(this: Search, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "genotype": json.loads(genotype.to_json()),
         "params": parameters(network),
         "flops": this.task.multiply_adds(network),
-        **{name: figure for name, figure in rows[-1].items() if name.startswith("valid_")},
+        **{name: figure for name, figure in rows[-1].items() if name.startswith(("valid_", "supernet_"))},
         "epochs": this.epochs_done,
         "seconds": sum(sum(row["seconds"].values()) for row in rows),
         "converged": this.converged,

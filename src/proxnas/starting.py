@@ -16,15 +16,21 @@ from proxnas.types import Matrices
 
 def start(cell: str, space: Space[Any]) -> Matrices:
     """The A_bar that selects it, or an InputError that names the cell and the space."""
-    genotype = read(cell).without_values()
+    A_bar = selecting(read(cell), space)
+    if A_bar is None:
+        raise InputError(f"--start {cell}: is no cell of --space {space.name}: give one that was found there")
+    return A_bar
+
+
+def selecting(cell: Genotype, space: Space[Any]) -> Matrices | None:
+    """The A_bar that selects a cell; None if it is none of the space."""
+    genotype = cell.without_values()
     try:
         A_bar = {name: _entries(genotype.cells[name].nodes, group) for name, group in space.groups.items()}
         known = space.genotype(A_bar)
     except (KeyError, IndexError, ValueError, InputError):
-        known = None
-    if known is None or _sorted(known) != _sorted(genotype):
-        raise InputError(f"--start {cell}: is no cell of --space {space.name}: give one that was found there")
-    return A_bar
+        return None
+    return A_bar if _sorted(known) == _sorted(genotype) else None
 
 
 def _sorted(genotype: Genotype) -> dict[str, Any]:

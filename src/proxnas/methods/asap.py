@@ -67,7 +67,7 @@ class Asap:
         train, before, tau = self.train.next(), self.A_bar, self.tau
         if self._prunes():
             self.prune()
-        self.use_current()
+        self.use_mixture()
         loss, right = weight_step(self.net, train, self.learner.w_optimizer, self.clock)
         if tau < self.options.grace and any((alive.sum(-1) > 1).any() for alive in self.alive.values()):
             with self.clock("arch"):
@@ -96,7 +96,7 @@ class Asap:
     def derive(self) -> Matrices:
         return {name: one_hot(p, self.net.groups[name]) for name, p in self.mixture(self.learner.A, self.tau).items()}
 
-    def use_current(self) -> None:
+    def use_mixture(self) -> None:
         self.net.use(self.mixture(self.learner.A, self.tau), weighted=True)
 
     def architecture(self) -> tuple[Matrices, Matrices]:

@@ -175,9 +175,6 @@ class Asng:
     def derive(self) -> Matrices:
         return self.variables.A_bar(self.theta.likeliest())
 
-    def use_current(self) -> None:
-        self.net.use(self.A_bar)
-
     def architecture(self) -> tuple[Matrices, Matrices]:
         """A: how likely a sample holds each entry."""
         return self.variables.marginals(self.theta.theta), self.A_bar

@@ -70,9 +70,6 @@ class Method(Protocol):
     def step(self) -> Metrics:
         """One iteration: what is done for one batch of training images."""
 
-    def use_current(self) -> None:
-        """Set the network to the architecture as it stands."""
-
     def architecture(self) -> tuple[Matrices, Matrices]:
         """(A, A_bar): the continuous and the discrete architecture as they stand."""
 
@@ -86,6 +83,14 @@ class Judged(Protocol):
     """A method that knows how good the architecture is that would be returned: its weights may be gone."""
 
     def validation(self) -> Validation: ...
+
+
+@runtime_checkable
+class Mixing(Protocol):
+    """A method that trains a weighted sum of candidates, not the cell that it returns."""
+
+    def use_mixture(self) -> None:
+        """Set the network to that sum as it stands."""
 
 
 @runtime_checkable

@@ -162,9 +162,6 @@ class BayesNas:
     def derive(self) -> Matrices:
         return {name: relevant(prior.gamma, self.net.groups[name]) for name, prior in self.candidates.items()}
 
-    def use_current(self) -> None:
-        self.net.use(self.A_bar)
-
     def architecture(self) -> tuple[Matrices, Matrices]:
         """A: gamma, the relevance of each candidate."""
         return {name: prior.gamma for name, prior in self.candidates.items()}, self.A_bar

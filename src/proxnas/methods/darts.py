@@ -48,14 +48,14 @@ class Darts:
             with self.clock("arch"):
                 self.A_optimizer.step(self.gradient(train))  # 3: by the second-order approximation, or the first
                 self.A_bar = self.derive()
-        self.use_current()
+        self.use_mixture()
         loss, right = weight_step(self.net, train, self.w_optimizer, self.clock)  # 4: with all operations
         return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
 
     def gradient(self, train: Batch) -> Matrices:
         """dL_val/dA on a fresh validation batch, at w or at the unrolled w'."""
         valid = self.valid.next()
-        self.use_current()
+        self.use_mixture()
         return self.unrolled(self._at, train, valid) if self.order == 2 else self._at(valid, ())[0]
 
     def _at(self, batch: Batch, weights: Sequence[Tensor]) -> tuple[Matrices, Sequence[Tensor | None]]:
@@ -66,7 +66,7 @@ class Darts:
         """The discrete architecture of A: not the one that is trained (DARTS is not complete)."""
         return {name: one_hot(A.softmax(-1), self.net.groups[name]) for name, A in self.A.items()}
 
-    def use_current(self) -> None:
+    def use_mixture(self) -> None:
         self.net.use(mixture(self.A), weighted=True)
 
     def architecture(self) -> tuple[Matrices, Matrices]:

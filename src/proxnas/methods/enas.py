@@ -118,9 +118,6 @@ class Enas:
             A_bar: Matrices = self.controller(self.generator).A_bar
         return A_bar
 
-    def use_current(self) -> None:
-        self.net.use(self.best)
-
     def architecture(self) -> tuple[Matrices, Matrices]:
         """A: how often the controller chose each entry in its last phase."""
         return self.A, self.best

@@ -91,9 +91,6 @@ class Gdas:
         candidate other than `none`, which may share an edge."""
         return {name: pairs(A.softmax(-1), self.net.groups[name]) for name, A in self.learner.A.items()} | self.fixed
 
-    def use_current(self) -> None:
-        self.net.use(self.A_bar)
-
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.learner.A, self.A_bar
 

@@ -204,9 +204,6 @@ class Proximal:
         for name, A in self.A.items():
             A.copy_(self.project(A, self._priority(name)))
 
-    def use_current(self) -> None:
-        self._use(self.A_bar)
-
     def _use(self, path: Matrices) -> None:
         self.net.use(path, weighted=self.options.value == "a_k")
 

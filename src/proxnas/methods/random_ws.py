@@ -78,9 +78,6 @@ class RandomWs:
     def _draw(self) -> Matrices:
         return random_cell(self.net, self.generator, self.budget)
 
-    def use_current(self) -> None:
-        self.net.use(self.best)
-
     def architecture(self) -> tuple[Matrices, Matrices]:
         """The cell that would be returned, as both A and A_bar: there is no continuous architecture."""
         return self.best, self.best

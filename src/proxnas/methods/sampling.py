@@ -231,9 +231,6 @@ class Sampling:
     def restore(self) -> None:
         self.evaluator.restore()
 
-    def use_current(self) -> None:
-        self.net.use(self.A_bar)
-
     def validation(self) -> Validation:
         """As the best cell was judged; before the first is, the one under way."""
         return self.measured or self.evaluator.measure(self.A_bar)

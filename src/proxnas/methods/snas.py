@@ -82,9 +82,6 @@ class Snas:
         kept = {name: keep_inputs(q, hard(q), self.net.groups[name]) for name, q in p.items()}
         return {name: (A_bar != 0).double() for name, A_bar in kept.items()}
 
-    def use_current(self) -> None:
-        self.net.use(self.A_bar)
-
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.learner.A, self.A_bar
 

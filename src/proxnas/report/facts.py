@@ -20,6 +20,8 @@ LABELS = {
     "test_perplexity": "test perplexity",
     "valid_accuracy": "validation accuracy",
     "valid_perplexity": "validation perplexity",
+    "supernet_accuracy": "accuracy of the supernet",
+    "supernet_perplexity": "perplexity of the supernet",
     "test_images": "test images",
     "test_tokens": "test tokens",
     "best_epoch": "best epoch",

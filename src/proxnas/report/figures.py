@@ -24,18 +24,21 @@ if TYPE_CHECKING:
 PARTS = ("arch", "forward", "backward", "update", "evaluate", "other")
 """Of the seconds of an epoch, from the bottom up."""
 
+CALLED = {"train": "training", "valid": "validation", "supernet": "validation of the supernet"}
+"""First word of a key -> what its line is called."""
+
 
 def curves(record: Record) -> Figure | None:
     """Training and validation: accuracy or perplexity, and loss."""
-    wanted = [
-        (title, keys) for title, keys in CURVES.items() if len(keys) == 2 and any(_known(record, k) for k in keys)
-    ]
+    pairs = {title: keys for title, keys in CURVES.items() if len(keys) > 1}
+    known = {title: [key for key in keys if _known(record, key)] for title, keys in pairs.items()}
+    wanted = {title: keys for title, keys in known.items() if keys}
     if not wanted:
         return None
     figure, axes = panels(1, len(wanted))
-    for axis, (title, keys) in zip(axes, wanted, strict=True):
+    for axis, (title, keys) in zip(axes, wanted.items(), strict=True):
         for key in keys:
-            _line(axis, record, key, {"train": "training", "valid": "validation"}[key.split("_")[0]])
+            _line(axis, record, key, CALLED[key.split("_")[0]])
         axis.set(xlabel="epoch", ylabel=title)
         axis.legend(frameon=False)
     return figure

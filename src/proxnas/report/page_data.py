@@ -21,9 +21,9 @@ from proxnas.report.reading import Record, Row
 MOST_BYTES = 2_500_000  # of all data of a page, which is to stay below 3 MB
 MOST_POINTS = 1000  # of a curve
 CURVES = {
-    "accuracy": ("train_accuracy", "valid_accuracy"),
-    "perplexity": ("train_perplexity", "valid_perplexity"),
-    "loss": ("train_loss", "valid_loss"),
+    "accuracy": ("train_accuracy", "valid_accuracy", "supernet_accuracy"),
+    "perplexity": ("train_perplexity", "valid_perplexity", "supernet_perplexity"),
+    "loss": ("train_loss", "valid_loss", "supernet_loss"),
     "changes of A_bar": ("changes",),
     "parameters of the final network": ("params",),
 }
