@@ -342,10 +342,17 @@ def test_all_broken_images_are_counted_and_some_are_named(tmp_path: Path, capsys
     folder(tmp_path, n=10)
     for i in range(8):
         (tmp_path / "train" / "cat" / f"{i}.png").write_bytes(b"junk")
-    refused(tmp_path, "cat/0.png: broken image", "1 of 40 and 7 more: ", "cat/5.png, ...")
+    refused(tmp_path, "cat/0.png: broken image", "1 of 40 and 7 more: ", "cat/7.png: replace")
     read = load(str(tmp_path), LoadOptions(skip_broken=True))
     assert len(read.skipped) == 8 and len(read.y_train) == 12
     assert "skipped 8 broken of 40 images" in capsys.readouterr().err
+
+
+def test_broken_heads_and_broken_pixels_are_told_in_one_round(tmp_path: Path) -> None:
+    folder(tmp_path, height=64, width=64)
+    (tmp_path / "train" / "cat" / "0.png").write_bytes(b"junk")
+    (tmp_path / "train" / "dog" / "1.png").write_bytes(png(noise(0, 64, 64))[:3000])
+    refused(tmp_path, "cat/0.png: broken image", "1 of 12 and 1 more: ", "dog/1.png: replace")
 
 
 def test_a_class_without_a_sound_image_left(tmp_path: Path) -> None:

@@ -83,6 +83,65 @@ def test_predict_from_python(pictures: dict[str, Path], tmp_path: Path) -> None:
     assert from_files == from_arrays and [row[0].name for row in from_files] == ["dark", "bright"]
 
 
+def test_predict_answers_what_it_can_read_and_names_the_rest(
+    pictures: dict[str, Path], tmp_path: Path, capsys: Any
+) -> None:
+    """Folders are searched for images, at any depth."""
+    model = brightness_model(tmp_path, 1)
+    inner = tmp_path / "photos" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    for i in range(70):  # more than one batch
+        Image.fromarray(grey(240 - i % 2 * 230, 8, 8)).save(inner / f"{i:02}.png")
+    (inner / "10a.png").write_bytes(b"junk")
+    (inner / "notes.txt").write_text("no image")
+    argv = [
+        "predict",
+        str(model),
+        str(tmp_path / "photos"),
+        "lost.png",
+        str(tmp_path / "empty"),
+        str(pictures["dark.png"]),
+    ]
+    assert main(argv) == 2
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert [line.split()[0] for line in lines[:70]] == [str(inner / f"{i:02}.png") for i in range(70)]
+    assert [line.split()[1] for line in lines] == ["bright", "dark"] * 35 + ["dark"]
+    assert said.err.startswith(f"proxnas: error: {inner / '10a.png'}: ") and said.err.count("\n") == 1
+    assert "lost.png: " in said.err and f"{tmp_path / 'empty'}: no images in this folder" in said.err
+    assert "3 of 74 images not read, 71 others are answered" in said.err
+    assert main([*argv, "--json"]) == 2
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 74 and [row["image"] for row in rows if "error" in row][1] == "lost.png"
+    assert all(bool(row["answers"]) != ("error" in row) for row in rows)
+
+
+def test_predict_says_how_far_the_images_are_from_what_the_model_reads(
+    pictures: dict[str, Path], tmp_path: Path, capsys: Any
+) -> None:
+    model = str(brightness_model(tmp_path, 1))
+    assert main(["predict", model, *(str(pictures[name]) for name in ("same.png", "large.jpg", "colour.png"))]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("proxnas: warning: 1 of 3 images were brought to the 8 x 8 pixels")
+    assert "(the largest from 50 x 30); 1 of 3 lost their colours" in line
+    assert main(["predict", model, str(pictures["same.png"])]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_language_model_is_called_so(tmp_path: Path, capsys: Any) -> None:
+    from proxnas.data.text import TextOptions
+    from proxnas.networks.language import LanguageSize
+    from proxnas.text_model import TextModel, language_network, save_text_model
+
+    size = LanguageSize(words=3, units=4)
+    words = ("a", "b", "<unk>")
+    save_text_model(tmp_path / "m", TextModel(language_network(None, size).eval(), None, size, words, TextOptions()))
+    assert main(["predict", str(tmp_path / "m"), "a.png"]) == 2
+    error = capsys.readouterr().err
+    assert "a language model" in error and "proxnas generate" in error and "damaged" not in error
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

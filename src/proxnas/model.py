@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -28,6 +28,9 @@ from proxnas.errors import InputError
 from proxnas.files import write_atomically
 from proxnas.genotype import Genotype
 from proxnas.networks.cnn import Size, channels_last
+
+if TYPE_CHECKING:
+    from proxnas.data.picture import Head
 
 FILE = "model.safetensors"
 PIXELS = ("uint8", "float32")
@@ -93,11 +96,23 @@ class Model:
         """Image files as arrays of the size and channels that the network reads, made as in the training."""
         import numpy as np
 
+        from proxnas.data.picture import BrokenImage
+
+        self.check_files()
+        found = []
+        for file in files:
+            try:
+                found.append(picture(os.fspath(file), self.shape)[0])
+            except BrokenImage as error:
+                raise InputError(f"{file}: {error}: give an image file") from error
+        return np.stack(found)
+
+    def check_files(self) -> None:
+        """An InputError if image files are nothing for this model."""
         if self.pixels != "uint8":
             raise InputError(
                 "this model was trained on float32 arrays: image files do not tell their scale, give arrays"
             )
-        return np.stack([_picture(os.fspath(file), self.shape) for file in files])
 
     def predict(self, images: Any, top: int = 1) -> list[list[Answer]]:
         """For each image the `top` most probable classes, best first.
@@ -112,18 +127,15 @@ class Model:
         return [[Answer(self.classes[k], p) for p, k in zip(*row, strict=True)] for row in rows]
 
 
-def _picture(file: str, shape: tuple[int, int, int]) -> Any:
-    """(H, W, C): as it is if it has that size, else its middle square, scaled."""
-    from proxnas.data.picture import BrokenImage, head, opened, pixels, quiet
+def picture(file: str, shape: tuple[int, int, int]) -> tuple[Any, Head]:
+    """(H, W, C): as it is if it has that size, else its middle square, scaled; and what it was. Or a BrokenImage."""
+    from proxnas.data.picture import head, opened, pixels, quiet
 
     C, H, W = shape
-    try:
-        with quiet(), opened(file) as image:
-            found = head(image)
-            resize = H == W and (found.height, found.width) != (H, W)
-            return pixels(image, (H, W, C), resize)
-    except BrokenImage as error:
-        raise InputError(f"{file}: {error}: give an image file") from error
+    with quiet(), opened(file) as image:
+        found = head(image)
+        resize = H == W and (found.height, found.width) != (H, W)
+        return pixels(image, (H, W, C), resize), found
 
 
 def save_model(path: Path, model: Model) -> None:
@@ -199,6 +211,8 @@ def read_file(place: str | os.PathLike[str], read: Callable[[Any, Mapping[str, s
 
 
 def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model:
+    if "vocabulary" in metadata:
+        raise InputError("a language model, which sees no images: let it write with proxnas generate")
     if "genotype" not in metadata:
         raise InputError("not written by proxnas (no genotype in its metadata): give the model of a train run")
     try:

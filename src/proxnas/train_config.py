@@ -119,7 +119,7 @@ class PredictConfig(RunConfig):
     model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")] = ""
     """The folder of a train or fit run, or a model.safetensors."""
     images: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="IMAGE")] = ()
-    """Image files; they are brought to the size and the channels that the model was trained on."""
+    """Image files, or folders of them; they are brought to the size and the channels that the model was trained on."""
     top: int = 1
     """So many classes an image, the most probable first."""
     json: bool = False

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import json
+import sys
+from typing import TYPE_CHECKING, Any
 
 from proxnas.settings import parse
 from proxnas.train_config import PredictConfig
 from proxnas.train_settings import need
 
+if TYPE_CHECKING:
+    from proxnas.predicting import Row
+
 
 def main(argv: list[str]) -> None:
-    """Prints a line an image, or JSON."""
+    """Prints a line an image, or JSON; images that cannot be read are named at the end."""
     config = parse(PredictConfig, "proxnas predict", argv)
     need(config, "model", "images")
     from proxnas.environment import pick_device, set_threads
     from proxnas.model import load_model
+    from proxnas.predicting import Seen, predict
 
     set_threads(config.threads)
-    model = load_model(config.model, pick_device(config.device))
-    answers = model.predict(list(config.images), config.top)
+    model, seen = load_model(config.model, pick_device(config.device)), Seen()
+    rows = predict(model, config.images, config.top, seen)
     if config.json:
-        rows = [
-            {"image": image, "answers": [{"class": a.name, "probability": a.probability} for a in row]}
-            for image, row in zip(config.images, answers, strict=True)
-        ]
-        print(json.dumps(rows, indent=2))
-        return
-    for image, row in zip(config.images, answers, strict=True):
-        print(f"{image}  " + "  ".join(f"{a.name} {a.probability:.4f}" for a in row))
+        print(json.dumps([_json(row) for row in rows], indent=2))
+    else:
+        for row in rows:
+            if not row.error:
+                print(f"{row.image}  " + "  ".join(f"{a.name} {a.probability:.4f}" for a in row.answers))
+    if warning := seen.warning(model.shape):
+        print(f"proxnas: warning: {warning}", file=sys.stderr)
+    seen.check()
+
+
+def _json(row: Row) -> dict[str, Any]:
+    answers = [{"class": a.name, "probability": a.probability} for a in row.answers]
+    return {"image": row.image, "answers": answers} | ({"error": row.error} if row.error else {})

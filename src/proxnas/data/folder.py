@@ -117,6 +117,11 @@ def _entries(folder: Path) -> list[tuple[str, bool]]:
     return sorted((name, is_folder) for name, is_folder in found if not name.startswith(".") and name not in NOT_OURS)
 
 
+def image_files(folder: str) -> list[str]:
+    """All image files in a folder and the folders in it, hidden ones left out, in the order of names."""
+    return _images(Path(folder))
+
+
 def _images(folder: Path, depth: int = 8) -> list[str]:
     """All image files in a folder and the folders in it; `depth` ends loops of links."""
     found = []

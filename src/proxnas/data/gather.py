@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from math import prod
 
@@ -16,9 +15,10 @@ from proxnas.data.lazy import REMEDY, Lazy, Pictures, threaded
 from proxnas.data.options import SMALLEST_SIDE, LoadOptions
 from proxnas.data.picture import BrokenImage, Head, head, quiet
 from proxnas.data.split import Array
+from proxnas.data.telling import listed, tell
 from proxnas.errors import InputError
 
-NAMED = 5  # broken images that an error or a note names
+NAMED = 20  # broken images that an error names
 
 
 class Broken:
@@ -32,17 +32,14 @@ class Broken:
         """Stops unless they are to be skipped or there are none."""
         if self.reasons and not self.skip:
             first, why = next(iter(self.reasons.items()))
-            others = f" and {len(self.reasons) - 1} more: {self._names(1)}" if len(self.reasons) > 1 else ""
+            names = list(self.reasons)[1:]
+            others = f" and {len(names)} more: {listed(names, NAMED)}" if names else ""
             raise InputError(f"{first}: broken image ({why}), 1 of {of}{others}: {REMEDY}")
 
     def tell(self, of: int) -> None:
         """One line for people about what was left out."""
         if self.reasons:
-            print(f"proxnas: skipped {len(self.reasons)} broken of {of} images: {self._names(0)}", file=sys.stderr)
-
-    def _names(self, begin: int) -> str:
-        names = list(self.reasons)[begin:]
-        return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+            tell(f"skipped {len(self.reasons)} broken of {of} images: {listed(list(self.reasons))}")
 
 
 def gather(
@@ -59,11 +56,10 @@ def gather(
     total, broken = sum(len(y) for _, y in parts.values()), Broken(options.skip_broken)
     with quiet():
         form, lazy = _looked_at(parts, broken, options)
-        broken.settle(total)
         found: dict[str, Part] = dict(lazy)
         if total * prod(form) <= options.resident_limit:
             found = {part: _resident(x, y, broken) for part, (x, y) in lazy.items()}
-            broken.settle(total)
+        broken.settle(total)  # one round: of broken heads and of broken pixels alike
         if len(missing := np.setdiff1d(np.arange(len(classes)), found["train"][1])):
             raise InputError(f"{where}: no readable image of class {classes[missing[0]]} in train: give some")
         if empty := [part for part, (_, y) in found.items() if not len(y)]:
