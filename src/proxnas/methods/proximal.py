@@ -47,6 +47,7 @@ class Proximal:
         generator = torch.Generator().manual_seed(setup.seed)
         drawn = {name: self._start(group.shape, generator) for name, group in self.net.groups.items()}
         self.priority = {name: torch.rand(A.shape, generator=generator, dtype=A.dtype) for name, A in drawn.items()}
+        self.share_seed = int(torch.randint(2**62, (), generator=generator))  # independent of the noise
         self.budget = setup.budget
         self.A_bar: Matrices = {}
         self.A = {name: self.project(A, self._priority(name)) for name, A in setup.begin(drawn).items()}
@@ -87,8 +88,7 @@ class Proximal:
 
     def select(self, A: Matrices, noise: Matrices | None = None) -> Matrices:
         """A -> A_bar: the prox on every row, then the node's inputs, then the limit, then the value of an entry."""
-        judged = self._judged(A, noise)
-        selected = self.unlimited(judged)
+        judged, selected = self._judged(A, noise), self.unlimited(A, noise)
         # the nearest cell within the limit: all that is trained is small enough, and so is what is returned
         within = self.budget.project(judged, selected) if self.budget else selected
         if self.options.value == "one":
@@ -97,13 +97,15 @@ class Proximal:
             return selected
         return {name: torch.where(a != 0, A[name].clamp(1e-6, 1.0), 0.0) for name, a in within.items()}  # a_k
 
-    def unlimited(self, A: Matrices) -> Matrices:
-        """What A selects where no limit is set."""
-        return {name: self._select(name, a) for name, a in A.items()}
+    def unlimited(self, A: Matrices, noise: Matrices | None = None) -> Matrices:
+        """What A, with the noise on it, selects where no limit is set."""
+        # noise takes entries out of [0, 1]; there prox_C still means the largest, prox_C1 the largest in magnitude
+        prox = self.prox if noise is None else prox_c
+        return {name: self._select(name, a, prox) for name, a in self._judged(A, noise).items()}
 
-    def _select(self, name: str, A: Tensor) -> Tensor:
+    def _select(self, name: str, A: Tensor, prox: Prox) -> Tensor:
         priority = self._priority(name)
-        return keep_inputs(A, self.prox(A, priority), self.net.groups[name], priority)
+        return keep_inputs(A, prox(A, priority), self.net.groups[name], priority)
 
     def _noise(self) -> Matrices | None:
         """What is added to A before selecting, so that others than the best are tried and trained too.
@@ -147,7 +149,7 @@ class Proximal:
         """
         if self.options.eta_at == "A":
             return self.A
-        return self.unlimited(self._judged(self.A, noise)) if self.budget else self.path
+        return self.unlimited(self.A, noise) if self.budget else self.path
 
     @staticmethod
     def _judged(A: Matrices, noise: Matrices | None) -> Matrices:
@@ -192,7 +194,7 @@ class Proximal:
         o = self.options
         if o.score_batch == o.score_nodes == 1:
             return EVERYTHING
-        generator = torch.Generator().manual_seed(self.seed + self.w_optimizer.t)
+        generator = torch.Generator().manual_seed(self.share_seed + self.w_optimizer.t)
         return Share(o.score_batch, o.score_nodes, generator)
 
     def _at_w(self, valid: Batch) -> Matrices:
