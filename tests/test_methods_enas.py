@@ -191,6 +191,17 @@ def test_the_settings_of_the_language_model_go_with_its_cell(make_search: MakeSe
     assert enas(replace(setup, net=net)).options == language_model()
 
 
+def test_the_baseline_remembers_a_hundred_rewards(make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """b <- 0.99 b + 0.01 R: after n rewards of 1 it is 1 - 0.99^n."""
+    method = make_search("--method", "enas", "--space", "nasbench201").method
+    assert isinstance(method, Enas)
+    monkeypatch.setattr(method, "reward", lambda cell, batch: 1.0)
+    method.options = replace(method.options, entropy=0.0)
+    for n in (10, 20, 30):
+        method.update()
+        assert method.baseline == pytest.approx(1 - 0.99**n)
+
+
 def test_four_cosines_each_twice_as_long() -> None:
     net = Supernet(Choice({"a": nn.Linear(3, 2)}))
     optimizer = WeightOptimizer(net, WeightOptions(epochs=150, cycles=4), steps_per_epoch=1)

@@ -19,6 +19,7 @@ from proxnas.methods.resource import log_costs
 from proxnas.methods.snas import Snas
 from proxnas.searching import Search
 from proxnas.supernet import Supernet
+from proxnas.types import Matrices
 from searches import classified, linear_outputs, quadratic, steps
 
 MakeSearch = Callable[..., Search]
@@ -127,6 +128,21 @@ def test_a_large_resource_weight_makes_snas_choose_what_is_cheap(make_search: Ma
     steps(search, 20)
     cell = search.genotype().cells["cell"]
     assert {edge.op for node in cell.nodes for edge in node} == {"none"}
+
+
+def test_the_gradient_of_snas_is_clipped_to_a_norm_of_ten(make_search: MakeSearch) -> None:
+    search = make_search("--method", "snas", "--space", "nasbench201", "--resource", "1e6")
+    method = search.method
+    assert isinstance(method, Snas)
+    norms, take = [], method.learner.A_optimizer.step
+
+    def noted(dA: Matrices) -> None:
+        norms.append(float(torch.cat([g.flatten() for g in dA.values()]).norm()))
+        take(dA)
+
+    method.learner.A_optimizer.step = noted  # type: ignore[method-assign]
+    search.method.step()
+    assert norms == [pytest.approx(10.0)]
 
 
 def test_snas_keeps_the_best_edge_of_a_node_whose_edges_are_all_none(make_search: MakeSearch) -> None:

@@ -54,7 +54,7 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
     channels: int = 16
     """Channels of its first cell."""
     cutout: int = 0
-    """Side of the square cut out of training images; 0: none."""
+    """Side of the square cut out of the images that train w and move A; 0: none."""
     final_cells: int = 8
     """Cells of the final network that params and flops refer to."""
     final_channels: int = 16

@@ -37,8 +37,9 @@ class ImageTask:
         groups = {name: replace(group, max_skip=limit) for name, group in space.groups.items()}
         self.net = Supernet(module, groups, precision=PRECISIONS[config.precision])
         for_w, for_A = search_parts(images, config.seed)
-        self.part = ImageBatches(images, for_A, device=device)
-        part = ImageBatches(images, for_w, Augment(cutout=config.cutout), device=device)
+        augment = Augment(cutout=config.cutout)  # both halves alike, as in the public codes
+        self.part = ImageBatches(images, for_A, augment, device=device)
+        part = ImageBatches(images, for_w, augment, device=device)
         self.train = Stream(part, config.batch_size, config.seed, "w")
         self.valid = Stream(self.part, config.batch_size, config.seed, "A")
 
