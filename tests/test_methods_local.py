@@ -141,7 +141,9 @@ def test_a_search_goes_on_without_the_file_that_it_began_with(tmp_path: Path) ->
 
 def test_other_methods_have_no_use_for_a_start(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["search", "digits", "--start", EMPTY]) == 2
-    assert "--start |none~0|" in (said := capsys.readouterr().err) and "is for local: leave it out" in said
+    assert (
+        "--start |none~0|" in (said := capsys.readouterr().err) and "is for local, not for nasp: leave it out" in said
+    )
 
 
 def test_the_first_cell_is_random_by_the_seed() -> None:

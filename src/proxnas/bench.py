@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from proxnas.bench_config import BenchConfig
 from proxnas.bench_data import MEMORY_STEPS, random_images, random_text
 from proxnas.choice import NONE, Call
-from proxnas.config import PROXIMAL, SearchConfig
+from proxnas.config import SearchConfig
 from proxnas.memory import peak_memory
 from proxnas.methods.base import Occasional
 from proxnas.methods.proximal import Proximal
@@ -37,6 +37,7 @@ from proxnas.spaces.cnn import first_candidates
 from proxnas.supernet import Supernet
 from proxnas.text_flags import recurrent
 from proxnas.types import Batch
+from proxnas.uses import PROXIMAL, of_use
 
 EPOCH_IMAGES, EPOCHS = 25_000, 50
 """The search on CIFAR-10 over which occasional work is spread."""
@@ -253,6 +254,7 @@ def build(config: BenchConfig, method: str) -> Search:
         size |= {"units": config.units, "bptt": config.bptt, "lengths": "fixed"}
     else:
         size |= {"cells": config.cells, "channels": config.channels}
+    of_text = {name: value for name, value in recurrent("ptb").items() if text and of_use(method, name)}
     search_config = SearchConfig(
         seed=config.seed,
         device=config.device,
@@ -261,7 +263,7 @@ def build(config: BenchConfig, method: str) -> Search:
         method=method,
         score_batch=config.score_batch,
         score_nodes=config.score_nodes,
-        **METHOD_DEFAULTS.get(method, {}) | WARM.get(method, {}) | (recurrent("ptb") if text else {}) | size,
+        **METHOD_DEFAULTS.get(method, {}) | WARM.get(method, {}) | of_text | size,
     )
     if method in PROXIMAL:  # at one network, the random cell it starts from: an explored path would be another
         search_config = dataclasses.replace(search_config, explore=0.0, arch_learning_rate=UNMOVED)

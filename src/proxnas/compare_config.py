@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from proxnas.config import PROXIMAL, SearchConfig
+from proxnas.config import SearchConfig
 from proxnas.errors import InputError, unknown
 from proxnas.methods import METHODS
 from proxnas.run_config import require
 from proxnas.study_config import StudyConfig, study_argv
+from proxnas.uses import PROXIMAL
 
 SECOND = "-2nd"
 """After the name of a proximal method: with the gradient of second order. darts-2nd is a method by itself."""

@@ -22,6 +22,7 @@ from proxnas.run_config import JobConfig, flag, require
 from proxnas.sampling_flags import SamplingFlags, check_sampling
 from proxnas.spaces import SPACES
 from proxnas.text_flags import TextFlags, check_domain
+from proxnas.uses import check_method
 
 if TYPE_CHECKING:
     from proxnas.data.text import TextOptions
@@ -151,10 +152,7 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
                 "give a number above 0, or A never moves")  # fmt: skip
         require(0 <= self.warmup < math.inf or self.warmup == ONE_OR_HALF, "--warmup", self.warmup,
                 f"give a number of at least 0, or {ONE_OR_HALF}")  # fmt: skip
-        for methods, flags in USED_BY.items():
-            for name, neutral in flags.items():
-                idle = self.method not in methods and getattr(self, name) != neutral
-                require(not idle, flag(name), getattr(self, name), f"is for {', '.join(methods)}: leave it out")
+        check_method(self)
         check_domain(self)
         self.check_budget()
         idle = self.fixed_reduction and self.limit() is not None
@@ -220,35 +218,5 @@ AT_MOST: dict[str, float] = {
     "final_channels": 4096,
 }
 """Beyond these a slip of the finger would fill the memory before anybody can say so."""
-PROXIMAL = ("nasp", "pa", "lazy-pa")
-OWN_RULES = ("gdas", "enas", "asng", "reinforce", "pnas")
-"""Methods that choose inputs and candidates by rules of their own."""
-USED_BY: dict[tuple[str, ...], dict[str, object]] = {
-    PROXIMAL: {
-        "preset": "default",
-        "value": "one",
-        "ties": "last",
-        "order": 1,
-        "eta": 0.0,
-        "eta_cells": "all",
-        "eta_at": "A_bar",
-        "cost": "auto",
-        "score_batch": 1.0,
-        "score_nodes": 1.0,
-        "arch_optimizer": "adam",
-        "explore": 0.0,
-        "look_ahead": 0,
-        "horizon": 1.0,
-    },
-    (*PROXIMAL, "darts-1st", "darts-2nd"): {"arch_every": 1},
-    (*PROXIMAL, "darts-1st", "darts-2nd", "bayesnas"): {"warmup": 0},
-    ("snas", "gdas", "asap"): {"tau_start": 1.0, "tau_end": 0.1},
-    ("snas",): {"resource": 0.0},
-    ("gdas",): {"fixed_reduction": False, "unsampled_gradient": "zero"},
-    ("enas",): {"controller_steps": 30},
-    ("random-ws",): {"random_cells": 100},
-    tuple(m for m in METHODS if m not in OWN_RULES): {"max_skip": -1},
-}
-"""Methods -> flags that the others would silently ignore, with the values that ask for nothing."""
 SHARES = ("score_batch", "score_nodes")
 BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")

@@ -35,9 +35,11 @@ from proxnas.progress import shown
 from proxnas.run import Run, open_run
 from proxnas.same_data import check_data
 from proxnas.searching import Search, summary
+from proxnas.settings import asked_of
 from proxnas.spaces.custom import CustomSpace
 from proxnas.tasks.custom import Criterion, CustomData, CustomTask, Metric
 from proxnas.types import Matrices
+from proxnas.uses import check_asked
 
 Start = Mapping[str, str | Mapping[str, float]]
 """Choice -> the candidate to begin with, or candidate -> entry of A."""
@@ -122,6 +124,7 @@ def search(
             force=force,
             **_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency),
         )
+        check_asked(config, asked_of(config, settings_of(config.method) | {"patience": 0}))
         _check_method(config.method, start, loss)
         this = _build(module, data, config, optimizer, start)
         with shown(Console(highlight=False), config.method, not progress) as bar:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from proxnas.config import USED_BY, SearchConfig
+from proxnas.config import SearchConfig
 from proxnas.genotype import Genotype
 from proxnas.jobs import run_search
 from proxnas.launch import here
@@ -30,6 +30,7 @@ from proxnas.sampling_flags import BY_ITSELF
 from proxnas.searching import Search
 from proxnas.starting import selecting
 from proxnas.tasks import load_data
+from proxnas.uses import USED_BY
 
 STEPS = 60
 """Of a short training at least: enough to see who is among the best (docs/results.md)."""

@@ -51,22 +51,14 @@ RANGES: dict[str, tuple[int, int]] = {
 
 
 def check_sampling(config: SearchConfig) -> None:
-    """An InputError for impossible values, and for those that the method would ignore."""
+    """An InputError for impossible values, and for a refinement of what needs none."""
     for name, (low, high) in RANGES.items():
         _require(low <= getattr(config, name) <= high, config, name, f"give a number from {low} to {high}")
-    sampling = config.method in SAMPLING
-    if not sampling:
-        what_to_do = f"is for {', '.join(SAMPLING)}: leave it out"
-        _require(config.evaluations == SamplingFlags.evaluations, config, "evaluations", what_to_do)
-        _require(config.evaluate == "train", config, "evaluate", what_to_do)
-    for name in ("population", "tournament"):
-        idle = getattr(config, name) and config.method != "evolution"
-        _require(not idle, config, name, "is for evolution: leave it out")
     if config.refine:
+        sampling = config.method in SAMPLING
         _require(not sampling, config, "refine", f"{config.method} trains cells by themselves already: leave it out")
         images = config.space not in ("rnn", CUSTOM)
         _require(images, config, "refine", f"is for cells of images, not for --space {config.space}: leave it out")
-    _require(not config.start or config.method == "local", config, "start", "is for local: leave it out")
     _require(config.evaluate == "train" or config.table != "", config, "evaluate", "give --table FILE too")
 
 

@@ -14,7 +14,7 @@ import torch
 from proxnas import methods, sizing, spaces, tasks
 from proxnas.clock import Clock
 from proxnas.complexity import parameters
-from proxnas.config import PROXIMAL, SearchConfig
+from proxnas.config import SearchConfig
 from proxnas.data.fingerprint import Fingerprint
 from proxnas.data.split import stable_seed
 from proxnas.environment import pick_device, set_deterministic, set_threads
@@ -31,6 +31,7 @@ from proxnas.spaces.base import Space
 from proxnas.starting import start
 from proxnas.table import look_up, validation
 from proxnas.types import Matrices, State
+from proxnas.uses import PROXIMAL
 
 if TYPE_CHECKING:
     from proxnas.data.images import Images
@@ -312,5 +313,11 @@ def _warnings(this: Search) -> Iterator[str]:
         )
     if this.budget and this.seconds and this.seconds > this.budget.limit:
         yield f"--max-latency {this.config.max_latency}: {1e3 * this.seconds:.3g} ms were measured at the end"
+    asked = this.config.evaluations
+    if this.config.method in methods.SAMPLING and this.steps_done < asked:  # a cell is trained for a step at least
+        yield (
+            f"--evaluations {asked}: only {this.steps_done} cells were evaluated, because {this.epochs_done} epochs "
+            f"have no more steps: give --epochs {-(-asked // len(this.train))} or more, or a smaller --batch-size"
+        )
     if this.config.eta and not any(cost.any() for cost in (this.setup.costs or {}).values()):
         yield f"--eta {this.config.eta} did nothing: by --cost {this.config.cost_of_R()} all candidates are free"

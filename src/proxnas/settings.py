@@ -25,6 +25,7 @@ from proxnas.methods import METHODS
 from proxnas.run_config import FINGERPRINT, MAY_CHANGE, NOT_STORED, RunConfig, flag
 from proxnas.sampling_flags import BY_ITSELF, table_defaults
 from proxnas.text_flags import recurrent
+from proxnas.uses import check_asked, of_use
 
 Config = TypeVar("Config")
 AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
@@ -115,7 +116,20 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def parse_search(argv: list[str]) -> SearchConfig:
-    """The configuration of a command line."""
+    """The configuration of a command line; an InputError for flags that would do nothing in it."""
+    config, defaults = resolve_search(argv)
+    check_asked(config, asked_of(config, defaults))
+    return config
+
+
+def asked_of(config: SearchConfig, defaults: dict[str, Any]) -> list[str]:
+    """The fields that somebody has set to other values than they would have."""
+    plain = {field.name: field.default for field in dataclasses.fields(config)} | defaults
+    return [name for name, value in plain.items() if getattr(config, name) != value]
+
+
+def resolve_search(argv: list[str]) -> tuple[SearchConfig, dict[str, Any]]:
+    """The configuration of a command line, and the defaults that its data, space, method and preset bring."""
     file = config_file(argv)
     space = given_values(argv, "--space")  # which other flags may be set depends on it
     named = _cli(argv, file | ({"space": space[-1]} if space else {}))  # what chooses the layers: flags over file
@@ -135,8 +149,10 @@ def parse_search(argv: list[str]) -> SearchConfig:
     if named.evaluate == "table":
         layers |= table_defaults()
     layers |= {k: v for k, v in PRESETS[named.preset]().items() if not text or k != "arch_learning_rate"}
+    layers = {k: v for k, v in layers.items() if of_use(named.method, k)}
     # the space is among the values: which of the others may be set depends on it
-    return _cli(argv, layers | {k: v for k, v in file.items() if k != "protocol"} | {"space": named.space})
+    config = _cli(argv, layers | {k: v for k, v in file.items() if k != "protocol"} | {"space": named.space})
+    return config, layers
 
 
 def auto_protocol(data: str) -> str:

@@ -11,18 +11,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from proxnas.config import PROXIMAL, USED_BY
 from proxnas.errors import unknown
 from proxnas.executor import Outcome, check_done
 from proxnas.executor import check as check_executor
 from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.protocols import PROTOCOLS
 from proxnas.run_config import RunConfig, flag, require
-from proxnas.settings import flag_words, parse, parse_resumed, read_values
+from proxnas.settings import asked_of, flag_words, parse, parse_resumed, read_values, resolve_search
 from proxnas.spaces import SPACES
 from proxnas.text_config import TEXT_PROTOCOLS, TextTrainConfig, TokenFlags
 from proxnas.train_config import DataArgument, TrainConfig
 from proxnas.train_settings import need, stored
+from proxnas.uses import NEEDS, PROXIMAL, of_use, why_idle
 
 SEEDS = 3
 """So many seeds, from --seed on, unless --seeds names them."""
@@ -115,7 +115,17 @@ def study_argv(config: StudyConfig, method: str, seed: int, special: dict[str, A
     if method in PROXIMAL and config.preset != "default":
         flags["preset"] = config.preset
     flags |= {key: value for key, value in search_values(config).items() if of_use(method, key)}
-    return ["search", config.data, *words(config, flags)]
+    alike = {key: value for key, value in flags.items() if key != "seed"}
+    idle = _idle(config.data, *words(config, alike)) if NEEDS.keys() & alike else ()
+    return ["search", config.data, *words(config, {key: value for key, value in flags.items() if key not in idle})]
+
+
+@lru_cache(1000)
+def _idle(*argv: str) -> tuple[str, ...]:
+    """The flags of a search that do nothing beside the others: what one method of a study needs, another has no use
+    for. Kept, because a study asks for every seed."""
+    config, defaults = resolve_search(list(argv))
+    return tuple(name for name in asked_of(config, defaults) if why_idle(config, name))
 
 
 def train_argv(config: StudyConfig, cell: Path, seed: int) -> list[str]:
@@ -163,8 +173,3 @@ def _read_once(path: str, changed: int) -> dict[str, Any]:
 
 def _changed(path: str) -> int:
     return Path(path).stat().st_mtime_ns if Path(path).exists() else 0  # what is missing is named by the reader
-
-
-def of_use(method: str, name: str) -> bool:
-    """Whether the method does anything with the flag."""
-    return all(method in methods for methods, flags in USED_BY.items() if name in flags)
