@@ -361,3 +361,89 @@ def test_counts_as_people_write_them(text: str, value: int) -> None:
 @pytest.mark.parametrize(("text", "value"), [("2ms", 0.002), ("800us", 0.0008), ("0.01s", 0.01), ("1.5ms", 0.0015)])
 def test_times_as_people_write_them(text: str, value: float) -> None:
     assert seconds("--max-latency", text) == pytest.approx(value)
+
+
+# ------------------------------------------------- methods that are projected at the end
+
+LOGITS = ("darts-1st", "darts-2nd", "gdas", "snas", "asap")
+"""Methods whose A a softmax makes probabilities of."""
+
+
+def within(search: Search, share: float) -> Search:
+    """The same with its limit at a share of the way from the smallest to the largest network."""
+    assert search.budget is not None
+    known = search.budget.sizes
+    search.budget.aim = known.smallest + share * (known.largest - known.smallest)
+    return search
+
+
+def with_random_A(search: Search, seed: int) -> Matrices:
+    """The A of a method of LOGITS, each row around a level of its own, and the cell that it derives from it."""
+    method: Any = search.method
+    A: Matrices = method.architecture()[0]
+    generator = torch.Generator().manual_seed(seed)
+    for a in A.values():
+        a.copy_(torch.randn(a.shape, generator=generator, dtype=a.dtype))
+    method.A_bar = method.derive()
+    return A
+
+
+@pytest.mark.parametrize("space", ["darts7", "nasbench201"])
+@pytest.mark.parametrize("method", LOGITS)
+def test_the_level_of_a_row_of_logits_does_not_change_the_projected_cell(
+    make_search: MakeSearch, method: str, space: str
+) -> None:
+    search = within(make_search("--method", method, "--space", space, "--max-params", "100M", *FINAL), 0.05)
+    bound = 0
+    for seed in range(8):
+        A, other = with_random_A(search, seed), torch.Generator().manual_seed(100 + seed)
+        before, own = search.returned(), search.method.architecture()[1]
+        bound += before is not own
+        for a in A.values():
+            a += 5 * torch.randn((len(a), 1), generator=other, dtype=a.dtype)
+        search.method.A_bar = search.method.derive()  # type: ignore[attr-defined]
+        assert all(torch.equal(own[name], a) for name, a in search.method.architecture()[1].items())
+        assert all(torch.equal(before[name], a) for name, a in search.returned().items())
+    assert bound > 3
+
+
+@pytest.mark.parametrize("space", ["darts7", "nasbench201"])
+@pytest.mark.parametrize("method", [*LOGITS, "bayesnas"])
+def test_where_there_is_room_the_projection_is_what_the_method_derives(
+    make_search: MakeSearch, method: str, space: str
+) -> None:
+    search = make_search("--method", method, "--space", space, "--max-params", "100M")
+    for seed in range(5):
+        if method != "bayesnas":  # else gamma as it is drawn at the start
+            with_random_A(search, seed)
+        own: Matrices = search.method.architecture()[1]
+        assert search.returned() is own
+        if (method, space) == ("gdas", "darts7"):
+            continue  # it may put two candidates on an edge, and the projection never does
+        free = {name: torch.zeros_like(a) for name, a in own.items()}
+        found = best_within(search.method.preferences(), free, search.net.groups, 0.0)  # type: ignore[attr-defined]
+        assert found is not None and all(torch.equal(own[name], a) for name, a in found.items())
+
+
+@pytest.mark.parametrize("limited", [True, False], ids=["limited", "any size"])
+@pytest.mark.parametrize("more", [("--space", "darts8"), ("--max-skip", "0"), ("--space", "nasbench201")])
+def test_what_asap_dropped_does_not_come_back(make_search: MakeSearch, more: tuple[str, ...], limited: bool) -> None:
+    search = make_search("--method", "asap", "--epochs", "50", "--max-params", "100M", *more, *FINAL)
+    method: Any = within(search, 0.1 if limited else 1.0).method
+    for seed in range(8):
+        with_random_A(search, seed)
+        for alive in method.alive.values():
+            alive[:] = True
+        generator = torch.Generator().manual_seed(seed)
+        for epoch in range(10, 50, 8):
+            method.learner.w_optimizer.t = epoch * len(search.train)
+            for a in method.learner.A.values():
+                a += torch.randn(a.shape, generator=generator, dtype=a.dtype)
+            method.A_bar = method.derive()
+            method.prune()
+            for a in method.learner.A.values():  # and A moves on until the next time
+                a += torch.randn(a.shape, generator=generator, dtype=a.dtype)
+            method.A_bar = method.derive()
+            for name, a in search.returned().items():
+                assert method.alive[name][a != 0].all()
+            assert search.budget is not None and search.budget.meets(search.returned())

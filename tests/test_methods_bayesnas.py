@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from proxnas.choice import Group
-from proxnas.methods.bayesnas import IRRELEVANT, BayesNas, BayesOptions, Prior, relevant
+from proxnas.methods.bayesnas import IRRELEVANT, BayesNas, BayesOptions, Prior, relevance
 from proxnas.searching import Search
+from proxnas.selection import one_hot
 from searches import classified, linear_outputs, steps
 
 MakeSearch = Callable[..., Search]
@@ -109,6 +110,6 @@ def test_irrelevant_edges_become_none_only_where_all_edges_are_kept() -> None:
     assert 0.5 * math.log(2 * math.pi * math.e * IRRELEVANT) == pytest.approx(0.0)
     gamma = torch.tensor([[9.0, 0.01, 0.05], [9.0, 0.01, 0.06]], dtype=torch.float64)
     free = Group(("none", "a", "b"), nodes=((0, 1),))
-    assert relevant(gamma, free).argmax(-1).tolist() == [0, 2]
+    assert one_hot(relevance(gamma, free), free).argmax(-1).tolist() == [0, 2]
     kept = Group(("none", "a", "b"), nodes=((0, 1),), max_inputs=1)
-    assert relevant(gamma, kept).nonzero().tolist() == [[1, 2]]
+    assert one_hot(relevance(gamma, kept), kept).nonzero().tolist() == [[1, 2]]

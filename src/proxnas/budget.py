@@ -17,7 +17,7 @@ import torch
 
 from proxnas.choice import Group
 from proxnas.errors import InputError
-from proxnas.nesting import best_within, losses, reached
+from proxnas.nesting import best, best_within, losses, reached
 from proxnas.projection import SLACK
 from proxnas.quantities import shown
 from proxnas.types import Matrices, State
@@ -49,11 +49,7 @@ class Sizes:
 
     def _best(self, sign: float) -> Matrices:
         """The cell of the space with the largest (1) or the smallest (-1) sum of entries, its inputs chosen too."""
-        scores = {name: sign * matrix for name, matrix in self.entries.items()}
-        free = {name: torch.zeros_like(matrix) for name, matrix in self.entries.items()}
-        found = best_within(scores, free, self.groups, 0.0)
-        assert found is not None  # what costs nothing fits
-        return found
+        return best({name: sign * matrix for name, matrix in self.entries.items()}, self.groups)
 
     def state_dict(self) -> State:
         names = ("entries", "fixed", "smallest", "largest")
@@ -84,7 +80,10 @@ class Budget:
         return (self.sizes(A_bar) - self.aim) / span if span else 0.0
 
     def project(self, A: Matrices, A_bar: Matrices) -> Matrices:
-        """A_bar if it is within the limit, else the cell within it with the largest sum of A (entries 0 and 1)."""
+        """A_bar if it is within the limit, else the cell within it with the largest sum of A (entries 0 and 1).
+
+        Entries are added up across rows, so they must mean the same in all of them: probabilities, not logits.
+        """
         if self.meets(A_bar):
             return A_bar
         room = max(self.aim, self.sizes.smallest) - self.sizes.fixed

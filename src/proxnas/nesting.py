@@ -66,6 +66,13 @@ def best_within(A: Matrices, costs: Matrices, groups: Mapping[str, Group], room:
     return {name: _row([float(k == best[name]) for k in range(a.shape[1])]) for name, a in A.items()}
 
 
+def best(A: Matrices, groups: Mapping[str, Group]) -> Matrices:
+    """A_bar with the largest sum of A, whatever it costs."""
+    found = best_within(A, {name: torch.zeros_like(a) for name, a in A.items()}, groups, 0.0)
+    assert found is not None  # what costs nothing fits
+    return found
+
+
 def _options(name: str, A: Matrices, costs: Matrices, groups: Mapping[str, Group]) -> list[Option]:
     """Those of a Choice that no other beats in cost and score."""
     found = []

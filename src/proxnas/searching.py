@@ -23,7 +23,7 @@ from proxnas.genotype import CUSTOM, Genotype
 from proxnas.guard import Guard
 from proxnas.loop import Progress, Totals, check_finite, run_epochs
 from proxnas.methods.architecture import ArchitectureOptions
-from proxnas.methods.base import Judged, Metrics, Mixing, Priced, Setup, Validation
+from proxnas.methods.base import Judged, Metrics, Mixing, Preferring, Priced, Setup, Validation
 from proxnas.methods.optimizers import WeightOptions
 from proxnas.run import Run, write_atomically
 from proxnas.selection import without_weights
@@ -134,7 +134,10 @@ class Search:
     def returned(self) -> Matrices:
         """A_bar as it would be returned: methods that know of no limit are brought within it here."""
         A, A_bar = self.method.architecture()
-        return self.budget.project(A, A_bar) if self.budget else A_bar
+        if self.budget is None:
+            return A_bar
+        compared = self.method.preferences() if isinstance(self.method, Preferring) else A
+        return self.budget.project(compared, A_bar)
 
     def validation(self) -> Validation:
         """How good the cell is that would be returned now: by the shared weights, whatever mixture trained them."""

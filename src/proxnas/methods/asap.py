@@ -20,6 +20,7 @@ from torch import Tensor
 from proxnas.errors import InputError
 from proxnas.methods.base import Metrics, Setup, relaxed_gradient, weight_step
 from proxnas.methods.learner import Learner, geometric
+from proxnas.nesting import best
 from proxnas.selection import changed, one_hot
 from proxnas.types import Matrices, State
 
@@ -42,7 +43,7 @@ class Asap:
     def __init__(self, setup: Setup, options: AsapOptions | None = None) -> None:
         self.options = options or AsapOptions()
         self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
-        self.tau_range = setup.architecture.tau
+        self.tau_range, self.budget = setup.architecture.tau, setup.budget
         self.learner = Learner(setup)
         self._check_moves()
         self.alive = {name: torch.ones_like(A, dtype=torch.bool) for name, A in self.learner.A.items()}
@@ -86,15 +87,30 @@ class Asap:
         return {name: masked_softmax(a / tau, self.alive[name]) for name, a in A.items()}
 
     def prune(self) -> None:
-        """Drop what is below the threshold, but never the best of a row."""
+        """Drop what is below the threshold, but never the best of a row, nor what the cell of the moment is made of:
+        so that there is a cell of candidates alive within the limit at any time."""
+        returned = self.derive()
+        if self.budget:
+            returned = self.budget.project(self.preferences(), returned)
         for name, p in self.mixture(self.learner.A, self.tau).items():
-            weak = p < self.options.threshold / p.shape[-1]
+            weak = (p < self.options.threshold / p.shape[-1]) & (returned[name] == 0)
             weak.scatter_(-1, p.argmax(-1, keepdim=True), False)
             self.alive[name] &= ~weak
         self.A_bar = self.derive()
 
     def derive(self) -> Matrices:
-        return {name: one_hot(p, self.net.groups[name]) for name, p in self.mixture(self.learner.A, self.tau).items()}
+        """As DARTS; where that would take what was dropped (for `none`, or one skip connection too many), the best
+        cell of the others."""
+        p = self.preferences()
+        A_bar = {name: one_hot(q, self.net.groups[name]) for name, q in p.items()}
+        lives = all(self.alive[name][a != 0].all() for name, a in A_bar.items())
+        return A_bar if lives else best(p, self.net.groups)
+
+    def preferences(self) -> Matrices:
+        """The factors of the mixture; what was dropped is worth less than everything else together."""
+        worst = -1.0 - sum(len(A) for A in self.learner.A.values())
+        factors = self.mixture(self.learner.A, self.tau)
+        return {name: torch.where(self.alive[name], p, worst) for name, p in factors.items()}
 
     def use_mixture(self) -> None:
         self.net.use(self.mixture(self.learner.A, self.tau), weighted=True)

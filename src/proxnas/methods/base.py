@@ -94,6 +94,14 @@ class Mixing(Protocol):
 
 
 @runtime_checkable
+class Preferring(Protocol):
+    """A method that derives its cell not from A itself: logits mean nothing across rows."""
+
+    def preferences(self) -> Matrices:
+        """What it compares entries by, within a row and across rows: for whoever must take another cell."""
+
+
+@runtime_checkable
 class Occasional(Protocol):
     """A method that now and then does work besides its steps, which a measurement must not miss."""
 

@@ -160,7 +160,10 @@ class BayesNas:
         return lambda: self.measure(self.valid.next()), self.options.curvature_batches / steps
 
     def derive(self) -> Matrices:
-        return {name: relevant(prior.gamma, self.net.groups[name]) for name, prior in self.candidates.items()}
+        return {name: one_hot(ranked, self.net.groups[name]) for name, ranked in self.preferences().items()}
+
+    def preferences(self) -> Matrices:
+        return {name: relevance(prior.gamma, self.net.groups[name]) for name, prior in self.candidates.items()}
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         """A: gamma, the relevance of each candidate."""
@@ -183,12 +186,11 @@ class BayesNas:
         self.A_bar = self.derive()
 
 
-def relevant(gamma: Tensor, group: Group) -> Tensor:
-    """A_bar with the most relevant candidate of each row; `none` only where a node keeps every edge and all others of
-    the row are irrelevant."""
+def relevance(gamma: Tensor, group: Group) -> Tensor:
+    """By what each row chooses its candidate: gamma, but for `none`, which is taken only where a node keeps every edge
+    and all others of the row are irrelevant."""
     if NONE not in group.candidates or len(group.candidates) == 1:
-        return one_hot(gamma, group)
-    none = group.candidates.index(NONE)
+        return gamma
     ranked = gamma.clone()
-    ranked[:, none] = IRRELEVANT if group.max_inputs is None else 0.0
-    return one_hot(ranked, group)
+    ranked[:, group.candidates.index(NONE)] = IRRELEVANT if group.max_inputs is None else 0.0
+    return ranked

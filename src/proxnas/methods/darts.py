@@ -64,7 +64,10 @@ class Darts:
 
     def derive(self) -> Matrices:
         """The discrete architecture of A: not the one that is trained (DARTS is not complete)."""
-        return {name: one_hot(A.softmax(-1), self.net.groups[name]) for name, A in self.A.items()}
+        return {name: one_hot(p, self.net.groups[name]) for name, p in self.preferences().items()}
+
+    def preferences(self) -> Matrices:
+        return mixture(self.A)
 
     def use_mixture(self) -> None:
         self.net.use(mixture(self.A), weighted=True)

@@ -89,7 +89,11 @@ class Gdas:
     def derive(self) -> Matrices:
         """The likeliest candidate of each edge; where a node keeps n inputs, its n likeliest pairs of an edge and a
         candidate other than `none`, which may share an edge."""
-        return {name: pairs(A.softmax(-1), self.net.groups[name]) for name, A in self.learner.A.items()} | self.fixed
+        return {name: pairs(p, self.net.groups[name]) for name, p in self.preferences().items()} | self.fixed
+
+    def preferences(self) -> Matrices:
+        """How likely each candidate is drawn."""
+        return {name: A.softmax(-1) for name, A in self.learner.A.items()}
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.learner.A, self.A_bar

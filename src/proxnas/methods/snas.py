@@ -78,9 +78,12 @@ class Snas:
 
     def derive(self) -> Matrices:
         """The likeliest candidate of each row, `none` included; of the present ones each node keeps the strongest."""
-        p = {name: A.softmax(-1) for name, A in self.learner.A.items()}
-        kept = {name: keep_inputs(q, hard(q), self.net.groups[name]) for name, q in p.items()}
+        kept = {name: keep_inputs(p, hard(p), self.net.groups[name]) for name, p in self.preferences().items()}
         return {name: (A_bar != 0).double() for name, A_bar in kept.items()}
+
+    def preferences(self) -> Matrices:
+        """How likely each candidate is drawn."""
+        return {name: A.softmax(-1) for name, A in self.learner.A.items()}
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.learner.A, self.A_bar
