@@ -106,8 +106,9 @@ class TestConfig(ImageFlags, RunConfig):
     """The folder of a train or fit run, or a model.safetensors."""
     data: DataArgument = ""
     """digits, an .npz file, a CIFAR folder, a folder of class folders or hf:NAME."""
-    part: Literal["test", "valid", "train"] = "test"
-    """Which part of DATA."""
+    part: Literal["auto", "test", "valid", "train", "all"] = "auto"
+    """Which part of DATA; auto: its test part; without one all of it, but of the data that the model was trained on
+    the fifth that was set aside then, as with test."""
     json: str = ""
     """Write everything into this file."""
 

@@ -43,7 +43,7 @@ def _figures(config: TestConfig) -> dict[str, Any]:
 def _print(figures: dict[str, Any]) -> None:
     top5 = f"  top 5 {figures['top5']:.4f}" if "top5" in figures else ""
     print(f"{figures['part']} accuracy {figures['accuracy']:.4f}{top5}  loss {figures['loss']:.4f}"
-          f"  ({figures['images']} images)")  # fmt: skip
+          f"  ({figures['images']} images: {figures['tested']})")  # fmt: skip
     width = max(map(len, figures["per_class"]))
     for name, accuracy in figures["per_class"].items():
         print(f"  {name:<{width}}  {'no images' if accuracy is None else f'{accuracy:.4f}'}")

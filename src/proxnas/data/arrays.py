@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -69,20 +69,31 @@ class Images:
         return len(self.classes)
 
 
-def from_arrays(arrays: Mapping[str, Array], name: str, where: str, shift: bool = True, flip: bool = False) -> Images:
-    """Images of x_train, y_train and, if given, x_valid, y_valid, x_test, y_test; errors begin with `where`."""
+def from_arrays(
+    arrays: Mapping[str, Array],
+    name: str,
+    where: str,
+    shift: bool = True,
+    flip: bool = False,
+    for_model: bool = False,
+) -> Images:
+    """Images of x_train, y_train and, if given, x_valid, y_valid, x_test, y_test; errors begin with `where`.
+
+    `for_model`: to be tested by a model, as `LoadOptions` has it.
+    """
     check_forms({key: (array.shape, array.dtype) for key, array in arrays.items()}, where)
-    labels, y = reindexed({part: arrays[f"y_{part}"] for part in PARTS if f"y_{part}" in arrays}, where)
+    labels, y = reindexed({part: arrays[f"y_{part}"] for part in PARTS if f"y_{part}" in arrays}, where, for_model)
     parts: dict[str, Part] = {
         part: (_pixels(arrays[f"x_{part}"], f"{where}: x_{part}"), numbers) for part, numbers in y.items()
     }
-    return build(parts, tuple(map(str, labels)), name, where, shift=shift, flip=flip)
+    return build(parts, tuple(map(str, labels)), name, where, shift=shift, flip=flip, for_model=for_model)
 
 
-def reindexed(labels: Mapping[str, Array], where: str) -> tuple[Array, dict[str, Array]]:
-    """The labels that occur in train, in order, and every part's labels as numbers 0 .. K-1 into them."""
-    known = np.unique(labels["train"])
-    if len(known) < 2:
+def reindexed(labels: Mapping[str, Array], where: str, for_model: bool = False) -> tuple[Array, dict[str, Array]]:
+    """The labels that occur in train (for a model: anywhere), in order, and every part's labels as numbers 0 .. K-1
+    into them."""
+    known = np.unique(np.concatenate(list(labels.values())) if for_model else labels["train"])
+    if len(known) < 2 and not for_model:
         raise InputError(f"{where}: y_train has one class only ({known[0]}): give images of at least two classes")
     for part, y in labels.items():
         if len(unseen := np.setdiff1d(y, known)):
@@ -103,35 +114,80 @@ def build(
     skipped: tuple[str, ...] = (),
     warnings: tuple[str, ...] = (),
     fingerprint: Fingerprint | None = None,
+    for_model: bool = False,
 ) -> Images:
     """Images of checked parts: the test part is set aside if there is none, mean and std are measured.
 
-    `fingerprint`: of what the parts were made of; None: of their arrays.
+    `fingerprint`: of what the parts were made of; None: of their arrays. `for_model`: nothing is set aside, a part
+    that is not there is empty, and nothing is measured: the images will be normalised as the model's were.
     """
     if fingerprint is None:
         fingerprint = of_arrays({part: (np.asarray(x), y) for part, (x, y) in parts.items()}, classes)
-    if "test" not in parts:
+    if for_model:
+        x, y = next(iter(parts.values()))
+        parts = {"train": (x[:0], y[:0]), "test": (x[:0], y[:0]), **parts}
+    elif "test" not in parts:
         parts = dict(parts) | _set_aside(*parts["train"], where)
     stored: dict[str, Any] = {
         f"{kind}_{part}": array for part, pair in parts.items() for kind, array in zip("xy", pair, strict=True)
     }
-    mean, std = statistics(parts["train"][0])
+    channels = parts["train"][0].shape[3]
+    mean, std = ((0.0,) * channels, (1.0,) * channels) if for_model else statistics(parts["train"][0])
     fields: dict[str, Any] = {"classes": tuple(classes), "mean": mean, "std": std, "shift": shift, "flip": flip}
-    warnings += _without_test(parts["test"][1], classes, where)
+    if not for_model:
+        warnings += _without_test(parts["test"][1], classes, where)
     for line in warnings:
         tell(line)
     return Images(name, **stored, **fields, skipped=skipped, warnings=warnings, fingerprint=fingerprint)
 
 
-def as_stored(images: Images, options: LoadOptions) -> Images:
-    """Arrays are not resized: a flag that would do nothing is refused."""
+def sized(images: Images, options: LoadOptions) -> Images:
+    """Arrays are made smaller as asked for, by the mean over areas; never larger, which would add nothing."""
     _, height, width = images.shape
-    if options.image_size and (height, width) != (options.image_size, options.image_size):
+    side = options.image_size or _side_for(options, min(height, width))
+    if not side or (height, width) == (side, side):
+        return images
+    if side > min(height, width):
         raise InputError(
-            f"--image-size {options.image_size}: {images.name} is stored as {height} x {width} pixels: "
-            "leave it out (it is for image files)"
+            f"--image-size {side}: {images.name} is stored as {height} x {width} pixels: give at most "
+            f"{min(height, width)}, or auto"
         )
-    return images
+    x_train, x_test = (averaged(np.asarray(x), side) for x in (images.x_train, images.x_test))
+    x_valid = None if images.x_valid is None else averaged(np.asarray(images.x_valid), side)
+    if options.for_model:
+        tell(f"{images.name}: images of {width} x {height} are brought to the {side} x {side} that the model reads")
+        return replace(images, x_train=x_train, x_valid=x_valid, x_test=x_test)
+    mean, std = statistics(x_train)
+    return replace(images, x_train=x_train, x_valid=x_valid, x_test=x_test, mean=mean, std=std)
+
+
+def _side_for(options: LoadOptions, shorter: int) -> int:
+    """What the model reads, if arrays can be brought to it; 0: as they are."""
+    _, height, width = options.for_model or (0, 0, 0)
+    return height if height == width <= shorter else 0
+
+
+def averaged(x: Array, side: int) -> Array:
+    """The middle square of each image as side x side pixels, each the mean over its area: (N, side, side, C)."""
+    _, height, width, _ = x.shape
+    shorter = min(height, width)
+    top, left = (height - shorter) // 2, (width - shorter) // 2
+    shares = _shares(shorter, side)
+    found = np.empty((len(x), side, side, x.shape[3]), x.dtype)
+    for begin in range(0, len(x), 256):  # as floats all at once would not fit
+        square = x[begin : begin + 256, top : top + shorter, left : left + shorter].astype(np.float32)
+        small = np.einsum("ij,njkc,lk->nilc", shares, square, shares, optimize=True)
+        found[begin : begin + 256] = np.rint(small) if x.dtype == np.uint8 else small
+    return found
+
+
+def _shares(many: int, few: int) -> Array:
+    """(few, many): which share of each new pixel's length an old one covers; rows add up to 1."""
+    edges = np.arange(few + 1) * (many / few)
+    old = np.arange(many)
+    covered = np.minimum(edges[1:, None], old + 1) - np.maximum(edges[:-1, None], old)
+    shares: Array = (covered.clip(min=0) * (few / many)).astype(np.float32)
+    return shares
 
 
 def search_parts(images: Images, seed: int) -> tuple[Part, Part]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from proxnas.data.arrays import Images, as_stored, from_arrays, reason, reindexed
+from proxnas.data.arrays import Images, from_arrays, reason, reindexed, sized
 from proxnas.data.gather import gather
 from proxnas.data.options import DEFAULTS, LoadOptions
 from proxnas.data.picture import BrokenImage
@@ -46,7 +46,7 @@ def from_dataset(
         return gather(parts, words, name, name, options, shift=shift, flip=flip)
     arrays = {f"x_{part}": _stacked(these, options) for part, these in items.items()}
     arrays |= {f"y_{part}": numbers for part, numbers in y.items()}
-    images = as_stored(from_arrays(arrays, name, name, shift=shift, flip=flip), options)
+    images = sized(from_arrays(arrays, name, name, shift=shift, flip=flip), options)
     return replace(images, classes=words)
 
 

@@ -25,12 +25,12 @@ Listed = dict[str, list[str]]
 
 def read(folder: Path, options: LoadOptions) -> Images:
     """The images of a folder in one of the three layouts."""
-    found, unused = _listed(folder)
-    classes = sorted(found["train"])
-    if len(classes) < 2:
-        raise InputError(f"{folder}: one class only ({classes[0]!r}): give images of at least two classes")
-    for part, listed in found.items():
-        _check_classes(folder, part, listed, classes)
+    found, unused = _listed(folder, bool(options.for_model))
+    if options.for_model:
+        classes = sorted({name for listed in found.values() for name, files in listed.items() if files})
+    else:
+        classes = sorted(found["train"])
+        _check_parts(folder, found, classes)
     parts = {part: _part(listed, classes, folder) for part, listed in found.items()}
     tiny = (folder / "val" / ANNOTATIONS).is_file()
     name = "tinyimagenet" if tiny else short_name(folder)
@@ -39,16 +39,19 @@ def read(folder: Path, options: LoadOptions) -> Images:
     return gather(parts, names, name, str(folder), options, flip=tiny, warnings=warnings)
 
 
-def _listed(folder: Path) -> tuple[dict[str, Listed], list[str]]:
-    """Part -> class -> files; and what is in the folder but belongs to none of them."""
+def _listed(folder: Path, for_model: bool) -> tuple[dict[str, Listed], list[str]]:
+    """Part -> class -> files; and what is in the folder but belongs to none of them. A model may be tested on data
+    without a training part."""
     tops = _folders(folder)
     # a class may be called train: then it has images in it, not folders
-    if not any(part_of(name) == "train" and _folders(folder / name) for name in tops):
+    parted = [name for name in tops if part_of(name) and _folders(folder / name)]
+    if not any(part_of(name) == "train" for name in parted) and not (for_model and parted and parted == tops):
         _check_no_parts(folder, tops)
         return {"train": _classes(folder)}, _loose(folder)
     names = by_part(tops, str(folder))
-    found = {"train": _classes(folder / names["train"])}
+    found: dict[str, Listed] = {}
     if (folder / "val" / ANNOTATIONS).is_file():
+        found["train"] = _classes(folder / names["train"])
         found["test"] = _annotated(folder / "val", set(found["train"]))
         return found, []  # its test folder has no labels
     unused = [f"{name}/" for name in tops if name not in names.values()] + _loose(folder)
@@ -150,6 +153,13 @@ def _annotated(folder: Path, classes: set[str]) -> Listed:
     return found
 
 
+def _check_parts(folder: Path, found: dict[str, Listed], classes: list[str]) -> None:
+    if len(classes) < 2:
+        raise InputError(f"{folder}: one class only ({classes[0]!r}): give images of at least two classes")
+    for part, listed in found.items():
+        _check_classes(folder, part, listed, classes)
+
+
 def _check_classes(folder: Path, part: str, listed: Listed, classes: list[str]) -> None:
     """Every class has images, and all parts have the same classes."""
     for name, files in listed.items():
@@ -164,6 +174,6 @@ def _check_classes(folder: Path, part: str, listed: Listed, classes: list[str]) 
 
 
 def _part(listed: Listed, classes: list[str], root: Path) -> tuple[Files, Array]:
-    files = [file for name in classes for file in listed[name]]
-    y = np.repeat(np.arange(len(classes)), [len(listed[name]) for name in classes])
+    files = [file for name in classes for file in listed.get(name, [])]
+    y = np.repeat(np.arange(len(classes)), [len(listed.get(name, [])) for name in classes])
     return Files(tuple(files), str(root)), y

@@ -36,7 +36,7 @@ def read(spec: str, options: LoadOptions) -> Images:
     name, chosen, splits = loaded(spec, ("image", "label"))
     image, label = _columns(splits["train"], chosen, f"hf:{name}")
     labels = {part: _labels(split, label, f"hf:{name}: {part}") for part, split in splits.items()}
-    known, y = reindexed(labels, f"hf:{name}")
+    known, y = reindexed(labels, f"hf:{name}", bool(options.for_model))
     names = getattr(splits["train"].features[label], "names", None)
     classes = [str(names[number] if names else number) for number in known.tolist()]
     parts = {part: (Column.of(split, image, part, not is_local(name)), y[part]) for part, split in splits.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proxnas.data.arrays import Images, Part, as_stored, from_arrays, search_parts
+from proxnas.data.arrays import Images, Part, from_arrays, search_parts, sized
 from proxnas.data.options import DEFAULTS, LoadOptions
 from proxnas.data.split import split, stable_seed
 from proxnas.errors import InputError
@@ -30,7 +30,7 @@ def load(spec: str, options: LoadOptions = DEFAULTS) -> Images:
 
 def _load(spec: str, options: LoadOptions) -> Images:
     if spec == "digits":
-        return as_stored(_digits(), options)
+        return sized(_digits(), options)
     if spec.startswith("hf:"):
         from proxnas.data import hub
 
@@ -41,7 +41,7 @@ def _load(spec: str, options: LoadOptions) -> Images:
     if os.path.isfile(place) and path.suffix.lower() == ".npz":
         from proxnas.data import npz
 
-        return as_stored(npz.read(path), options)
+        return sized(npz.read(path, options), options)
     if os.path.isfile(place) and path.suffix.lower() == ".parquet":
         from proxnas.data import hub
 
@@ -57,7 +57,7 @@ def _folder(path: Path, options: LoadOptions) -> Images:
     from proxnas.data import cifar, folder
 
     if (found := cifar.find(path)) is not None:
-        return as_stored(cifar.read(*found), options)
+        return sized(cifar.read(*found), options)
     return folder.read(path, options)
 
 

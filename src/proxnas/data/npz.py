@@ -10,17 +10,20 @@ from pathlib import Path
 import numpy as np
 
 from proxnas.data.arrays import PARTS, Form, Images, check_forms, from_arrays, reason, short_name
+from proxnas.data.options import DEFAULTS, LoadOptions
 from proxnas.data.split import Array
+from proxnas.data.telling import tell
 from proxnas.errors import InputError
 
 LARGEST_ARRAY = 16 * 2**30  # bytes
 BLANK, RATIO = 64 * 2**20, 50
 """Bytes that any file may unpack to, and so many times its size besides: pictures do not compress that well, but a
 small file of nothing could fill the memory."""
+SAID = 2 * 2**30  # bytes that are read into the memory without a word
 MOST_ENTRIES = 10_000
 
 
-def read(path: Path) -> Images:
+def read(path: Path, options: LoadOptions = DEFAULTS) -> Images:
     """The images of an npz file."""
     try:
         arrays = _stored_arrays(path)
@@ -30,7 +33,7 @@ def read(path: Path) -> Images:
         why = reason(error) if path.stat().st_size else "it is empty"
         raise InputError(f"{path}: not a readable npz file ({why}): write it again with numpy.savez") from error
     # no flip: a mirrored image of unknown kind may be of another class
-    return from_arrays(arrays, short_name(path), str(path))
+    return from_arrays(arrays, short_name(path), str(path), for_model=bool(options.for_model))
 
 
 def _stored_arrays(path: Path) -> dict[str, Array]:
@@ -47,6 +50,8 @@ def _stored_arrays(path: Path) -> dict[str, Array]:
             f"{path}: its arrays claim {claimed} bytes, above 16 GB or {RATIO} times what the file holds: fix it, or "
             "write it with numpy.savez, which does not compress"
         )
+    if claimed > SAID:
+        tell(f"{path}: {claimed / 2**30:.1f} GiB of arrays are read into the memory")
     with np.load(path, allow_pickle=False) as stored:
         return {name: stored[name] for name in known}
 

@@ -30,4 +30,4 @@ def by_part(names: Iterable[str], where: str) -> dict[str, str]:
                 f"{where}: both {found[part]} and {name} are in it, two names for one part: keep one of them"
             )
         found[part] = name
-    return found
+    return {part: found[part] for part in NAMES if part in found}
