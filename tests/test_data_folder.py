@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from proxnas.data.gather import auto_side
 from proxnas.data.images import Images, LoadOptions, load, search_parts
 from proxnas.data.lazy import Lazy
 from proxnas.errors import InputError
@@ -238,11 +239,36 @@ def test_other_formats(tmp_path: Path) -> None:
 # sizes
 
 
-def test_different_sizes_need_a_flag(tmp_path: Path) -> None:
+def test_different_sizes_get_a_common_one(tmp_path: Path, capsys: Any) -> None:
     save(folder(tmp_path) / "test" / "dog" / "big.png", noise(0, 10, 12))
-    refused(tmp_path, "cat/0.png is 8 x 8 pixels", "dog/big.png 12 x 10", "give --image-size N")
+    read = load(str(tmp_path))
+    assert read.shape == (3, 8, 8)
+    np.testing.assert_array_equal(x_of(read)[0], noise(0))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "13 images from 8 x 8 to 12 x 10 pixels" in line and "brought to 8 x 8 (--image-size N" in line
     read = load(str(tmp_path), LoadOptions(image_size=16))
     assert read.shape == (3, 16, 16)
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=30))
+def test_the_common_size_suits_the_data(shorter: list[int]) -> None:
+    side = auto_side(shorter)
+    assert 4 <= side <= 64 and (side in (32, 48, 64) or side < 32)
+    enlarged = [length for length in shorter if length < side]
+    assert len(enlarged) <= len(shorter) / 2 or side == 4
+
+
+def test_large_images_are_not_read_without_a_word(tmp_path: Path, capsys: Any) -> None:
+    folder(tmp_path / "wide", n=1, height=20, width=300)
+    assert load(str(tmp_path / "wide")).shape == (3, 20, 300)
+    line = capsys.readouterr().err
+    assert "4 images of 300 x 20 are 0.0 GiB of pixels: --image-size N makes them smaller" in line
+    folder(tmp_path / "many")
+    load(str(tmp_path / "many"), LoadOptions(resident_limit=100))
+    assert "12 images of 8 x 8 are 0.0 GiB of pixels, read batch by batch" in capsys.readouterr().err
+    folder(tmp_path / "few")
+    load(str(tmp_path / "few"))
+    assert capsys.readouterr().err == ""
 
 
 def test_the_middle_square_is_scaled(tmp_path: Path) -> None:
@@ -325,7 +351,8 @@ def test_a_broken_image_stops_or_is_skipped(case: str, resident: bool, tmp_path:
         load(str(tmp_path), LoadOptions(image_size=size, resident_limit=limit))
     assert str(caught.value).startswith(f"{path}: broken image (") and "--skip-broken" in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert capsys.readouterr().err == ""
+    said = capsys.readouterr().err
+    assert said == "" if resident else "broken image" not in said
 
     read = load(str(tmp_path), LoadOptions(skip_broken=True, image_size=size, resident_limit=limit))
     if resident:

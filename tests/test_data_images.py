@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxnas.data import images
-from proxnas.data.arrays import held_out_fifth
+from proxnas.data.arrays import averaged, held_out_fifth
 from proxnas.data.images import Images, LoadOptions, from_arrays, load, search_parts, split, stable_seed
 from proxnas.errors import InputError
 from refusal import refused
@@ -194,18 +194,35 @@ def test_digits() -> None:
     np.testing.assert_allclose(digits.std, (digits.x_train / 255).std(), rtol=1e-12)
 
 
-def test_arrays_are_not_resized(tmp_path: Path) -> None:
+def test_arrays_are_made_smaller_by_the_mean_over_areas() -> None:
+    """Each new pixel is the integral over its area, here taken from images enlarged to a common multiple."""
+    x = np.random.default_rng(0).integers(0, 256, (5, 12, 9, 2)).astype(np.float32)
+    fine = x[:, 1:10].repeat(4, axis=1).repeat(4, axis=2)  # the middle square, 36 x 36
+    for side in (9, 6, 4):
+        expected = fine.reshape(5, side, 36 // side, side, 36 // side, 2).mean((2, 4))
+        np.testing.assert_allclose(averaged(x, side), expected, rtol=1e-5)
+    bytes_ = x.astype(np.uint8)
+    assert averaged(bytes_, 4).dtype == np.uint8
+    np.testing.assert_allclose(averaged(bytes_, 4), averaged(x, 4), atol=0.51)
+    small = load("digits", LoadOptions(image_size=4))
+    whole = load("digits")
+    assert small.shape == (1, 4, 4) and small.y_test.tolist() == whole.y_test.tolist()
+    np.testing.assert_allclose(small.mean, whole.mean, atol=1e-3)
+    assert small.std < whole.std and small.fingerprint == whole.fingerprint
+
+
+def test_arrays_are_not_enlarged(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, **good())
     for spec in ("digits", str(path)):
         assert load(spec, LoadOptions(image_size=8)).shape[1:] == (8, 8)
-        with pytest.raises(InputError, match=r"--image-size 16: .* is stored as 8 x 8 pixels: leave it out"):
+        with pytest.raises(InputError, match=r"--image-size 16: .* is stored as 8 x 8 pixels: give at most 8, or auto"):
             load(spec, LoadOptions(image_size=16))
 
 
 @pytest.mark.parametrize("size", [-1, 1, 3, 4097])
 def test_bad_image_sizes_name_the_flag(size: int) -> None:
-    with pytest.raises(InputError, match=f"--image-size {size}: give a side of 4 to 4096 pixels, or 0"):
+    with pytest.raises(InputError, match=f"--image-size {size}: give a side of 4 to 4096 pixels, or auto"):
         LoadOptions(image_size=size)
 
 

@@ -204,9 +204,11 @@ def test_classes_are_matched_by_name(tmp_path: Path, capsys: Any) -> None:
         ("", "MODEL is missing"),
         ("{model}", "DATA is missing"),
         ("{model} {others}", "class 'cat' is none of the model's 3 classes (dark, bright, none"),
-        ("{model} {larger}", "images of 1 x 16 x 16 (channels, height, width), the model reads 1 x 8 x 8"),
+        ("{model} {small}", "images of 1 x 4 x 4 (channels, height, width), the model reads 1 x 8 x 8"),
+        ("{model} {data} --image-size 16", "--image-size 16: the model reads 8 x 8 pixels: leave it out"),
+        ("{model} {plain} --part valid", "--part valid: plain has no such part"),
         ("{model} {data} --part valid", "--part valid: data has no such part"),
-        ("{model} digits", "class '0' is none of the model's 3 classes"),
+        ("{model} digits", "class '0' (and 9 more: '1', '2', '3', '4', '5', ...) is none of the model's 3 classes"),
         ("{floats} {data}", "uint8 images, the model was trained on float32"),
     ],
 )
@@ -217,8 +219,10 @@ def test_bad_input_to_test_is_one_line(words: str, said: str, tmp_path: Path, ca
         "floats": brightness_model(tmp_path / "floats", 1, "float32"),
         "data": folder_data(tmp_path / "data", {"bright": 200, "dark": 20}),
         "others": folder_data(tmp_path / "others", {"cat": 200, "dark": 20}),
-        "larger": folder_data(tmp_path / "larger", {"bright": 200, "dark": 20}, side=16),
+        "plain": plain_folder(tmp_path / "plain", {"bright": 200}),
+        "small": tmp_path / "small.npz",
     }
+    np.savez(places["small"], x_train=np.zeros((9, 4, 4), np.uint8), y_train=np.arange(9) % 2)
     assert main(["test", *(word.format(**places) for word in words.split())]) == 2
     error = capsys.readouterr().err
     assert error.startswith("proxnas: error: ") and said in error and error.count("\n") == 1
@@ -226,5 +230,80 @@ def test_bad_input_to_test_is_one_line(words: str, said: str, tmp_path: Path, ca
 
 def test_image_files_are_brought_to_the_models_size(tmp_path: Path, capsys: Any) -> None:
     data = folder_data(tmp_path / "larger", {"bright": 200, "dark": 20}, side=16)
-    assert main(["test", str(brightness_model(tmp_path, 1)), str(data), "--image-size", "8"]) == 0
-    assert "test accuracy 1.0000" in capsys.readouterr().out
+    for size in ([], ["--image-size", "8"], ["--image-size", "auto"]):
+        assert main(["test", str(brightness_model(tmp_path, 1)), str(data), *size]) == 0
+        said = capsys.readouterr()
+        assert "test accuracy 1.0000" in said.out and "10 images: the test part of larger" in said.out
+        assert size or "20 of 20 images are brought to the 8 x 8 pixels that the model reads" in said.err
+
+
+def plain_folder(place: Path, classes: dict[str, int], n: int = 5) -> Path:
+    """class -> brightness; n images a class, without parts."""
+    for name, level in classes.items():
+        (place / name).mkdir(parents=True)
+        for i in range(n):
+            Image.fromarray(grey(level + i, 8, 8)).save(place / name / f"{i}.png")
+    return place
+
+
+def figures_of(tmp_path: Path, *argv: str | Path) -> dict[str, Any]:
+    assert main(["test", *map(str, argv), "--json", str(tmp_path / "t.json")]) == 0
+    figures: dict[str, Any] = json.loads((tmp_path / "t.json").read_text())
+    return figures
+
+
+@pytest.mark.parametrize("classes", [{"bright": 200}, {"bright": 200, "dark": 20}])
+def test_a_plain_folder_is_tested_whole(classes: dict[str, int], tmp_path: Path, capsys: Any) -> None:
+    """Of one class or of some; it is not what the model was trained on."""
+    model, data = brightness_model(tmp_path, 1), plain_folder(tmp_path / "plain", classes)
+    figures = figures_of(tmp_path, model, data)
+    assert (figures["part"], figures["images"], figures["accuracy"]) == ("all", 5 * len(classes), 1.0)
+    assert f"({5 * len(classes)} images: all of plain, which has no test part)" in capsys.readouterr().out
+    fifth = figures_of(tmp_path, model, data, "--part", "test")
+    rest = figures_of(tmp_path, model, data, "--part", "train")
+    assert fifth["images"] == len(classes) and fifth["images"] + rest["images"] == 5 * len(classes)
+    assert "the fifth of plain that is set aside" in fifth["tested"]
+
+
+def test_a_folder_of_a_test_part_alone_and_all_parts_together(tmp_path: Path) -> None:
+    model = brightness_model(tmp_path, 1)
+    alone = plain_folder(tmp_path / "alone" / "Test", {"dark": 20}).parent
+    figures = figures_of(tmp_path, model, alone)
+    assert (figures["part"], figures["images"], figures["confusion"][0]) == ("test", 5, [5, 0, 0])
+    both = folder_data(tmp_path / "data", {"bright": 200, "dark": 20})
+    (both / "test" / "dark" / "0.png").unlink()
+    Image.fromarray(grey(230, 8, 8)).save(both / "train" / "dark" / "0.png")  # an answer that will be wrong
+    parts = {part: figures_of(tmp_path, model, both, "--part", part) for part in ("train", "test", "all")}
+    assert [parts[part]["images"] for part in parts] == [10, 9, 19]
+    assert parts["all"]["accuracy"] == pytest.approx(18 / 19)
+    total = sum(parts[part]["loss"] * parts[part]["images"] for part in ("train", "test"))
+    assert parts["all"]["loss"] == pytest.approx(total / 19)
+
+
+def test_arrays_without_a_test_part_and_of_one_class(tmp_path: Path) -> None:
+    model = brightness_model(tmp_path, 1)
+    saved = load_model(model)
+    model = tmp_path / "numbered.safetensors"
+    save_model(
+        model, Model(saved.network, saved.genotype, saved.size, ("3", "7", "9"), saved.mean, saved.std, saved.shape)
+    )
+    np.savez(tmp_path / "a.npz", x_train=np.stack([grey(240, 16, 16)] * 3), y_train=np.full(3, 7))
+    figures = figures_of(tmp_path, model, tmp_path / "a.npz")
+    assert (figures["images"], figures["accuracy"], figures["part"]) == (3, 1.0, "all")
+
+
+def test_of_the_data_it_was_trained_on_the_fifth_is_figures_of(tmp_path: Path, capsys: Any) -> None:
+    """The accuracy is that of the training, to the last digit; of a changed copy all images are tested."""
+    data, run = tmp_path / "a.npz", tmp_path / "run"
+    x = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    np.savez(data, x_train=x, y_train=np.arange(60) % 3)
+    argv = ["--epochs", "1", "--cells", "1", "--channels", "2", "--batch-size", "8", "--threads", "1", "--quiet"]
+    assert main(["train", CELL, str(data), "--run", str(run), *argv]) == 0
+    result = json.loads((run / "result.json").read_text())
+    figures = figures_of(tmp_path, run, data)
+    assert (figures["part"], figures["images"], figures["accuracy"]) == ("test", 12, result["test_accuracy"])
+    assert "the fifth of a that is set aside" in figures["tested"]
+    assert "trained on some of them" in figures_of(tmp_path, run, data, "--part", "all")["tested"]
+    (tmp_path / "other").mkdir()
+    np.savez(tmp_path / "other" / "a.npz", x_train=x[:30], y_train=np.arange(30) % 3)
+    assert figures_of(tmp_path, run, tmp_path / "other" / "a.npz")["images"] == 30
