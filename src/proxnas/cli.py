@@ -46,7 +46,8 @@ Neural architecture search by proximal iterations.
 
 {commands}
 
-proxnas COMMAND --help lists its flags; proxnas --version prints the version."""
+proxnas COMMAND ... --help lists its flags, with the values that they have on that command line; proxnas --version
+prints the version."""
 
 
 def main(argv: list[str] | None = None) -> int:

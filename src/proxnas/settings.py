@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import sys
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stderr
 from itertools import pairwise
 from pathlib import Path
@@ -117,6 +119,10 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
 
 def parse_search(argv: list[str]) -> SearchConfig:
     """The configuration of a command line; an InputError for flags that would do nothing in it."""
+    return with_help(argv, "proxnas search", _checked_search)
+
+
+def _checked_search(argv: list[str]) -> SearchConfig:
     config, defaults = resolve_search(argv)
     check_asked(config, asked_of(config, defaults))
     return config
@@ -229,10 +235,34 @@ def command_line(cls: type[Config], prog: str, argv: list[str], values: dict[str
         return tyro.cli(cls, args=argv, prog=prog, config=markers)
 
 
+HELP = ("--help", "-h")
+
+
+def with_help(argv: list[str], prog: str, resolve: Callable[[list[str]], AnyRunConfig]) -> AnyRunConfig:
+    """The configuration that a command line resolves to; with --help its values are shown as the defaults.
+
+    They come in layers, so no earlier step may print them. What cannot be resolved is said, and the help is that of the
+    command alone.
+    """
+    words = [word for word in argv if word not in HELP]
+    if words == argv:
+        return resolve(argv)
+    try:
+        config = resolve(words)
+    except InputError as error:
+        print(f"proxnas: {error}; the defaults below are those without flags", file=sys.stderr)
+        config = resolve([])
+    return command_line(type(config), prog, ["--help"], dataclasses.asdict(config))
+
+
 def parse(cls: type[AnyRunConfig], prog: str, argv: list[str]) -> AnyRunConfig:
     """The configuration of a command without layers: the dataclass, a --config file, the flags."""
-    asked = command_line(cls, prog, argv)
-    return command_line(cls, prog, argv, read_values(Path(asked.config), cls)) if asked.config else asked
+
+    def resolve(words: list[str]) -> AnyRunConfig:
+        asked = command_line(cls, prog, words)
+        return command_line(cls, prog, words, read_values(Path(asked.config), cls)) if asked.config else asked
+
+    return with_help(argv, prog, resolve)
 
 
 def config_file(argv: list[str], cls: type[RunConfig] = SearchConfig) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 from proxnas.errors import InputError
 from proxnas.genotype import read
 from proxnas.run_config import RunConfig
-from proxnas.settings import command_line, config_file, given_values
+from proxnas.settings import command_line, config_file, given_values, with_help
 from proxnas.text_config import TEXT_PROTOCOLS, TextTrainConfig
 from proxnas.zoo import LSTM, PREFIX
 
@@ -64,6 +64,10 @@ def values_of(argv: list[str], flag: str) -> dict[str, Any]:
 
 def parse_text_train(argv: list[str]) -> TextTrainConfig:
     """The configuration of a command line: protocol, file, flags."""
+    return with_help(argv, PROG, _resolve)
+
+
+def _resolve(argv: list[str]) -> TextTrainConfig:
     file = config_file(argv, TextTrainConfig)
     named = command_line(TextTrainConfig, PROG, argv, file)  # the words that choose the layers
     layers = TEXT_PROTOCOLS[named.protocol]() | {"protocol": named.protocol}

@@ -10,7 +10,7 @@ from proxnas.designs import Architecture, Design, read
 from proxnas.errors import InputError
 from proxnas.protocols import PROTOCOLS, nasbench201
 from proxnas.run_config import RunConfig, flag
-from proxnas.settings import AnyRunConfig, auto_protocol, command_line, config_file, read_values
+from proxnas.settings import AnyRunConfig, auto_protocol, command_line, config_file, read_values, with_help
 from proxnas.train_config import TrainConfig
 
 PROG = "proxnas train"
@@ -29,6 +29,10 @@ def defaults(protocol: str, data: str, genotype: Architecture | None) -> dict[st
 
 def parse_train(argv: list[str]) -> TrainConfig:
     """The configuration of a command line."""
+    return with_help(argv, PROG, _resolve)
+
+
+def _resolve(argv: list[str]) -> TrainConfig:
     file = config_file(argv, TrainConfig)
     named = command_line(TrainConfig, PROG, argv, file)  # the words that choose the layers
     genotype = read(named.cell) if named.cell and not named.resume else None
