@@ -251,7 +251,6 @@ def test_three_seeds_unless_told() -> None:
         ({"methods": "nasp,nasp"}, "--methods nasp,nasp: name each method once"),
         ({"seeds": "0;1"}, "--seeds '0;1': give whole numbers"),
         ({"seeds": "1,1"}, "--seeds 1,1: name each seed once"),
-        ({"epochs": 2, "minutes": 1.0}, "--minutes 1.0: chooses the epochs: leave --epochs out"),
         ({"epochs": -1}, "--epochs -1: give a number"),
         ({"minutes": -1.0}, "--minutes -1.0: give a number"),
         ({"workers": 0}, "--workers 0: give a number from 1"),

@@ -273,6 +273,7 @@ def test_other_commands_are_refused(
         (["search", "--max-latency", "2ms"], "--max-latency 2ms: is for one process"),
         (["train", "zoo:DARTS_V2", "digits", "--dry-run"], "--dry-run: is for one process"),
         (["train", "zoo:LSTM", "pydocs", "--dry-run"], "--dry-run: is for one process"),
+        (["train", "zoo:DARTS_V2", "digits", "--minutes", "1"], "--minutes 1.0: is for one process"),
     ],
 )
 def test_what_several_processes_cannot_do_is_refused(

@@ -13,6 +13,7 @@ import torch
 
 from proxnas import refining
 from proxnas.cli import main
+from proxnas.deadline import Deadline
 from proxnas.genotype import Genotype
 from proxnas.jobs import fitted_to_minutes
 from proxnas.progress import Silent
@@ -211,7 +212,7 @@ def test_a_long_one_is_and_the_best_neighbours_are_trained_again(
 
 def test_a_time_limit_is_for_the_search_and_all(stripes: Path) -> None:
     config = parse_search([str(stripes), *SMALL, "--minutes", "5"])
-    assert config.refine == -1 and fitted_to_minutes(config).refine == 0
+    assert config.refine == -1 and fitted_to_minutes(config, Deadline(300.0)).refine == 0
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,15 @@ from typing import Any
 from rich.console import Console
 
 from proxnas.compare_config import CompareConfig, search_argv
-from proxnas.executor import Outcome, Task, make
+from proxnas.deadline import Deadline, deadline_of
+from proxnas.executor import Outcome, Task, make, share_time
 from proxnas.jobs import build_search, store
 from proxnas.many_progress import shown
 from proxnas.report import comparison, tables
 from proxnas.settings import parse_search
 from proxnas.study_config import StudyConfig, train_argv, train_values
+
+NO_TIME = "--minutes {}: the time was over before it began: give the same command more, and it goes on"
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> list[Outcome]:
     from proxnas.environment import describe, pick_device
     from proxnas.run import open_run
 
+    deadline = deadline_of(config.minutes)
     if config.force or not (folder / "config.json").exists():
         check(study, config)  # before the folder is touched
     with open_run(folder, resume=not config.force, force=config.force) as run:
@@ -111,8 +115,9 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> list[Outcome]:
             outcomes.append(outcome)
             study.write(folder, outcomes)
 
-        _run(config, search_tasks(study, plan, folder), done)
-        _run(config, train_tasks(config, plan, folder), done)
+        searches = search_tasks(study, plan, folder)
+        _run(config, searches, done, deadline, later=len(searches) if config.train else 0)
+        _run(config, train_tasks(config, plan, folder), done, deadline)
         rows = study.write(folder, outcomes)
         study.draw(folder)
         if not any(outcome.code for outcome in outcomes):  # else the next call tries them again
@@ -120,14 +125,21 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> list[Outcome]:
         return outcomes
 
 
-def _run(config: StudyConfig, tasks: list[Task], done: Callable[[Outcome], None]) -> None:
+def _run(
+    config: StudyConfig, tasks: list[Task], done: Callable[[Outcome], None], deadline: Deadline, later: int = 0
+) -> None:
     """The tasks that are not finished; the others would only have the tables written again."""
     from proxnas.environment import in_turn
 
     left = [task for task in tasks if not task.finished]
     if left:
         with shown(Console(highlight=False), f"{len(left)} runs", len(left), config.quiet) as board:
-            make(config, config.threads, in_turn(config.device, config.workers)).run(left, board, done)
+            timed = share_time(left, deadline, config.workers, later)
+            outcomes = make(config, config.threads, in_turn(config.device, config.workers)).run(timed, board, done)
+            begun = {outcome.task.folder for outcome in outcomes}
+            for task in left:
+                if task.folder not in begun:
+                    done(Outcome(task, 2, NO_TIME.format(config.minutes)))
 
 
 def _clear(folder: Path) -> None:

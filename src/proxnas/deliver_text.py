@@ -45,7 +45,7 @@ def text_card(model: TextModel, files: Mapping[str, Path], found: Mapping[str, A
     rows = {
         "task": f"foresees the next {model.options.tokens} of a text, and writes on from one",
         "data": escape(info.get("data", "")),
-        "test perplexity": _figure(info.get("test_perplexity")),
+        "test perplexity": " ".join(filter(None, (_figure(info.get("test_perplexity")), _tested(info)))),
         "validation perplexity": _figure(info.get("valid_perplexity")),
         "vocabulary": f"{len(model.vocabulary):,}",
         "units": f"{model.size.units:,}",
@@ -71,6 +71,11 @@ def _use(model: TextModel, files: Mapping[str, Path]) -> list[str]:
         "which are the states of the next step. The vocabulary is in the metadata of the file.",
         "With proxnas: `proxnas generate MODEL --prompt TEXT`.",
     ]
+
+
+def _tested(info: Mapping[str, Any]) -> str:
+    tokens = info.get("test_tokens")
+    return f"on {tokens:,} tokens" if isinstance(tokens, int) else ""
 
 
 def _figure(value: Any) -> str:

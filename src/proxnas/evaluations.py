@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from proxnas.deadline import Deadline
 from proxnas.environment import describe, in_turn
 from proxnas.errors import InputError
 from proxnas.executor import Outcome, Task, check_done, make
@@ -33,17 +34,23 @@ from proxnas.searching import Search
 from proxnas.types import State
 
 
-def run_evaluations(this: Search, run: Run, progress: Progress) -> list[dict[str, Any]]:
-    """In place of `run_epochs`: runs the search to its end, from where its folder stands; returns its rows."""
+def run_evaluations(this: Search, run: Run, progress: Progress, deadline: Deadline) -> list[dict[str, Any]]:
+    """In place of `run_epochs`: runs the search to its end, from where its folder stands; returns its rows.
+
+    When the deadline is over no more cells are begun; those under way are waited for.
+    """
     assert isinstance(this.method, Sampling)
-    cells = Evaluations(this, run, this.method, progress)
+    cells = Evaluations(this, run, this.method, progress, deadline)
     cells.begin()
+    deadline.take_up(run.metrics())
     run.write_json("environment.json", describe(this.device))
     config, left = this.config, this.config.evaluations - cells.told
     executor = make(config, config.threads, in_turn(config.device, config.workers))
     with shown(Console(highlight=False), f"{left} evaluations", left, config.quiet) as board:
         outcomes = executor.run(cells.tasks(), board, cells.done)
     check_done(outcomes, "evaluations")
+    if not this.done():
+        cells.cut_short()
     return run.metrics()
 
 
@@ -55,6 +62,7 @@ class Evaluations:
     run: Run
     method: Sampling
     progress: Progress
+    deadline: Deadline
     under_way: dict[int, Cell] = field(default_factory=dict)
     ended: dict[int, dict[str, Any]] = field(default_factory=dict)
     asked: int = 0
@@ -78,7 +86,8 @@ class Evaluations:
         """Those that were under way, then new ones as long as there are any; None: first one of them must end."""
         for number in sorted(self.under_way):
             yield self._task(number)
-        while self.asked < self.search.config.evaluations and not self.failed and not self.search.done():
+        most = self.search.config.evaluations
+        while self.asked < most and not (self.failed or self.search.done() or self.deadline.over()):
             if not self.method.strategy.ready():
                 yield None
                 continue
@@ -125,16 +134,29 @@ class Evaluations:
         if search.epochs_done >= due or search.done():
             return
         while search.epochs_done < due and not search.done():
-            self.progress.begin(search.epochs_done + 1, config.epochs, 0)
-            row = search.row(self.start) | {"rollbacks": 0}
-            self.start = time.perf_counter()
-            search.epochs_done += 1
+            self._epoch()
             search.totals.steps = search.totals.changes = 0  # the figures stand for the epochs of the same cells
-            self.run.append_metrics(row)
-            self.progress.epoch(row)
         search.totals = Totals(search.device)
         search.write(self.run)
         self.save()
+
+    def _epoch(self) -> None:
+        search = self.search
+        self.progress.begin(search.epochs_done + 1, search.config.epochs, 0)
+        row = search.row(self.start) | {"rollbacks": 0}
+        self.start = time.perf_counter()
+        search.epochs_done += 1
+        self.run.append_metrics(row)
+        self.progress.epoch(row)
+
+    def cut_short(self) -> None:
+        """The deadline came before the last evaluation: the cells since the last epoch make one that ends early."""
+        self.deadline.cut = True
+        self.save()
+        if self.search.totals.count:
+            self.search.choose_now()
+            self._epoch()
+        self.search.write(self.run)
 
     def save(self) -> None:
         self.run.save_checkpoint(self.state_dict())

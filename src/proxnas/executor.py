@@ -8,12 +8,14 @@ ask for: processes on this machine (local_executor.py) or tasks of a Ray cluster
 
 from __future__ import annotations
 
+import math
 import signal
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from proxnas.deadline import Deadline
 from proxnas.errors import InputError
 from proxnas.many_flags import ManyFlags
 
@@ -65,6 +67,20 @@ class Executor(Protocol):
 
         The next task is taken when there is room for it, so that it may depend on what `done` heard; None: there is
         none before another has ended."""
+
+
+def share_time(tasks: Sequence[Task], deadline: Deadline, workers: int, later: int = 0) -> Iterator[Task]:
+    """The tasks with --minutes: each gets an equal share of the time that is left when it begins, `workers` at a time;
+    `later`: how many tasks are to follow these. None is begun when the time is over."""
+    for i, task in enumerate(tasks):
+        if deadline.over():
+            return
+        if deadline.left() == math.inf:
+            yield task
+            continue
+        in_turn = -(-(len(tasks) - i) // workers) + -(-later // workers)
+        minutes = max(deadline.left() / 60 / in_turn, 1e-4)
+        yield replace(task, argv=(*task.argv, f"--minutes={minutes:.4f}"))
 
 
 def make(flags: ManyFlags, threads: int = 0, devices: Sequence[str] = ()) -> Executor:

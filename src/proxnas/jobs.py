@@ -14,19 +14,24 @@ from rich.console import Console
 from proxnas import __version__
 from proxnas.config import SearchConfig
 from proxnas.launch import here
+from proxnas.lengthening import as_long_as, lengthen
 from proxnas.methods import SAMPLING
-from proxnas.run_config import RunConfig
+from proxnas.run_config import JobConfig, RunConfig
 from proxnas.settings import check_same, read_values, storable
 from proxnas.table import check
 from proxnas.text_config import TextTrainConfig
 from proxnas.train_config import TrainConfig
 
 if TYPE_CHECKING:
+    from proxnas.data.images import Images
+    from proxnas.data.text import Text
+    from proxnas.deadline import Deadline
     from proxnas.designs import Architecture
     from proxnas.loop import Progress
     from proxnas.run import Run
     from proxnas.same_data import OnData
     from proxnas.searching import Search
+    from proxnas.tasks.custom import CustomData
     from proxnas.train import Training
     from proxnas.training.text import TextTraining
 
@@ -44,28 +49,45 @@ def data_word(data: str) -> str:
     return slug(Path(data).stem) or "data"
 
 
-def build_search(config: SearchConfig) -> Search:
-    """The search that is described, after all input was found good."""
+def build_search(config: SearchConfig, data: Images | Text | CustomData | None = None) -> Search:
+    """The search that is described, after all input was found good; `data`: what DATA names, if it was read before."""
     from proxnas.searching import Search
     from proxnas.tasks import load_data
 
     if config.table:
         check(Path(config.table))
-    return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), load_data(config))
+    return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), data or load_data(config))
 
 
-def fitted_to_minutes(config: SearchConfig) -> SearchConfig:
-    """With as many epochs as take --minutes, by a measurement of a few steps.
-
-    Not a stop in the middle: what follows a schedule over all epochs, or chooses at the end, would be cut off before.
-    """
+def fitted_to_minutes(config: SearchConfig, deadline: Deadline) -> SearchConfig:
+    """With as many epochs as there is time for, by a measurement of a few steps, so that whatever follows a schedule
+    over all epochs, or chooses at the end, comes to its end. The deadline is for the case that it took longer."""
     from proxnas.bench import WARM
     from proxnas.plan import measure
 
     probe = build_search(dataclasses.replace(config, **WARM.get(config.method, {})))
     seconds, _ = measure(probe, probe.figures)
-    epochs = fitting(60 * config.minutes, seconds, config.epochs)
+    in_turn = -(-len(config.all_seeds()) // config.workers)
+    epochs = fitting(deadline.left() / in_turn, seconds, config.epochs)
     return dataclasses.replace(config, epochs=epochs, refine=max(0, config.refine))  # by itself it would take longer
+
+
+def training_fitted_to_minutes(config: TrainConfig, genotype: Architecture, deadline: Deadline) -> TrainConfig:
+    """The same for a training."""
+    from proxnas.plan_train import measure_training
+
+    seconds, _ = measure_training(build_training(config, genotype))
+    return dataclasses.replace(config, epochs=fitting(deadline.left(), seconds, config.epochs))
+
+
+def text_training_fitted_to_minutes(config: TextTrainConfig, folder: Path, deadline: Deadline) -> TextTrainConfig:
+    """The same for the training of a language model."""
+    from proxnas.plan import measure
+    from proxnas.train_text import build_text_training
+
+    probe = build_text_training(config, folder)
+    seconds, _ = measure(probe, probe.validation)
+    return dataclasses.replace(config, epochs=fitting(deadline.left(), seconds, config.epochs))
 
 
 def fitting(seconds: float, per_epoch: float, most: int) -> int:
@@ -73,8 +95,10 @@ def fitting(seconds: float, per_epoch: float, most: int) -> int:
     return max(1, min(most, int(seconds / per_epoch)))
 
 
-def run_search(config: SearchConfig, folder: Path, built: Search | None = None) -> dict[str, Any]:
-    """One search in its folder; a finished one is not run again."""
+def run_search(
+    config: SearchConfig, folder: Path, built: Search | None = None, deadline: Deadline | None = None
+) -> dict[str, Any]:
+    """One search in its folder; a finished one is not run again. It ends, refined or not, when the deadline is over."""
     from proxnas.searching import found, search
 
     title = f"{config.method} {config.space} seed {config.seed}"
@@ -82,12 +106,14 @@ def run_search(config: SearchConfig, folder: Path, built: Search | None = None) 
     if by_workers(config, folder):
         from proxnas.evaluations import run_evaluations
 
-        return _run(config, "search", folder, title, build, partial(search, loop=run_evaluations), quiet=True)
+        work = partial(search, deadline=deadline, loop=run_evaluations)
+        return _run(config, "search", folder, title, build, work, quiet=True)
     if config.refine:
         from proxnas.refining import refine
 
-        return refine(config, folder, _run(config, "search", folder, title, build, found))
-    return _run(config, "search", folder, title, build, search)
+        first = _run(config, "search", folder, title, build, partial(found, deadline=deadline))
+        return refine(config, folder, first, deadline)
+    return _run(config, "search", folder, title, build, partial(search, deadline=deadline))
 
 
 def _searched(config: SearchConfig, folder: Path, built: Search | None) -> Search:
@@ -106,28 +132,36 @@ def by_workers(config: SearchConfig, folder: Path) -> bool:
     return config.method in SAMPLING and config.evaluate == "train" and (config.at_once or begun)
 
 
-def build_training(config: TrainConfig, genotype: Architecture) -> Training:
-    """The training that is described, after all input was found good."""
+def build_training(config: TrainConfig, genotype: Architecture, images: Images | None = None) -> Training:
+    """The training that is described, after all input was found good; `images`: what DATA names, if it was read."""
     from proxnas.data.images import load
     from proxnas.train import Training
 
-    return Training(config, load(config.data, config.load_options()), genotype)
+    return Training(config, images or load(config.data, config.load_options()), genotype)
 
 
 def run_training(
-    config: TrainConfig, genotype: Architecture, folder: Path, built: Training | None = None
+    config: TrainConfig,
+    genotype: Architecture,
+    folder: Path,
+    built: Training | None = None,
+    deadline: Deadline | None = None,
 ) -> dict[str, Any]:
     """One training in its folder; a finished one is not run again."""
     from proxnas.train import train
 
-    return _run(config, "train", folder, "train", lambda: built or build_training(config, genotype), train)
+    work = partial(train, deadline=deadline)
+    return _run(config, "train", folder, "train", lambda: built or build_training(config, genotype), work)
 
 
-def run_text_training(config: TextTrainConfig, folder: Path, built: TextTraining | None = None) -> dict[str, Any]:
+def run_text_training(
+    config: TextTrainConfig, folder: Path, built: TextTraining | None = None, deadline: Deadline | None = None
+) -> dict[str, Any]:
     """One training of a language model in its folder; a finished one is not run again."""
     from proxnas.train_text import build_text_training, train_text
 
-    return _run(config, "train", folder, "train", lambda: built or build_text_training(config, folder), train_text)
+    work = partial(train_text, deadline=deadline)
+    return _run(config, "train", folder, "train", lambda: built or build_text_training(config, folder), work)
 
 
 def _run(
@@ -165,6 +199,9 @@ def _run(
 def store(config: RunConfig, command: str, run: Run) -> None:
     """Writes config.json, or finds that the one which is there says the same."""
     if (run / "config.json").exists():
-        check_same(config, type(config)(**read_values(run / "config.json", type(config))), run.folder)
+        known = type(config)(**read_values(run / "config.json", type(config)))
+        check_same(config, as_long_as(config, known, run.folder), run.folder)
+        if isinstance(config, JobConfig):
+            lengthen(config, known, run)
     else:
         run.write_json("config.json", {"proxnas": __version__, "command": command} | storable(config))

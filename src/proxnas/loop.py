@@ -13,11 +13,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from proxnas.consensus import agreed, asked, check_alike
+from proxnas.deadline import Deadline
 from proxnas.distributed import gathered, shared, shared_state, total
 from proxnas.environment import describe
 from proxnas.errors import InputError
@@ -121,12 +122,20 @@ class Job(Protocol):
     def load_state_dict(self, state: State) -> None: ...
 
 
-def run_epochs(job: Job, run: Run | None, progress: Progress) -> list[dict[str, Any]]:
+@runtime_checkable
+class Hurried(Protocol):
+    """A job that would choose something in its last step, and may have to choose before."""
+
+    def choose_now(self) -> None: ...
+
+
+def run_epochs(job: Job, run: Run | None, progress: Progress, deadline: Deadline | None = None) -> list[dict[str, Any]]:
     """Runs a job to its end, from where its folder stands; returns the rows of all its epochs.
 
     Those of a folder without matrices, which it keeps. Without a folder nothing is kept: a signal then ends the job as
-    it would end any program.
+    it would end any program. When the deadline is over the epoch under way ends with the step (a run has one at least).
     """
+    deadline = deadline or Deadline()
     kept = InMemory() if run is None else run
     state = _loaded(kept)
     if state is None:
@@ -138,13 +147,16 @@ def run_epochs(job: Job, run: Run | None, progress: Progress) -> list[dict[str, 
     if run is not None:
         run.write_json("environment.json", describe(job.device))
     rows = _rows(job, kept)
+    deadline.take_up(rows)
     with nullcontext(Request()) if run is None else stop_requests() as request:
-        while not job.done():
+        while not job.done() and not (rows and deadline.over()):
             try:
-                rows.append(_light(_epoch(job, kept, progress, request), kept))
+                rows.append(_light(_epoch(job, kept, progress, request, deadline), kept))
+                deadline.note(rows[-1])
             except Diverged as fault:
                 _go_back(job, kept, fault)
                 rows = _rows(job, kept)
+    deadline.cut = deadline.cut or not job.done()
     return rows
 
 
@@ -202,8 +214,12 @@ def _restore(job: Job, kept: Run | InMemory, state: State) -> None:
         raise InputError(f"{where}the checkpoint is of another run ({fault}): use --force to start anew") from error
 
 
-def _epoch(job: Job, kept: Run | InMemory, progress: Progress, request: Request) -> dict[str, Any]:
-    """The rest of an epoch; its row of metrics is written before its checkpoint, which decides whether it counts."""
+def _epoch(job: Job, kept: Run | InMemory, progress: Progress, request: Request, deadline: Deadline) -> dict[str, Any]:
+    """The rest of an epoch; its row of metrics is written before its checkpoint, which decides whether it counts.
+
+    One that the deadline cuts short is judged like any other, but the checkpoint stays that of its last step: a run
+    that is given more time goes on from there as if it had never been judged.
+    """
     progress.begin(job.epochs_done + 1, job.config.epochs, len(job))
     start = saved = time.perf_counter()
     while job.totals.steps < len(job):
@@ -219,7 +235,15 @@ def _epoch(job: Job, kept: Run | InMemory, progress: Progress, request: Request)
             saved = time.perf_counter()
         if signum is not None:
             raise Interrupted(signum)
+        if deadline.over():
+            break
     job.guard.settle()
+    cut = job.totals.steps < len(job)
+    if cut:
+        deadline.cut = True
+        kept.save_checkpoint(_state(job))
+        if isinstance(job, Hurried):
+            job.choose_now()
     row = _judged(job, kept, start, request) | {"rollbacks": job.guard.rollbacks}
     job.epochs_done += 1
     job.totals = Totals(job.device)
@@ -228,7 +252,8 @@ def _epoch(job: Job, kept: Run | InMemory, progress: Progress, request: Request)
     kept.append_metrics(row)
     if isinstance(kept, Run):
         job.write(kept)
-    kept.save_checkpoint(state)
+    if not cut:
+        kept.save_checkpoint(state)
     progress.epoch(row)
     return row
 

@@ -16,10 +16,8 @@ WHERE = ("workers", "ray", "cpus_per_task", "gpus_per_task")
 
 @dataclass(frozen=True)
 class ManyFlags:
-    """How many runs at once, and how long each."""
+    """How many runs at once."""
 
-    minutes: float = 0.0
-    """In place of --epochs: as many as take about so long, at most those of the protocol; 0: all of them."""
     workers: int = 1
     """Runs at the same time, each in a process of its own; they share the cores, or take --threads each. random,
     evolution, local, reinforce, pnas: of one search, cells that are evaluated at the same time."""
@@ -56,8 +54,6 @@ def whole_numbers(flag: str, text: str) -> list[int]:
 
 def check_many(flags: ManyFlags) -> None:
     """An InputError for impossible values."""
-    if not 0 <= flags.minutes < 1e7:
-        raise InputError(f"--minutes {flags.minutes}: give a number of at least 0")
     if not 1 <= flags.workers <= 1024:
         raise InputError(f"--workers {flags.workers}: give a number from 1 to 1024")
     if not re.fullmatch(ADDRESS, flags.ray):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from proxnas.config import SearchConfig
+from proxnas.deadline import Deadline
 from proxnas.genotype import Genotype
 from proxnas.jobs import run_search
 from proxnas.launch import here
@@ -47,16 +48,22 @@ OF_THE_CELL = ("genotype", "params", "flops", "budget", "latency", "table", "war
 """What result.json says of the cell that is returned."""
 
 
-def refine(config: SearchConfig, folder: Path, found: dict[str, Any]) -> dict[str, Any]:
-    """Refines what the search in the folder found, from where that stands; returns what result.json holds."""
+def refine(
+    config: SearchConfig, folder: Path, found: dict[str, Any], deadline: Deadline | None = None
+) -> dict[str, Any]:
+    """Refines what the search in the folder found, from where that stands; returns what result.json holds.
+
+    What is known when the deadline is over decides; without time for it the found cell stays.
+    """
+    deadline = deadline or Deadline()
     if (folder / "result.json").exists():
         return found
     last = Run(folder).metrics()[-1]
     cells = how_many(config, seen=config.batch_size * last["step"])
     images = config.batch_size * last["step"] // last["epoch"]
     result = found
-    if cells:
-        result = _together(found, _rounds(config, cells, images, folder))
+    if cells and not deadline.over():
+        result = _together(found, _rounds(config, cells, images, folder, deadline))
         if result["refined"]["changed"]:
             result |= _validation(config, folder, result["genotype"])
     with open_run(folder, resume=True) as run:
@@ -77,23 +84,31 @@ def how_many(config: SearchConfig, seen: int) -> int:
     return 0 if config.eta or steps * _batch(config) > seen else BY_DEFAULT
 
 
-def _rounds(config: SearchConfig, cells: int, images: int, folder: Path) -> dict[str, Any]:
-    """The result of the last round, with the seconds of both."""
+def _rounds(config: SearchConfig, cells: int, images: int, folder: Path, deadline: Deadline) -> dict[str, Any]:
+    """The result of the last round that there was time for, with the seconds of both."""
     seconds, scores = 0.0, dict[Cell, float]()
     if cells > FINALISTS:
         first = short_trainings(config, cells, STEPS, images)
-        seconds = _round(first, folder, NEIGHBOURS, scores)["seconds"]
+        result = _round(first, folder, NEIGHBOURS, scores, deadline)
+        if deadline.over():  # a short training alone does not tell
+            return result | {"clear": False}
+        seconds = result["seconds"]
         scores = _scores(folder / NEIGHBOURS)
-    last = _round(short_trainings(config, min(cells, FINALISTS), FINAL_STEPS, images), folder, REFINED, scores)
-    return last | {"seconds": seconds + last["seconds"], "clear": stands_out(_scores(folder / REFINED).values())}
+    second = short_trainings(config, min(cells, FINALISTS), FINAL_STEPS, images)
+    last = _round(second, folder, REFINED, scores, deadline)
+    known = _scores(folder / REFINED)
+    clear = len(known) > 1 and stands_out(known.values())  # there may have been time for one only, or none
+    return last | {"seconds": seconds + last["seconds"], "clear": clear}
 
 
-def _round(short: SearchConfig, folder: Path, name: str, scores: dict[Cell, float]) -> dict[str, Any]:
+def _round(
+    short: SearchConfig, folder: Path, name: str, scores: dict[Cell, float], deadline: Deadline
+) -> dict[str, Any]:
     """The search around the cell in the folder, first among the neighbours with the highest scores."""
     place = folder / name
     start = "" if (place / "checkpoint.pt").exists() else str(folder)
     built = Search(dataclasses.replace(short, start=start), load_data(short), adjust=partial(by_loss, scores=scores))
-    return run_search(short, place, built)
+    return run_search(short, place, built, deadline)
 
 
 def _scores(place: Path) -> dict[Cell, float]:

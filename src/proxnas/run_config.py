@@ -64,21 +64,33 @@ class FolderConfig(RunConfig):
 class JobConfig(FolderConfig):
     """What a search and a training take: they run in epochs."""
 
+    minutes: float = 0.0
+    """Stop when so much time is over, after a step. Without --epochs as many are chosen as take so long, at most those
+    of the protocol; 0: any time."""
     checkpoint_minutes: float = 10.0
     """Checkpoints within an epoch, besides the one at its end."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_minutes(self.minutes)
 
 
 FINGERPRINT = "fingerprint"
 """The key of config.json that tells whether the data are still the same."""
 NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "tensorboard", *WHERE}
 """Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
-MAY_CHANGE = {"device", "threads", "checkpoint_minutes"}
+MAY_CHANGE = {"device", "threads", "checkpoint_minutes", "minutes"}
 """Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to the bit."""
 
 
 def flag(name: str) -> str:
     """Field name -> flag."""
     return "--" + name.replace("_", "-")
+
+
+def check_minutes(minutes: float) -> None:
+    """An InputError for what is no time."""
+    require(0 <= minutes < 1e7, "--minutes", minutes, "give a number of at least 0")
 
 
 def require(ok: bool, name: str, value: object, what_to_do: str) -> None:

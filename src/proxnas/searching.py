@@ -17,11 +17,12 @@ from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
 from proxnas.data.fingerprint import Fingerprint
 from proxnas.data.split import stable_seed
+from proxnas.deadline import MINUTES, Deadline
 from proxnas.environment import pick_device, set_deterministic, set_threads
 from proxnas.errors import InputError
 from proxnas.genotype import CUSTOM, Genotype
 from proxnas.guard import Guard
-from proxnas.loop import Progress, Totals, check_finite, run_epochs
+from proxnas.loop import Hurried, Progress, Totals, check_finite, run_epochs
 from proxnas.methods.architecture import ArchitectureOptions
 from proxnas.methods.base import Judged, Metrics, Mixing, Preferring, Priced, Setup, Validation
 from proxnas.methods.optimizers import WeightOptions
@@ -72,6 +73,7 @@ class Search:
         self.method = methods.make(config.method, self.setup)
         self.totals = Totals(self.device)
         self.epochs_done = self.quiet_epochs = self.steps_done = 0
+        self.hurried = False
 
     def _setup(self) -> Setup:
         c = self.config
@@ -189,12 +191,18 @@ class Search:
     def step(self) -> Metrics:
         return self.method.step()
 
+    def choose_now(self) -> None:
+        """There was no time for the last step: what would be decided then is decided now."""
+        self.hurried = True
+        if isinstance(self.method, Hurried):
+            self.method.choose_now()
+
     def row(self, start: float) -> dict[str, Any]:
         train = Validation(*self.totals.means())
         quiet = not self.totals.changes and self.epochs_done >= self.config.warmup_epochs()
         self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
         with self.clock("evaluate"):
-            if self.budget and (self.epochs_done + 1 >= self.config.epochs or self.converged):
+            if self.budget and (self.hurried or self.epochs_done + 1 >= self.config.epochs or self.converged):
                 self.seconds = sizing.settle(self.budget, self.task, self.genotype)
             figures = self.figures()
         check_finite(train.loss + figures["valid_loss"])
@@ -259,22 +267,28 @@ def _judge(config: SearchConfig) -> Callable[[Genotype], float] | None:
     return validation(Path(config.table))
 
 
-Loop = Callable[[Search, Run, Progress], list[dict[str, Any]]]
+Loop = Callable[[Search, Run, Progress, Deadline], list[dict[str, Any]]]
 
 
-def search(this: Search, run: Run, progress: Progress, loop: Loop = run_epochs) -> dict[str, Any]:
+def search(
+    this: Search, run: Run, progress: Progress, loop: Loop = run_epochs, deadline: Deadline | None = None
+) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
-    result = found(this, run, progress, loop)
+    result = found(this, run, progress, loop, deadline)
     run.write_json("result.json", result)
     return result
 
 
-def found(this: Search, run: Run, progress: Progress, loop: Loop = run_epochs) -> dict[str, Any]:
+def found(
+    this: Search, run: Run, progress: Progress, loop: Loop = run_epochs, deadline: Deadline | None = None
+) -> dict[str, Any]:
     """The same without a result.json: something is still to come."""
     this.task.keep(run)
     if not (run / "space.json").exists():
         run.write_json("space.json", this.describe_space())
-    return summary(this, loop(this, run, progress))
+    deadline = deadline or Deadline()
+    result = summary(this, loop(this, run, progress, deadline))
+    return result | ({"stopped": MINUTES} if deadline.cut else {})
 
 
 def summary(this: Search, rows: list[dict[str, Any]]) -> dict[str, Any]:

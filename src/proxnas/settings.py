@@ -22,6 +22,7 @@ import tyro
 from proxnas.config import ONE_OR_HALF, SearchConfig
 from proxnas.errors import InputError, unknown
 from proxnas.launch import here
+from proxnas.lengthening import as_long_as
 from proxnas.many_flags import with_address
 from proxnas.methods import METHODS
 from proxnas.run_config import FINGERPRINT, MAY_CHANGE, NOT_STORED, RunConfig, flag
@@ -37,6 +38,8 @@ POSITIONAL = ("data", "cell")
 
 STAMP = ("proxnas", "command", FINGERPRINT)
 """Keys of a stored config.json that are no flags: the version, the command that wrote it, what tells its data."""
+RENAMED = {"budget_minutes": "minutes"}
+"""Keys of files that earlier versions wrote, with their names today."""
 
 
 def quick() -> dict[str, Any]:
@@ -184,7 +187,7 @@ def parse_resumed(argv: list[str], stored: AnyRunConfig, where: Path, prog: str 
     if getattr(given, "protocol", "") == "auto":
         known: dict[str, Any] = {"protocol": getattr(stored, "protocol", "")}
         given = dataclasses.replace(given, **known)
-    check_same(given, stored, where)
+    check_same(given, as_long_as(given, stored, where), where)
     return given
 
 
@@ -271,6 +274,11 @@ def config_file(argv: list[str], cls: type[RunConfig] = SearchConfig) -> dict[st
     return read_values(Path(given[-1]), cls) if given else {}
 
 
+def epochs_given(argv: list[str], cls: type[RunConfig]) -> bool:
+    """Whether a flag or the --config file says how many epochs; the file of a run does, as they were chosen then."""
+    return bool(given_values(argv, "--epochs")) or "epochs" in config_file(argv, cls)
+
+
 def given_values(argv: list[str], name: str) -> list[str]:
     """The values of a flag on a command line that nobody has judged yet."""
     given = [value for word, value in pairwise(argv) if word == name]
@@ -295,7 +303,7 @@ def read_values(path: Path, cls: type[RunConfig] = SearchConfig) -> dict[str, An
         raise InputError(f"{path}: not JSON ({error}): give an object of flag names and values") from error
     if not isinstance(values, dict):
         raise InputError(f"{path}: not a JSON object of flag names and values")
-    values = {name: value for name, value in values.items() if name not in STAMP}
+    values = {RENAMED.get(name, name): value for name, value in values.items() if name not in STAMP}
     hints = get_type_hints(cls)
     for name, value in values.items():
         if name not in hints:

@@ -16,7 +16,7 @@ from proxnas.executor import Outcome, check_done
 from proxnas.executor import check as check_executor
 from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.protocols import PROTOCOLS
-from proxnas.run_config import RunConfig, flag, require
+from proxnas.run_config import RunConfig, check_minutes, flag, require
 from proxnas.settings import asked_of, flag_words, parse, parse_resumed, read_values, resolve_search
 from proxnas.spaces import SPACES
 from proxnas.text_config import TEXT_PROTOCOLS, TextTrainConfig, TokenFlags
@@ -44,6 +44,9 @@ class StudyConfig(ManyFlags, RunConfig):
     """Seeds with commas between; default: three, from --seed on."""
     epochs: int = 0
     """Epochs of every search; 0: as the protocol says."""
+    minutes: float = 0.0
+    """Time of all runs of this call together: each gets an equal share of what is left when it begins, and stops when
+    that is over; 0: any time."""
     train: str = ""
     """Also train each cell that is found by this protocol of `proxnas train` (quick, cifar, ...; for text quick, ptb,
     wt2), and take the test figures."""
@@ -65,7 +68,7 @@ class StudyConfig(ManyFlags, RunConfig):
         if self.space not in SPACES:
             raise unknown("--space", self.space, SPACES)
         require(0 <= self.epochs <= 1_000_000, "--epochs", self.epochs, "give a number from 0 to 1000000")
-        require(not (self.epochs and self.minutes), "--minutes", self.minutes, "chooses the epochs: leave --epochs out")
+        check_minutes(self.minutes)
         require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
         protocols = self.protocols()
         require(not self.train or self.train in protocols, "--train", self.train, f"choose {', '.join(protocols)}")
@@ -110,7 +113,7 @@ def study_argv(config: StudyConfig, method: str, seed: int, special: dict[str, A
     flags: dict[str, Any] = {"space": config.space, "method": method, "seed": seed}
     if config.space == "nasbench201":  # searches are compared, not what short trainings add to one of them
         flags["refine"] = 0
-    flags |= {key: getattr(config, key) for key in ("epochs", "minutes", "table") if getattr(config, key)}
+    flags |= {key: getattr(config, key) for key in ("epochs", "table") if getattr(config, key)}
     flags |= special
     if method in PROXIMAL and config.preset != "default":
         flags["preset"] = config.preset

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from proxnas.data.corpus import is_text
+from proxnas.deadline import deadline_of
 from proxnas.errors import InputError
-from proxnas.jobs import data_word, run_text_training, slug
+from proxnas.jobs import data_word, run_text_training, slug, text_training_fitted_to_minutes
 from proxnas.launch import check_flags
-from proxnas.settings import given_values, parse, parse_resumed
+from proxnas.settings import epochs_given, given_values, parse, parse_resumed
 from proxnas.text_config import TextFitConfig, TextTestConfig, TextTrainConfig
 from proxnas.text_settings import PROG, parse_text_train, values_of, words_of
 from proxnas.train_config import FitConfig, TestConfig
@@ -21,7 +22,7 @@ def train(argv: list[str]) -> None:
     """Parses the flags and trains."""
     config = parse_text_train(argv)
     folder = Path(config.run or default_folder(config))
-    check_flags(dry_run=config.dry_run)
+    check_flags(dry_run=config.dry_run, minutes=config.minutes)
     if config.dry_run:
         _dry_run(config, folder)
         return
@@ -29,15 +30,18 @@ def train(argv: list[str]) -> None:
     if config.resume and exists:
         config = parse_resumed(argv, stored(folder, "train", TextTrainConfig), folder, PROG)
     need(config, "cell", "data")
-    print_result(_trained(config, folder, exists), folder)
+    print_result(_trained(argv, config, folder, config.force or not exists), folder)
 
 
-def _trained(config: TextTrainConfig, folder: Path, exists: bool) -> dict[str, Any]:
+def _trained(argv: list[str], config: TextTrainConfig, folder: Path, new: bool) -> dict[str, Any]:
     from proxnas.train_text import build_text_training
 
+    deadline = deadline_of(config.minutes)
+    if new and config.minutes and not epochs_given(argv, TextTrainConfig):
+        config = text_training_fitted_to_minutes(config, folder, deadline)
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one
-    built = build_text_training(config, folder) if config.force or not exists else None
-    return run_text_training(config, folder, built)
+    built = build_text_training(config, folder) if new else None
+    return run_text_training(config, folder, built, deadline)
 
 
 def default_folder(config: TextTrainConfig) -> str:
@@ -140,7 +144,7 @@ def about_fitting_text(argv: list[str]) -> bool:
 def fit(argv: list[str]) -> None:
     """Parses the flags and does it all."""
     from proxnas.fit_text import fit_text, plan_fit_text
-    from proxnas.report.terminal import print_cell, print_fit
+    from proxnas.report.terminal import print_cell, print_fit, print_warning
 
     prog = "proxnas fit"
     config = parse(TextFitConfig, prog, argv)
@@ -155,3 +159,4 @@ def fit(argv: list[str]) -> None:
     print_cell(result)
     print_fit(result, folder)
     print(f"exported logits differ by at most {result['export_difference']:.1e}; it writes:\n{result['sample']}")
+    print_warning(result)

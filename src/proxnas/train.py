@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from proxnas.data.augment import AS_SUITS, Augment
 from proxnas.data.fingerprint import Fingerprint
 from proxnas.data.images import Images, Part, stable_seed
 from proxnas.data.stream import ImageBatches, Stream
+from proxnas.deadline import MINUTES, Deadline
 from proxnas.designs import Architecture
 from proxnas.environment import pick_device, set_deterministic, set_threads
 from proxnas.errors import InputError
@@ -27,13 +27,13 @@ from proxnas.methods.base import Metrics, correct
 from proxnas.model import FILE, Model, save_model
 from proxnas.networks.cnn import Size, channels_last
 from proxnas.ops import shared_relu
-from proxnas.report.reading import read_object
 from proxnas.run import Run, write_atomically
 from proxnas.run_config import FINGERPRINT
 from proxnas.train_config import TrainConfig
 from proxnas.training.average import Average, rising
 from proxnas.training.evaluate import TOP, Evaluation, evaluate
 from proxnas.training.optimizer import Optimizer
+from proxnas.training.origin import method_of
 from proxnas.training.parts import train_parts
 from proxnas.types import Batch, State
 
@@ -130,7 +130,7 @@ class Training:
         check_finite(train_loss)
         row = {
             "epoch": self.epochs_done + 1,
-            "step": (self.epochs_done + 1) * len(self.train),
+            "step": self.optimizer.t,
             "train_loss": train_loss,
             "train_accuracy": train_accuracy,
         }
@@ -204,25 +204,20 @@ def augmentation(config: TrainConfig) -> Augment:
     )
 
 
-def train(this: Training, run: Run, progress: Progress) -> dict[str, Any]:
+def train(this: Training, run: Run, progress: Progress, deadline: Deadline | None = None) -> dict[str, Any]:
     """Trains to the end, from where the folder stands, tests the best weights; returns what result.json holds."""
     write_atomically(run / "genotype.json", this.genotype.to_json())
-    rows = run_epochs(this, run, progress)
+    deadline = deadline or Deadline()
+    rows = run_epochs(this, run, progress, deadline)
     network = this.best_network()
     test = this.batches((this.images.x_test, this.images.y_test))
     tested = evaluate(network, test, this.size.classes, torch.float32)  # as the kept model will be used
-    result = {"method": _method(this.config.cell, run)} | _result(this, rows, network, tested)
+    result = {"method": method_of(this.config.cell, run)} | _result(this, rows, network, tested)
+    if deadline.cut:
+        result["stopped"] = MINUTES
     save_model(run / FILE, _model(this, network, result))
     run.write_json("result.json", result)
     return result
-
-
-def _method(cell: str, run: Run) -> str | None:
-    """What found the cell, if it is the cell of a run; in a fit it is named from the run folder."""
-    places = (Path(cell), run / cell) if cell else ()
-    return next(
-        (found["method"] for place in places if "method" in (found := read_object(place / "config.json"))), None
-    )
 
 
 def _result(this: Training, rows: list[dict[str, Any]], network: nn.Module, tested: Evaluation) -> dict[str, Any]:
@@ -239,17 +234,27 @@ def _result(this: Training, rows: list[dict[str, Any]], network: nn.Module, test
         "test_accuracy": tested.accuracy,
         "test_loss": tested.loss,
         "test_images": tested.images,
+        "majority_accuracy": tested.majority,
         "epochs": this.epochs_done,
         "seconds": sum(sum(row["seconds"].values()) for row in rows),
     }
-    if this.images.warnings:
-        result["warning"] = "; ".join(this.images.warnings)
-    return result | ({"test_top5": tested.top5} if this.size.classes > TOP else {})
+    if this.size.classes > TOP:
+        result["test_top5"] = tested.top5
+    warnings = list(this.images.warnings)
+    if not tested.beats_majority():
+        warnings.append(
+            f"test accuracy {tested.accuracy:.4f} is not better than always answering the most frequent class, "
+            f"right for {tested.majority:.4f} of the {tested.images} test images: the network has learnt nothing that "
+            f"shows ({this.optimizer.t} steps); give it more time, smaller batches or more images"
+        )
+    if warnings:
+        result["warning"] = "; ".join(warnings)
+    return result
 
 
 def _model(this: Training, network: nn.Module, result: dict[str, Any]) -> Model:
     images = this.images
-    wanted = ("params", "flops", "valid_accuracy", "test_accuracy", "test_top5", "epochs", "seed")
+    wanted = ("params", "flops", "valid_accuracy", "test_accuracy", "test_top5", "test_images", "epochs", "seed")
     known = {"data": images.name, "protocol": this.config.protocol, FINGERPRINT: dict(images.fingerprint)}
     return Model(
         network=network,

@@ -9,6 +9,7 @@ from typing import Any
 from proxnas.complexity import parameters
 from proxnas.data.text import Text, TextOptions, load
 from proxnas.data.vocabulary import UNKNOWN
+from proxnas.deadline import MINUTES, Deadline
 from proxnas.genotype import Genotype, read
 from proxnas.loop import Progress, run_epochs
 from proxnas.model import FILE
@@ -17,6 +18,7 @@ from proxnas.run import Run, write_atomically
 from proxnas.text_config import TextTrainConfig, TokenFlags
 from proxnas.text_model import TextModel, multiply_adds, save_text_model
 from proxnas.text_settings import is_lstm
+from proxnas.training.origin import method_of
 from proxnas.training.perplexity import Reading, perplexity, read_through
 from proxnas.training.text import TextTraining
 
@@ -38,15 +40,18 @@ def build_text_training(config: TextTrainConfig, folder: Path) -> TextTraining:
     return TextTraining(config, load(config.data, text_options(config)), cell)
 
 
-def train_text(this: TextTraining, run: Run, progress: Progress) -> dict[str, Any]:
+def train_text(this: TextTraining, run: Run, progress: Progress, deadline: Deadline | None = None) -> dict[str, Any]:
     """Trains to the end, from where the folder stands, tests the best weights; returns what result.json holds."""
     if this.cell:
         write_atomically(run / "genotype.json", this.cell.to_json())
     run.keep_vocabulary(this.text.vocabulary)
-    rows = run_epochs(this, run, progress)
+    deadline = deadline or Deadline()
+    rows = run_epochs(this, run, progress, deadline)
     network = this.best_network()
     tested = read_through(network, this.text.test, this.config.test_batch_size, this.config.bptt)
-    result = _result(this, rows, network, tested)
+    result = {"method": method_of(this.config.cell, run)} | _result(this, rows, network, tested)
+    if deadline.cut:
+        result["stopped"] = MINUTES
     save_text_model(run / FILE, _model(this, network, result))
     run.write_json("result.json", result)
     return result
@@ -75,7 +80,7 @@ def _result(this: TextTraining, rows: list[dict[str, Any]], network: LanguageMod
 
 
 def _model(this: TextTraining, network: LanguageModel, result: dict[str, Any]) -> TextModel:
-    wanted = ("params", "flops", "valid_perplexity", "test_perplexity", "epochs", "seed")
+    wanted = ("params", "flops", "valid_perplexity", "test_perplexity", "test_tokens", "epochs", "seed")
     c = this.config
     info = {"data": this.text.name, "protocol": c.protocol} | {key: result[key] for key in wanted}
     reading = {"bptt": c.bptt, "valid_batch_size": c.valid_batch_size, "test_batch_size": c.test_batch_size}

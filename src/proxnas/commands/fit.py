@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +38,8 @@ def default_folder(config: FitConfig) -> str:
 
 
 def _print_result(result: dict[str, Any], folder: Path) -> None:
-    from proxnas.report.terminal import print_cell, print_fit
+    from proxnas.report.terminal import print_cell, print_fit, print_warning
 
     print_cell(result)
     print_fit(result, folder)
-    if "warning" in result["search"]:
-        print(f"proxnas: warning: {result['search']['warning']}", file=sys.stderr)
+    print_warning(result)

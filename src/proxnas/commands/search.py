@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-import sys
 from pathlib import Path
 from typing import Any
 
 from proxnas.config import SearchConfig
+from proxnas.deadline import Deadline, deadline_of
 from proxnas.errors import InputError
 from proxnas.executor import check
 from proxnas.jobs import build_search, data_word, fitted_to_minutes, run_search, store
 from proxnas.launch import check_flags
 from proxnas.methods import SAMPLING
 from proxnas.quantities import shown_budget
-from proxnas.settings import config_file, flags_of, given_values, parse_resumed, parse_search, read_values
+from proxnas.settings import epochs_given, flags_of, parse_resumed, parse_search, read_values
 
 ALONE: dict[str, Any] = {"workers": 1, "ray": "", "cpus_per_task": 0, "gpus_per_task": -1.0}
 """One of several searches: the workers are for all of them together."""
@@ -33,16 +33,16 @@ def main(argv: list[str]) -> None:
     folder = Path(config.run or default_folder(config))
     stored = folder / "config.json"
     new = config.force or not stored.exists()
-    if config.minutes and given_values(argv, "--epochs"):
-        raise InputError(f"--minutes {config.minutes}: chooses the epochs: leave --epochs out")
-    if new and config.minutes and "epochs" not in config_file(argv):  # there they were chosen before
-        config = fitted_to_minutes(config)
+    deadline = deadline_of(config.minutes)
+    if new and config.minutes and not epochs_given(argv, SearchConfig):
+        config = fitted_to_minutes(config, deadline)
     if config.resume and stored.exists():
         config = parse_resumed(argv, SearchConfig(**read_values(stored)), folder)
         _check_together(dataclasses.replace(config, minutes=0.0))  # the epochs were chosen then
+        deadline = deadline_of(config.minutes)
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one
     built = build_search(config) if new else None
-    result = _many(config, folder) if config.seeds else run_search(config, folder, built)
+    result = _many(config, folder, deadline) if config.seeds else run_search(config, folder, built, deadline)
     _print_result(result, folder)
 
 
@@ -77,8 +77,8 @@ def default_folder(config: SearchConfig) -> str:
     return f"runs/search-{data_word(config.data)}-{config.space}-{config.method}-{seeds}"
 
 
-def _many(config: SearchConfig, folder: Path) -> dict[str, Any]:
-    """A search a seed, each in a folder of its own; a finished one is not run again."""
+def _many(config: SearchConfig, folder: Path, deadline: Deadline) -> dict[str, Any]:
+    """A search a seed, each in a folder of its own; a finished one is not run again. They share the time equally."""
     from proxnas.run import open_run, write_atomically
 
     folders = {seed: folder / f"seed-{seed}" for seed in config.all_seeds()}
@@ -93,9 +93,12 @@ def _many(config: SearchConfig, folder: Path) -> dict[str, Any]:
             for seed, place in folders.items()
         }
         if config.at_once:
-            _at_once(config, parts)
+            _at_once(config, parts, deadline)
         resume = config.resume or config.at_once
-        results = [run_search(dataclasses.replace(part, resume=resume), place) for part, place in parts.items()]
+        results: list[dict[str, Any]] = []
+        for part, place in parts.items():
+            share = Deadline(deadline.left() / (len(parts) - len(results)))
+            results.append(run_search(dataclasses.replace(part, resume=resume), place, deadline=share))
         result = _summary(results, config.pick)
         if config.pick:
             write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
@@ -103,11 +106,11 @@ def _many(config: SearchConfig, folder: Path) -> dict[str, Any]:
         return result
 
 
-def _at_once(config: SearchConfig, parts: dict[SearchConfig, Path]) -> None:
+def _at_once(config: SearchConfig, parts: dict[SearchConfig, Path], deadline: Deadline) -> None:
     """Fills the folders by several processes; what failed is said here."""
     from rich.console import Console
 
-    from proxnas.executor import Task, check_done, make
+    from proxnas.executor import Task, check_done, make, share_time
     from proxnas.many_progress import shown
 
     tasks = [
@@ -115,7 +118,8 @@ def _at_once(config: SearchConfig, parts: dict[SearchConfig, Path]) -> None:
         for part, place in parts.items()
     ]
     with shown(Console(highlight=False), f"{len(tasks)} searches", len(tasks), config.quiet) as board:
-        check_done(make(config, config.threads).run(tasks, board, lambda outcome: None))
+        timed = share_time(tasks, deadline, config.workers)
+        check_done(make(config, config.threads).run(timed, board, lambda outcome: None))
 
 
 def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:
@@ -137,7 +141,7 @@ def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:
 
 
 def _print_result(result: dict[str, Any], folder: Path) -> None:
-    from proxnas.report.terminal import print_cell, print_summary
+    from proxnas.report.terminal import print_cell, print_summary, print_warning
 
     print_cell(result)
     more: dict[str, object] = {}
@@ -151,8 +155,7 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
     if "mean" in result:
         more[f"over seeds {', '.join(map(str, result['seeds']))}"] = f"{result['mean']:.4f} +- {result['std']:.4f}"
     print_summary(result, folder, more)
-    if "warning" in result:
-        print(f"proxnas: warning: {result['warning']}", file=sys.stderr)
+    print_warning(result)
 
 
 def _dry_run(config: SearchConfig) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from proxnas import text_commands
+from proxnas.deadline import deadline_of
 from proxnas.designs import Architecture, read
-from proxnas.jobs import build_training, data_word, run_training, slug
+from proxnas.jobs import build_training, data_word, run_training, slug, training_fitted_to_minutes
 from proxnas.launch import check_flags
-from proxnas.settings import parse_resumed
+from proxnas.settings import epochs_given, parse_resumed
 from proxnas.text_settings import about_text
 from proxnas.train_config import TrainConfig
 from proxnas.train_settings import PROG, need, parse_train, stored
@@ -22,7 +23,7 @@ def main(argv: list[str]) -> None:
         text_commands.train(argv)
         return
     config = parse_train(argv)
-    check_flags(dry_run=config.dry_run)
+    check_flags(dry_run=config.dry_run, minutes=config.minutes)
     if config.dry_run:
         _dry_run(config)
         return
@@ -32,9 +33,13 @@ def main(argv: list[str]) -> None:
         config = parse_resumed(argv, stored(folder, "train", TrainConfig), folder, PROG)
     need(config, "cell", "data")
     genotype = _genotype(config, folder)
+    deadline = deadline_of(config.minutes)
+    new = config.force or not exists
+    if new and config.minutes and not epochs_given(argv, TrainConfig):
+        config = training_fitted_to_minutes(config, genotype, deadline)
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one
-    built = build_training(config, genotype) if config.force or not exists else None
-    _print_result(run_training(config, genotype, folder, built), folder)
+    built = build_training(config, genotype) if new else None
+    _print_result(run_training(config, genotype, folder, built, deadline), folder)
 
 
 def _genotype(config: TrainConfig, folder: Path) -> Architecture:
@@ -57,9 +62,10 @@ def _cell_word(cell: str) -> str:
 
 
 def _print_result(result: dict[str, Any], folder: Path) -> None:
-    from proxnas.report.terminal import print_summary
+    from proxnas.report.terminal import print_summary, print_warning
 
     print_summary(result, folder)
+    print_warning(result)
 
 
 def _dry_run(config: TrainConfig) -> None:

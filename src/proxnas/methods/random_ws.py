@@ -49,9 +49,12 @@ class RandomWs:
         self.net.use(self.drawn)
         loss, right = weight_step(self.net, batch, self.w_optimizer, self.clock)
         if self.w_optimizer.t == self.steps:
-            with self.clock("arch"):
-                self.best = self.choose()
+            self.choose_now()
         return Metrics(loss, right, len(batch.y), changed(before, self.drawn))
+
+    def choose_now(self) -> None:
+        with self.clock("arch"):
+            self.best = self.choose()
 
     def choose(self) -> Matrices:
         """The best of N random cells by the shared weights."""

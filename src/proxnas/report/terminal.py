@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
@@ -38,6 +39,12 @@ def print_cell(result: Mapping[str, Any]) -> None:
 def print_summary(result: Mapping[str, Any], folder: Path, more: Mapping[str, object] = {}) -> None:
     """What came out of a run and where it is."""
     _print({**labelled(figures({}, {}, result)), **more}, folder, {"to see it": f"proxnas report {quote(str(folder))}"})
+
+
+def print_warning(result: Mapping[str, Any]) -> None:
+    """What is doubtful about a result, where it cannot be missed: after all else."""
+    if "warning" in result:
+        print(f"proxnas: warning: {printable(str(result['warning']))}", file=sys.stderr)
 
 
 def print_fit(result: Mapping[str, Any], folder: Path) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,8 @@ from proxnas.distributed import total
 
 BATCH = 128  # fixed: the same batches give the same answers to the bit, in training as in a later test
 TOP = 5
+NOISE = 2.0
+"""Standard errors by which an accuracy may differ by chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +36,16 @@ class Evaluation:
     @property
     def accuracy(self) -> float:
         return int(self.confusion.trace()) / self.images
+
+    @property
+    def majority(self) -> float:
+        """The accuracy of whoever always answers the most frequent class of the part."""
+        return int(self.confusion.sum(1).max()) / self.images
+
+    def beats_majority(self) -> bool:
+        """Whether it is more accurate than that by more than chance makes: two standard errors of a share."""
+        error = math.sqrt(self.majority * (1 - self.majority) / self.images)
+        return self.accuracy > self.majority + NOISE * error
 
     def per_class(self) -> list[float | None]:
         """Accuracy of each class; None for one without images."""

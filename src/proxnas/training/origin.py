@@ -1,0 +1,18 @@
+"""Where the cell comes from that is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proxnas.report.reading import read_object
+from proxnas.run import Run
+
+
+def method_of(cell: str, run: Run) -> str | None:
+    """What found the cell, if it is the cell of a run; in a fit it is named from the run folder."""
+    places = (Path(cell), run / cell) if cell else ()
+    for place in places:
+        found = read_object(place / "config.json")
+        if "method" in found:
+            return str(found["method"])
+    return None
