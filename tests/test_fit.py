@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ import pytest
 
 import proxnas.fit
 from proxnas.cli import main
-from proxnas.fit import MOST_TRAINING, search_config, train_config
+from proxnas.deadline import Deadline
+from proxnas.fit import MOST_TRAINING, fit_result, fit_to_time, prepare_training, search_config, train_config
 from proxnas.genotype import Genotype, read
 from proxnas.model import load_model
 from proxnas.progress import Silent
-from proxnas.protocols import quick
-from proxnas.settings import read_values
+from proxnas.settings import parse, read_values
+from proxnas.text_config import TextFitConfig
 from proxnas.train_config import FitConfig, TrainConfig
 
 BENCH = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
@@ -77,7 +79,9 @@ def test_it_leaves_everything(alone: Path, data: Path, capsys: Any) -> None:
         assert result[key] == trained[key]
     assert trained["method"] == "nasp"
     assert (result["params"], result["genotype"]) == (found["params"], found["genotype"])
-    assert result["epochs"] == 3 and result["seconds"] == found["seconds"] + trained["seconds"]
+    assert (result["epochs"], result["search_epochs"], result["train_epochs"]) == (2, 1, 2)
+    assert result["seconds"] == found["seconds"] + trained["seconds"]
+    assert "on 20 images" in (alone / "model_card.md").read_text()
     assert read(alone) == read(alone / "search") == read(alone / "train")
     made = {"config.json", "environment.json", "model_card.md", "report.html", result["exported"]}
     assert made <= {path.name for path in alone.iterdir()}
@@ -179,22 +183,25 @@ def test_force_clears_the_parts_too(
 @pytest.mark.parametrize(
     ("minutes", "epochs"),
     [
-        (6.0, (13, 22)),  # 331 s: 40% for the search of 10 s an epoch; then 331 - 130 s for epochs of 9 s at most
-        (10.0, (15, 44)),  # no more than the protocol's epochs of search
+        (6.0, (6, 30)),  # 331 s: 40% for the search of 10 s an epoch and as much again for its refinement; then 271 s
+        (10.0, (11, 49)),
         (1.0, (1, 3)),  # 20 s are kept for start and export
         (0.1, (1, 1)),
-        (1000.0, (15, MOST_TRAINING * quick()["epochs"])),
+        (1000.0, (15, MOST_TRAINING * 75)),  # no more than the protocol's; 75 epochs of 4 steps are the least
     ],
 )
 def test_a_budget_chooses_the_epochs(
     minutes: float, epochs: tuple[int, int], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("proxnas.deadline.time", SimpleNamespace(monotonic=lambda: 0.0))
     monkeypatch.setattr("proxnas.plan.measure", lambda *args: (10.0, 0))
     monkeypatch.setattr("proxnas.plan_train.measure_training", lambda *args: (9.0, 0))
     asked: dict[str, Any] = {}
 
-    def searched(config: Any, folder: Path, built: Any = None) -> dict[str, Any]:
+    def searched(config: Any, folder: Path, built: Any, deadline: Deadline) -> dict[str, Any]:
         asked["search"] = config.epochs
+        budget = 60 * minutes - max(4.8 * minutes, 20)
+        assert deadline.seconds == pytest.approx(0.4 * budget)  # the rest is the training's, whatever the search does
         folder.mkdir(parents=True)
         (folder / "genotype.json").write_text(Genotype.from_string(BENCH).to_json())
         return {"seconds": 10.0 * config.epochs}
@@ -205,7 +212,7 @@ def test_a_budget_chooses_the_epochs(
 
     monkeypatch.setattr(proxnas.fit, "run_search", searched)
     monkeypatch.setattr(proxnas.fit, "run_training", trained)
-    argv = ["fit", str(data), "--space", "nasbench201", "--budget-minutes", str(minutes), "--quiet", "--threads", "1"]
+    argv = ["fit", str(data), "--space", "nasbench201", "--minutes", str(minutes), "--quiet", "--threads", "1"]
     assert main([*argv, "--run", str(tmp_path / "run")]) == 130
     assert (asked["search"], asked["train"]) == epochs
 
@@ -237,16 +244,19 @@ def test_a_dry_run(data: Path, tmp_path: Path, capsys: Any) -> None:
         ("", "DATA is missing"),
         ("nothing.npz", "nothing.npz"),
         ("{data} --space nothing", "unknown --space 'nothing'"),
-        ("{data} --budget-minutes -1", "--budget-minutes -1.0: give a number from 0"),
+        ("{data} --budget-minutes -1", "--minutes -1.0: give a number from 0"),
         ("{data} --train-config {bad}", "unknown key 'epoch'"),
-        ("{data} --train-config {worse}", "--drop-path 7: give a number from 0 to 0.99"),
+        ("{data} --train-config {worse}", "drop_path (in --train-config) 7: give a number from 0 to 0.99"),
+        ("{data} --train-config {larger}", "--batch-size 73: this part has 72 images"),
+        ("{data} --max-params 1", "give at least that, or fewer --cells or --channels"),
         ("{data} --search-config {bad}", "unknown key 'epoch'"),
     ],
 )
 def test_bad_input_is_one_line_and_makes_no_run(words: str, said: str, data: Path, tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "bad.json").write_text('{"epoch": 3}')
     (tmp_path / "worse.json").write_text('{"drop_path": 7}')
-    places = {"data": data, "bad": tmp_path / "bad.json", "worse": tmp_path / "worse.json"}
+    (tmp_path / "larger.json").write_text('{"batch_size": 73}')
+    places = {"data": data} | {name: tmp_path / f"{name}.json" for name in ("bad", "worse", "larger")}
     argv = [word.format(**places) for word in words.split()]
     assert main(["fit", *argv, "--run", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
@@ -256,3 +266,79 @@ def test_bad_input_is_one_line_and_makes_no_run(words: str, said: str, data: Pat
 
 def test_stored_values_repeat_it(alone: Path) -> None:
     assert FitConfig(**read_values(alone / "config.json", FitConfig)).search_epochs == 1
+
+
+# few images, little time, and what is said
+
+
+def few(folder: Path, n: int, side: int = 8) -> Path:
+    """n images in two classes, of which a fifth is for testing."""
+    random = np.random.RandomState(0)
+    path = folder / f"few-{n}.npz"
+    np.savez(path, x_train=random.randint(0, 256, (n, side, side)).astype(np.uint8), y_train=np.arange(n) % 2)
+    return path
+
+
+def test_batches_that_nobody_asked_for_fit_the_data(data: Path, tmp_path: Path, capsys: Any) -> None:
+    """84 images leave 60 to train on: fewer than a batch of the protocol."""
+    argv = ["fit", str(few(tmp_path, 84)), "--cells=2", "--channels=4", "--threads=1", "--dry-run", "--json"]
+    more = ["--search-config", str(data.parent / "search.json")]
+    assert main([*argv, *more]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["steps_per_epoch"] == 2 and figures["train_epochs"] == 96  # 4 times the protocol's, of 3 steps each
+    assert main([*argv, *more, "--batch-size=64"]) == 2  # that was asked for
+    assert "--batch-size 64: this part has" in capsys.readouterr().err
+
+
+def test_in_little_time_the_network_is_smaller_rather_than_the_steps_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of 16 images takes a second for 100,000 multiply-adds."""
+
+    def measure(training: Any) -> tuple[float, int]:
+        return len(training) * training.flops / 1e5 * training.config.batch_size / 16, 0
+
+    monkeypatch.setattr("proxnas.plan_train.measure_training", measure)
+    monkeypatch.setattr("proxnas.deadline.time", SimpleNamespace(monotonic=lambda: 0.0))
+    genotype = Genotype.from_string(BENCH)
+    config = FitConfig(data=str(few(tmp_path, 800)), space="nasbench201", minutes=1.0, threads=1)
+    usual = prepare_training(config, genotype)
+    full = usual.flops / 1e5  # seconds of a step
+    enough, _ = fit_to_time(config, usual, genotype, Deadline(300 * full))
+    assert (enough.cells, enough.channels, enough.batch_size) == (5, 16, 16)
+    plenty, _ = fit_to_time(config, usual, genotype, Deadline(9000 * full))
+    assert (plenty.cells, plenty.channels, plenty.batch_size) == (5, 16, 64)
+    scarce, seconds = fit_to_time(config, usual, genotype, Deadline(100 * full))
+    assert (scarce.cells, scarce.channels) < (5, 16) and scarce.epochs * seconds <= 100 * full
+    asked = FitConfig(**{**vars(config), "cells": 5, "channels": 16})
+    kept, _ = fit_to_time(asked, prepare_training(asked, genotype), genotype, Deadline(100 * full))
+    assert (kept.cells, kept.channels) == (5, 16)
+
+
+def test_a_network_that_learnt_nothing_is_said_to(tmp_path: Path, capsys: Any) -> None:
+    """Labels of noise: of 20 test images 10 are of either class."""
+    argv = ["train", BENCH, str(few(tmp_path, 100)), "--epochs=1", "--cells=1", "--channels=2", "--batch-size=16"]
+    assert main([*argv, "--threads=1", "--quiet", "--run", str(tmp_path / "run")]) == 0
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["majority_accuracy"] == 0.5
+    assert result["warning"].startswith(f"test accuracy {result['test_accuracy']:.4f} is not better than always")
+    assert f"proxnas: warning: {result['warning']}" in capsys.readouterr().err
+
+
+def test_what_search_and_training_warn_of_is_said_once_in_the_words_of_fit() -> None:
+    found = dict.fromkeys(("method", "space", "data", "seed", "converged", "budget"))
+    found |= {"epochs": 3, "seconds": 1.0, "warning": "few images; collapsed: try --max-skip 2 or more --epochs"}
+    trained = {"epochs": 24, "seconds": 2.0, "warning": "few images; learnt nothing"}
+    for cls in (FitConfig, TextFitConfig):
+        result = fit_result(cls(), found, trained)
+        assert result["warning"] == (
+            "few images; collapsed: try max_skip (in --search-config) 2 or more --search-epochs; learnt nothing"
+        )
+        assert (result["epochs"], result["search_epochs"], result["seconds"]) == (24, 3, 3.0)
+    assert "warning" not in fit_result(FitConfig(), found | {"warning": ""}, {"epochs": 1, "seconds": 1.0})
+
+
+def test_the_time_has_its_earlier_name_too(tmp_path: Path) -> None:
+    assert parse(FitConfig, "proxnas fit", ["digits", "--budget-minutes", "3"]).minutes == 3
+    (tmp_path / "config.json").write_text('{"budget_minutes": 3}')
+    assert read_values(tmp_path / "config.json", FitConfig) == {"minutes": 3}

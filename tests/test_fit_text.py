@@ -45,6 +45,8 @@ def test_all_files_are_there(fitted: Path) -> None:
     assert (fitted / "genotype.json").read_text() == (fitted / "search" / "genotype.json").read_text()
     trained = json.loads((fitted / "train" / "result.json").read_text())
     assert trained["genotype"] == result["genotype"] and trained["test_perplexity"] == result["test_perplexity"]
+    assert trained["method"] == result["method"] == "nasp" and (result["search_epochs"], result["epochs"]) == (1, 2)
+    assert f"on {result['test_tokens']:,} tokens" in (fitted / "model_card.md").read_text()
 
 
 def test_a_finished_one_is_shown_again(fitted: Path, capsys: Any) -> None:
@@ -78,7 +80,7 @@ def test_dry_run_and_budget(
 ) -> None:
     monkeypatch.setattr("proxnas.deliver_text.onnx_available", lambda: False)
     argv = ["fit", str(book), *SMALL[:3], *SMALL[5:], *more]
-    assert main([*argv, "--dry-run", "--json", "--budget-minutes=0.5"]) == 0
+    assert main([*argv, "--dry-run", "--json", "--minutes=0.5"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures["params_smallest"] == figures["params_largest"] and figures["peak_bytes"] >= 0
     assert 1 <= figures["epochs"] <= 10 and figures["minutes"] < 0.5 + 2 * figures["train_seconds_per_epoch"] / 60
@@ -119,3 +121,21 @@ def test_bad_flags_before_anything_is_made(
     error = capsys.readouterr().err
     assert error.startswith("proxnas: error: ") and expected in error and error.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_windows_that_nobody_asked_for_fit_the_text(book: Path, more: list[str], tmp_path: Path, capsys: Any) -> None:
+    """The book is too short for the columns and windows of the protocol."""
+    argv = ["fit", str(book), *more, "--units=4", "--threads=1", "--device=cpu", "--run", str(tmp_path / "run")]
+    assert main([*argv, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps_per_epoch"] >= 1
+    assert main([*argv, "--bptt", "500"]) == 2  # that was asked for
+    assert "--bptt 500" in capsys.readouterr().err
+
+
+def test_a_limit_that_is_too_small_names_the_flag_of_this_command(
+    book: Path, more: list[str], tmp_path: Path, capsys: Any
+) -> None:
+    argv = ["fit", str(book), *SMALL, *more, "--max-params", "1", "--run", str(tmp_path / "run")]
+    assert main(argv) == 2
+    error = capsys.readouterr().err
+    assert "give at least that, or fewer --units\n" in error and not (tmp_path / "run").exists()

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from proxnas import fit_words
 from proxnas.budget_flags import BudgetFlags
 from proxnas.config import SearchConfig
+from proxnas.deadline import Deadline
 from proxnas.errors import InputError
+from proxnas.few_steps import LEAST_STEPS, SMALLEST_BATCH, batch_for, epochs_for
 from proxnas.genotype import Genotype, read
 from proxnas.jobs import build_search, build_training, fitting, run_search, run_training, store
 from proxnas.run_config import RunConfig
@@ -24,15 +27,17 @@ from proxnas.train_config import FitConfig, TrainConfig
 from proxnas.train_settings import defaults, stored
 
 if TYPE_CHECKING:
+    from proxnas.data.images import Images
     from proxnas.searching import Search
+    from proxnas.train import Training
 
 SEARCH_SHARE = 0.4
-"""Of the budget that a search may take; the rest, and what it leaves, is for the training."""
+"""Of the time that the search may take, its refinement included; the rest, and what it leaves, is for the training."""
 RESERVE = 0.08
-"""Of the budget that is kept for start, test and export; at least RESERVE_SECONDS."""
+"""Of the time that is kept for start, test and export; at least RESERVE_SECONDS."""
 RESERVE_SECONDS = 20.0
 MOST_TRAINING = 4
-"""A budget lengthens a training to at most so many times the epochs of its protocol."""
+"""A training is lengthened to at most so many times the epochs of its protocol."""
 SEARCH_SIDE = 32
 """Pixels that files of large images are brought to in a search, as is usual: cells found there are good at 224 too."""
 
@@ -45,7 +50,8 @@ def search_config(config: FitConfig) -> SearchConfig:
     limit = config.limit()
     protocol = "cifar" if config.protocol.endswith("imagenet") else config.protocol
     values = _train_values(config, None)
-    training = TrainConfig(**values)  # a bad value is named now, not after the search
+    with fit_words.training(FitConfig):
+        training = TrainConfig(**values)  # a bad value is named now, not after the search
     if limit and training.stem != "cifar":  # the search counts networks as they are for small images
         raise InputError(
             f"{limit.asked}: is not for networks with the stem {training.stem}: leave it out, or give --eta"
@@ -89,16 +95,152 @@ def _train_values(config: FitConfig, genotype: Genotype | None) -> dict[str, Any
     return values | same | {"cell": "../search"}
 
 
+def asked_for(config: FitConfig | TextFitConfig, name: str, file: str) -> bool:
+    """Whether somebody gave a value, by the flag or in the file of --search-config or --train-config."""
+    return bool(getattr(config, name)) or (file != "" and name in read_values(Path(file), _kind_of(config, file)))
+
+
+def _kind_of(config: FitConfig | TextFitConfig, file: str) -> type[RunConfig]:
+    if file == config.search_config:
+        return SearchConfig
+    return TextTrainConfig if isinstance(config, TextFitConfig) else TrainConfig
+
+
+def prepare_search(config: FitConfig) -> Search:
+    """The search of a fit, built: its batches fitted to the data, and its images to the time, where nobody asked for
+    others. What the training after it would refuse is refused here."""
+    with fit_words.searching(FitConfig):
+        asked = search_config(config)
+        asked, images = _quick_images(config, asked)
+        if not asked_for(config, "batch_size", config.search_config):
+            size = batch_for(_halved(images), asked.epochs, asked.batch_size)
+            asked = dataclasses.replace(asked, batch_size=size)
+        search = build_search(asked, images)
+    with fit_words.training(FitConfig):
+        prepare_training(config, search.genotype(), _same(config, asked, images))
+    return search
+
+
+def _quick_images(config: FitConfig, asked: SearchConfig) -> tuple[SearchConfig, Images]:
+    """The images that are searched on: files of large ones are brought to SEARCH_SIDE where time is short."""
+    from proxnas.data.images import load
+
+    images = load(asked.data, asked.load_options())
+    if config.minutes and not asked.image_size and max(images.shape[1:]) > SEARCH_SIDE:
+        smaller = dataclasses.replace(asked, image_size=SEARCH_SIDE)
+        try:
+            return smaller, load(smaller.data, smaller.load_options())
+        except InputError:  # arrays are taken as they are
+            return asked, images
+    return asked, images
+
+
+def _halved(images: Images) -> int:
+    """How many images the smaller half has that a search is made on."""
+    if images.y_valid is not None:
+        return min(len(images.y_train), len(images.y_valid))
+    return len(images.y_train) // 2
+
+
+def _same(config: FitConfig, search: SearchConfig, images: Images) -> Images | None:
+    """The images of the search, if the training reads them alike."""
+    training = TrainConfig(**_train_values(config, None))
+    return images if training.load_options() == search.load_options() else None
+
+
+def prepare_training(config: FitConfig, genotype: Genotype, images: Images | None = None) -> Training:
+    """The training of a fit, built; its batches, and its epochs, are such that it has steps, where nobody asked for
+    others."""
+    from proxnas.data.images import load
+    from proxnas.training.parts import train_parts
+
+    asked = train_config(config, genotype)
+    images = images or load(asked.data, asked.load_options())
+    count = len(train_parts(images, asked.valid_share)[0][1])
+    if not asked_for(config, "batch_size", config.train_config):
+        size = batch_for(count, asked.epochs, asked.batch_size, max(SMALLEST_BATCH, 2 * asked.accumulate))
+        asked = dataclasses.replace(asked, batch_size=size)
+    if not asked_for(config, "epochs", config.train_config):
+        epochs = epochs_for(count, asked.batch_size, asked.epochs, MOST_TRAINING)
+        asked = dataclasses.replace(asked, epochs=epochs)
+    return build_training(asked, genotype, images)
+
+
+def fit_to_time(
+    config: FitConfig, usual: Training, genotype: Genotype, deadline: Deadline
+) -> tuple[TrainConfig, float]:
+    """The training that makes most of the time, and the seconds of its epochs: the largest network and images that
+    LEAST_STEPS steps can be made with, batches as usual if there are steps enough."""
+    from proxnas.plan_train import measure_training
+
+    chosen = _largest_in_time(config, usual, genotype, deadline)
+    seconds, _ = measure_training(chosen)
+    asked, images, count = chosen.config, chosen.images, len(chosen.train.part)
+    most = MOST_TRAINING * usual.config.epochs
+    if not asked_for(config, "batch_size", config.train_config):
+        epochs = fitting(deadline.left(), seconds, most)
+        size = batch_for(count, epochs, train_config(config, genotype).batch_size, asked.batch_size)
+        if size != asked.batch_size:
+            asked = dataclasses.replace(asked, batch_size=size)
+            seconds, _ = measure_training(build_training(asked, genotype, images))
+    return dataclasses.replace(asked, epochs=fitting(deadline.left(), seconds, most)), seconds
+
+
+def _largest_in_time(config: FitConfig, usual: Training, genotype: Genotype, deadline: Deadline) -> Training:
+    """Of the trainings from the usual to the smallest the first that LEAST_STEPS steps are expected to be in time for:
+    only the smallest is timed, and the others are taken to be slower as they have more multiply-adds."""
+    from proxnas.plan_train import measure_training
+
+    choices = [build_training(*words) for words in _smaller_and_smaller(config, usual, genotype)]
+    if len(choices) == 1:
+        return choices[0]
+    smallest = choices[-1]
+    step = measure_training(smallest)[0] / len(smallest)
+    for choice in choices[:-1]:
+        if LEAST_STEPS * step * choice.flops / smallest.flops <= deadline.left():
+            return choice
+    asked = smallest.config
+    return build_training(asked, genotype, smallest.images)  # anew: it has made steps
+
+
+def _smaller_and_smaller(
+    config: FitConfig, usual: Training, genotype: Genotype
+) -> Iterator[tuple[TrainConfig, Genotype, Images]]:
+    """The usual training in the smallest batches, then smaller images, fewer channels, fewer cells: what nobody asked
+    for, each besides the one before."""
+    from proxnas.data.images import load
+
+    asked, images = usual.config, usual.images
+    if not asked_for(config, "batch_size", config.train_config):
+        asked = dataclasses.replace(asked, batch_size=min(asked.batch_size, SMALLEST_BATCH))
+    yield asked, genotype, images
+    if asked.stem != "cifar":  # their stems need large images
+        return
+    if not asked_for(config, "image_size", config.train_config) and max(images.shape[1:]) > SEARCH_SIDE:
+        smaller = dataclasses.replace(asked, image_size=SEARCH_SIDE)
+        try:
+            images = load(smaller.data, smaller.load_options())
+        except InputError:  # arrays are taken as they are
+            smaller = asked
+        if smaller != asked:
+            asked = smaller
+            yield asked, genotype, images
+    for name in ("channels", "cells"):
+        if not asked_for(config, name, config.train_config):
+            asked = dataclasses.replace(asked, **{name: (getattr(asked, name) + 1) // 2})
+            yield asked, genotype, images
+
+
 def fit(config: FitConfig, folder: Path, say: Say) -> dict[str, Any]:
     """Search, train, test, export; from where the folder stands. Returns what result.json holds."""
     from proxnas.environment import describe, pick_device
     from proxnas.run import open_run, write_atomically
 
-    start = time.perf_counter()
-    asked = search_config(config)
+    start = time.monotonic()
+    for_search = time_for(config, SEARCH_SHARE)
     new = config.force or not (folder / "search" / "config.json").exists()
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one
-    built = build_search(asked) if new else None
+    built = prepare_search(config) if new else None
     with open_run(folder, config.resume, config.force) as run:
         if config.force:
             clear_parts(folder)
@@ -107,13 +249,13 @@ def fit(config: FitConfig, folder: Path, say: Say) -> dict[str, Any]:
             finished: dict[str, Any] = run.read_json("result.json")
             return finished
         run.write_json("environment.json", describe(pick_device(config.device)))
-        found = _search(config, asked, folder / "search", built, say)
+        found = _search(config, folder / "search", built, for_search, say)
         genotype = read(folder / "search")
         write_atomically(run / "genotype.json", genotype.to_json())
-        spent = max(found["seconds"], time.perf_counter() - start)
-        trained = _train(config, genotype, folder / "train", spent, say)
+        for_training = time_for(config, spent=max(found["seconds"], time.monotonic() - start))
+        trained = _train(config, genotype, folder / "train", for_training, say)
         delivered = _deliver(stored(folder / "train", "train", TrainConfig), folder, found, say)
-        result = _result(config, found, trained) | delivered
+        result = fit_result(config, found, trained) | delivered
         run.write_json("result.json", result)
         return result
 
@@ -127,34 +269,44 @@ def clear_parts(folder: Path) -> None:
             pass
 
 
-def _search(config: FitConfig, asked: SearchConfig, folder: Path, built: Search | None, say: Say) -> dict[str, Any]:
+def _search(config: FitConfig, folder: Path, built: Search | None, deadline: Deadline, say: Say) -> dict[str, Any]:
+    if (folder / "config.json").exists():
+        return run_search(again(config, stored(folder, "search", SearchConfig)), folder, deadline=deadline)
+    built = built or prepare_search(config)
+    asked = built.config
+    if config.minutes and not config.search_epochs:
+        epochs, seconds = search_epochs(built, deadline)
+        asked = dataclasses.replace(asked, epochs=epochs)
+        say(f"search: {epochs} epochs of about {seconds:.1f} s")
+        built = build_search(asked, built.data)  # the probe has made steps: begin anew
+    return run_search(again(config, asked), folder, built, deadline)
+
+
+def search_epochs(probe: Search, deadline: Deadline) -> tuple[int, float]:
+    """How many epochs there is time for, by a measurement of a few steps, and the seconds of one; if something is to be
+    refined after them that has half of the time."""
     from proxnas.plan import measure
 
+    seconds, _ = measure(probe, probe.figures)
+    share = 0.5 if probe.config.refine else 1.0
+    return fitting(share * deadline.left(), seconds, probe.config.epochs), seconds
+
+
+def _train(config: FitConfig, genotype: Genotype, folder: Path, deadline: Deadline, say: Say) -> dict[str, Any]:
     if (folder / "config.json").exists():
-        return run_search(again(config, stored(folder, "search", SearchConfig)), folder)
-    if config.budget_minutes and not config.search_epochs:
-        probe = built or build_search(asked)
-        seconds, _ = measure(probe, probe.validation)
-        epochs = fitting(SEARCH_SHARE * budget_seconds(config), seconds, asked.epochs)
-        asked, built = dataclasses.replace(asked, epochs=epochs), None  # the probe has made steps: begin anew
-        say(f"search: {epochs} epochs of about {seconds:.1f} s")
-    return run_search(again(config, asked), folder, built)
+        known = stored(folder, "train", TrainConfig)
+        return run_training(again(config, known), genotype, folder, deadline=deadline)
+    built = prepare_training(config, genotype)
+    if config.minutes and not config.epochs:
+        asked, seconds = fit_to_time(config, built, genotype, deadline)
+        say(f"training: {asked.epochs} epochs of about {seconds:.1f} s, {_size(asked)}")
+        built = build_training(asked, genotype, built.images if asked.image_size == built.config.image_size else None)
+    return run_training(again(config, built.config), genotype, folder, built, deadline)
 
 
-def _train(config: FitConfig, genotype: Genotype, folder: Path, spent: float, say: Say) -> dict[str, Any]:
-    from proxnas.plan_train import measure_training
-
-    if (folder / "config.json").exists():
-        return run_training(again(config, stored(folder, "train", TrainConfig)), genotype, folder)
-    asked = train_config(config, genotype)
-    built = build_training(asked, genotype)
-    if config.budget_minutes and not config.epochs:
-        seconds, _ = measure_training(built)
-        epochs = fitting(budget_seconds(config) - spent, seconds, MOST_TRAINING * asked.epochs)
-        asked = dataclasses.replace(asked, epochs=epochs)
-        built = build_training(asked, genotype)
-        say(f"training: {epochs} epochs of about {seconds:.1f} s")
-    return run_training(again(config, asked), genotype, folder, built)
+def _size(asked: TrainConfig) -> str:
+    side = f"images of {asked.image_size} pixels, " if asked.image_size else ""
+    return f"{side}batches of {asked.batch_size}, {asked.cells} cells, {asked.channels} channels"
 
 
 def again(config: RunConfig, inner: Part) -> Part:
@@ -163,23 +315,32 @@ def again(config: RunConfig, inner: Part) -> Part:
     return dataclasses.replace(inner, resume=True, force=False, **call)
 
 
+def time_for(config: FitConfig | TextFitConfig, share: float = 1.0, spent: float = 0.0) -> Deadline:
+    """A share of the time of search and training, from now on, less what was spent."""
+    return Deadline(share * budget_seconds(config) - spent) if config.minutes else Deadline()
+
+
 def budget_seconds(config: FitConfig | TextFitConfig) -> float:
     """Seconds for search and training together."""
-    seconds = 60 * config.budget_minutes
+    seconds = 60 * config.minutes
     return seconds - max(RESERVE * seconds, RESERVE_SECONDS)
 
 
-def _result(config: FitConfig, found: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
-    parts = {"search": found, "train": trained}
-    kept = ("epochs", "seconds", "valid_accuracy", "warning")
-    return {
-        **{name: found[name] for name in ("method", "space", "data", "seed", "converged", "budget")},
-        **{name: value for name, value in trained.items() if name not in ("cell", "method", "space", "data", "seed")},
-        "epochs": found["epochs"] + trained["epochs"],
-        "seconds": found["seconds"] + trained["seconds"],
-        "budget_minutes": config.budget_minutes or None,
-        **{name: {key: part[key] for key in kept if key in part} for name, part in parts.items()},
-    }
+def fit_result(config: FitConfig | TextFitConfig, found: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
+    """What result.json says of search and training: `epochs` are those of the training."""
+    of_training = {"cell", "method", "space", "data", "seed", "warning"}
+    result = {name: found[name] for name in ("method", "space", "data", "seed", "converged", "budget")}
+    result |= {name: value for name, value in trained.items() if name not in of_training}
+    result |= {"search_epochs": found["epochs"], "train_epochs": trained["epochs"]}
+    result |= {"seconds": found["seconds"] + trained["seconds"], "minutes": config.minutes or None}
+    for name, part in (("search", found), ("train", trained)):
+        kept = ("epochs", "seconds", "valid_accuracy", "valid_perplexity", "warning", "stopped")
+        result[name] = {key: part[key] for key in kept if key in part}
+    said = fit_words.of_search(found.get("warning", ""), type(config)).split("; ")
+    said += trained.get("warning", "").split("; ")
+    if any(said):
+        result["warning"] = "; ".join(filter(None, dict.fromkeys(said)))  # about the data both say the same
+    return result
 
 
 def _deliver(config: TrainConfig, folder: Path, found: dict[str, Any], say: Say) -> dict[str, Any]:
@@ -201,11 +362,14 @@ def plan_fit(config: FitConfig) -> dict[str, Any]:
     from proxnas.plan import plan_search
     from proxnas.plan_train import measure_training
 
-    search = build_search(search_config(config))
+    search = prepare_search(config)
     genotype = search.genotype()
     figures = plan_search(search)
-    asked = train_config(config, genotype)
-    return plan_both(config, figures, asked.epochs, *measure_training(build_training(asked, genotype)))
+    training = prepare_training(config, genotype)
+    if config.minutes and not config.epochs:
+        asked, _ = fit_to_time(config, training, genotype, time_for(config, 1 - SEARCH_SHARE))
+        training = build_training(asked, genotype)
+    return plan_both(config, figures, training.config.epochs, *measure_training(training))
 
 
 def plan_both(
@@ -213,7 +377,7 @@ def plan_both(
 ) -> dict[str, Any]:
     """The figures of a search and those of the training after it: its epochs, seconds of one, and peak memory."""
     epochs = figures["epochs"]
-    if config.budget_minutes:
+    if config.minutes:
         budget = budget_seconds(config)
         epochs = config.search_epochs or fitting(SEARCH_SHARE * budget, figures["seconds_per_epoch"], epochs)
         left = budget - epochs * figures["seconds_per_epoch"]

@@ -9,17 +9,32 @@ import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from proxnas import fit_words
 from proxnas.config import SearchConfig
-from proxnas.data.text import load
+from proxnas.data.text import Text, load
+from proxnas.deadline import Deadline
 from proxnas.deliver_text import deliver_text
 from proxnas.environment import describe, pick_device
-from proxnas.fit import MOST_TRAINING, SEARCH_SHARE, again, budget_flags, budget_seconds, clear_parts, plan_both
+from proxnas.few_steps import windows_for
+from proxnas.fit import (
+    MOST_TRAINING,
+    SEARCH_SHARE,
+    again,
+    asked_for,
+    budget_flags,
+    clear_parts,
+    fit_result,
+    plan_both,
+    search_epochs,
+    time_for,
+)
 from proxnas.genotype import read
 from proxnas.jobs import build_search, fitting, run_search, run_text_training, store
 from proxnas.plan import measure, plan_search
 from proxnas.run import open_run, write_atomically
+from proxnas.searching import Search
 from proxnas.settings import parse_search, read_values
 from proxnas.text_config import TEXT_PROTOCOLS, TextFitConfig, TextTrainConfig
 from proxnas.text_model import load_text_model
@@ -28,6 +43,7 @@ from proxnas.train_text import build_text_training, text_options
 from proxnas.training.text import TextTraining
 
 Say = Callable[[str], None]
+Sized = TypeVar("Sized", SearchConfig, TextTrainConfig)
 SAME = (
     "data",
     "seed",
@@ -45,7 +61,8 @@ SAME = (
 
 def search_config(config: TextFitConfig) -> SearchConfig:
     """The search of a fit; sizes as the protocol says or the flag."""
-    training = train_config(config)  # a bad value is named now, not after the search
+    with fit_words.training(TextFitConfig):
+        training = train_config(config)  # a bad value is named now, not after the search
     flags: dict[str, Any] = {
         "space": config.space,
         "method": config.method,
@@ -71,14 +88,35 @@ def train_config(config: TextFitConfig) -> TextTrainConfig:
     return TextTrainConfig(**(values | {name: getattr(config, name) for name in SAME} | {"cell": "../search"}))
 
 
+def prepare_search(config: TextFitConfig, text: Text) -> Search:
+    """The search of a fit, built; its columns and windows are fitted to the text where nobody asked for others."""
+    with fit_words.searching(TextFitConfig):
+        asked = search_config(config)
+        tokens = min(len(text.train), len(text.valid))  # for w and for A
+        return build_search(_fitted(config, asked, config.search_config, tokens), text)
+
+
+def prepare_training(config: TextFitConfig, text: Text) -> TextTrainConfig:
+    """The training of a fit, fitted in the same way."""
+    with fit_words.training(TextFitConfig):
+        asked = _fitted(config, train_config(config), config.train_config, len(text.train))
+        TextTraining(asked, text, None)  # what it would refuse is refused now
+    return asked
+
+
+def _fitted(config: TextFitConfig, asked: Sized, file: str, tokens: int) -> Sized:
+    fixed = asked_for(config, "batch_size", file), asked_for(config, "bptt", file)
+    batch_size, bptt = windows_for(tokens, asked.batch_size, asked.bptt, fixed)
+    return dataclasses.replace(asked, batch_size=batch_size, bptt=bptt)
+
+
 def fit_text(config: TextFitConfig, folder: Path, say: Say) -> dict[str, Any]:
     """Search, train, test, export; from where the folder stands. Returns what result.json holds."""
-    start = time.perf_counter()
-    asked = search_config(config)
+    start = time.monotonic()
+    for_search = time_for(config, SEARCH_SHARE)
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one
-    if config.force or not (folder / "search" / "config.json").exists():
-        build_search(asked)
-        TextTraining(train_config(config), load(config.data, text_options(config)), None)
+    text = load(config.data, text_options(config))
+    built, training = prepare_search(config, text), prepare_training(config, text)
     with open_run(folder, config.resume, config.force) as run:
         if config.force:
             clear_parts(folder)
@@ -87,41 +125,41 @@ def fit_text(config: TextFitConfig, folder: Path, say: Say) -> dict[str, Any]:
             finished: dict[str, Any] = run.read_json("result.json")
             return finished
         run.write_json("environment.json", describe(pick_device(config.device)))
-        found = _search(config, asked, folder / "search", say)
+        found = _search(config, built, folder / "search", for_search, say)
         write_atomically(run / "genotype.json", read(folder / "search").to_json())
-        spent = max(found["seconds"], time.perf_counter() - start)
-        trained = _train(config, folder, spent, say)
-        result = _result(config, found, trained) | _deliver(config, folder, found, say)
+        for_training = time_for(config, spent=max(found["seconds"], time.monotonic() - start))
+        trained = _train(config, training, folder, for_training, say)
+        result = fit_result(config, found, trained) | _deliver(config, folder, found, say)
         run.write_json("result.json", result)
         return result
 
 
-def _search(config: TextFitConfig, asked: SearchConfig, folder: Path, say: Say) -> dict[str, Any]:
-    if config.budget_minutes and not config.search_epochs and not (folder / "config.json").exists():
-        probe = build_search(asked)
-        seconds, _ = measure(probe, probe.validation)
-        epochs = fitting(SEARCH_SHARE * budget_seconds(config), seconds, asked.epochs)
+def _search(config: TextFitConfig, built: Search, folder: Path, deadline: Deadline, say: Say) -> dict[str, Any]:
+    asked = built.config
+    if config.minutes and not config.search_epochs and not (folder / "config.json").exists():
+        epochs, seconds = search_epochs(built, deadline)
         say(f"search: {epochs} epochs of about {seconds:.1f} s")
         asked = dataclasses.replace(asked, epochs=epochs)
-    return run_search(_part(config, folder, "search", asked), folder)
+    return run_search(_part(config, folder, "search", asked), folder, deadline=deadline)
 
 
-def _train(config: TextFitConfig, folder: Path, spent: float, say: Say) -> dict[str, Any]:
-    asked = dataclasses.replace(train_config(config), cell=str(folder / "search"))
-    if config.budget_minutes and not config.epochs and not (folder / "train" / "config.json").exists():
+def _train(config: TextFitConfig, asked: TextTrainConfig, folder: Path, deadline: Deadline, say: Say) -> dict[str, Any]:
+    asked = dataclasses.replace(asked, cell=str(folder / "search"))
+    if config.minutes and not config.epochs and not (folder / "train" / "config.json").exists():
         probe = build_text_training(asked, folder / "train")
         seconds, _ = measure(probe, probe.validation)
-        epochs = fitting(budget_seconds(config) - spent, seconds, MOST_TRAINING * asked.epochs)
+        epochs = fitting(deadline.left(), seconds, MOST_TRAINING * asked.epochs)
         say(f"training: {epochs} epochs of about {seconds:.1f} s")
         asked = dataclasses.replace(asked, epochs=epochs)
-    return run_text_training(_part(config, folder / "train", "train", asked), folder / "train")
+    return run_text_training(_part(config, folder / "train", "train", asked), folder / "train", deadline=deadline)
 
 
 def plan_fit_text(config: TextFitConfig) -> dict[str, Any]:
     """The figures of `--dry-run`: the search's, and the training of the cell that a search would begin with."""
-    search, asked = build_search(search_config(config)), train_config(config)
+    text = load(config.data, text_options(config))
+    search, asked = prepare_search(config, text), prepare_training(config, text)
     figures = plan_search(search)
-    training = TextTraining(asked, load(config.data, text_options(config)), search.genotype())
+    training = TextTraining(asked, text, search.genotype())
     return plan_both(config, figures, asked.epochs, *measure(training, training.validation))
 
 
@@ -129,18 +167,6 @@ def _part(config: TextFitConfig, folder: Path, command: str, asked: Any) -> Any:
     """The configuration of a part: the one that is stored, if it was begun before."""
     known = stored(folder, command, type(asked)) if (folder / "config.json").exists() else asked
     return again(config, known)
-
-
-def _result(config: TextFitConfig, found: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
-    kept = ("epochs", "seconds", "valid_perplexity")
-    return {
-        **{name: found[name] for name in ("method", "space", "data", "seed", "converged", "budget")},
-        **{name: value for name, value in trained.items() if name not in ("cell", "space", "data", "seed")},
-        "epochs": found["epochs"] + trained["epochs"],
-        "seconds": found["seconds"] + trained["seconds"],
-        "budget_minutes": config.budget_minutes or None,
-        **{name: {key: part[key] for key in kept} for name, part in (("search", found), ("train", trained))},
-    }
 
 
 def _deliver(config: TextFitConfig, folder: Path, found: dict[str, Any], say: Say) -> dict[str, Any]:

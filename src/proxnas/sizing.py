@@ -18,6 +18,8 @@ from proxnas.tasks import Task
 
 TRIES = 6
 """Networks that are timed at the end until one is as quick as was asked."""
+SMALLER = {CUSTOM: "", "rnn": ", or fewer --final-units"}
+"""What else would bring networks within a limit, where it is not the size of a stack of cells."""
 
 
 def costs_of_R(config: SearchConfig, task: Task) -> dict[str, Tensor]:
@@ -45,7 +47,7 @@ def sizes(of: str, task: Task, space: Space[Any]) -> Sizes:
 def budget(config: SearchConfig, task: Task, space: Space[Any]) -> Budget | None:
     """The limit that is asked for; an InputError if no network of the space is within it."""
     limit = config.limit()
-    or_else = "" if config.space == CUSTOM else ", or fewer --final-cells or --final-channels"
+    or_else = SMALLER.get(config.space, ", or fewer --final-cells or --final-channels")
     return Budget(sizes(limit.of, task, space), limit.value, limit.asked, or_else) if limit else None
 
 

@@ -15,7 +15,7 @@ from proxnas.errors import unknown
 from proxnas.log_flags import LogFlags
 from proxnas.methods import METHODS
 from proxnas.run_config import FolderConfig, JobConfig, RunConfig, require
-from proxnas.train_config import Range, check_ranges
+from proxnas.train_config import FitMinutes, Range, check_ranges
 
 CellArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CELL")]
 TextArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
@@ -202,14 +202,15 @@ class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig):
     """As in `proxnas search`."""
     protocol: Literal["quick", "ptb", "wt2"] = "quick"
     """Sizes and training."""
-    budget_minutes: float = 0.0
-    """Choose the epochs of both such that all takes about so long; 0: those of the protocol."""
+    minutes: FitMinutes = 0.0
+    """Time of everything: the epochs of both are chosen such that it is enough, and it is kept by the clock; 0: any
+    time, and the epochs of the protocol."""
     search_epochs: int = 0
     """Epochs of the search; 0: as the protocol or the budget says."""
     epochs: int = 0
     """Epochs of the training; 0: as the protocol or the budget says."""
     batch_size: int = 0
-    """Of both; 0: as the protocol says. Likewise --bptt."""
+    """Of both; 0: as the protocol says, smaller for a short text. Likewise --bptt."""
     bptt: int = 0
     units: int = 0
     """Of the trained network; 0: as the protocol says."""
@@ -233,7 +234,7 @@ class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig):
             self,
             {
                 "search_epochs": (0, 1_000_000),
-                "budget_minutes": (0, 1e7),
+                "minutes": (0, 1e7),
                 "words": (1, 1_000_000),
                 "temperature": (0, 1000),
             },

@@ -20,6 +20,8 @@ from proxnas.run_config import FolderConfig, JobConfig, RunConfig, flag, require
 from proxnas.spaces import SPACES
 
 DataArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
+FitMinutes = Annotated[float, tyro.conf.arg(aliases=["--budget-minutes"])]
+"""--minutes of fit, with the name that it had."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,9 @@ class FitConfig(ImageFlags, BudgetFlags, FolderConfig):
 
     data: DataArgument = ""
     """digits, an .npz file, a CIFAR folder, a folder of class folders or hf:NAME."""
-    budget_minutes: float = 0.0
-    """Choose the epochs of both such that all takes about so long; 0: those of the protocol."""
+    minutes: FitMinutes = 0.0
+    """Time of everything: the epochs of both are chosen such that it is enough, and it is kept by the clock; 0: any
+    time, and the epochs of the protocol."""
     space: str = "darts7"
     """Where to search: as in `proxnas search`, and so are --method and --eta."""
     method: str = "nasp"
@@ -153,9 +156,9 @@ class FitConfig(ImageFlags, BudgetFlags, FolderConfig):
     epochs: int = 0
     """Epochs of the training; 0: as the protocol or the budget says."""
     batch_size: int = 0
-    """Of both; 0: as the protocol says."""
+    """Of both; 0: as the protocol says, smaller where that would make few steps."""
     cells: int = 0
-    """Cells of the trained network; 0: as the protocol says. Likewise --channels."""
+    """Cells of the trained network; 0: as the protocol says, fewer where --minutes are few. Likewise --channels."""
     channels: int = 0
     search_config: str = ""
     """JSON file with more flags of the search."""
@@ -194,7 +197,7 @@ TRAIN_RANGES: dict[str, Range] = {
     "checkpoint_minutes": (0, 1e9),
 }
 FIT_RANGES: dict[str, Range] = {
-    "budget_minutes": (0, 1e7),
+    "minutes": (0, 1e7),
     "eta": (0, 1e9),
     "search_epochs": (0, 1_000_000),
     "epochs": (0, 1_000_000),
