@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -37,16 +36,6 @@ if TYPE_CHECKING:
 
 Built = TypeVar("Built", bound="OnData")
 AnyConfig = SearchConfig | TrainConfig | TextTrainConfig
-
-
-def slug(text: str) -> str:
-    """A word that is safe as part of a folder's name."""
-    return re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-")[:60]
-
-
-def data_word(data: str) -> str:
-    """DATA in the name of a folder."""
-    return slug(Path(data).stem) or "data"
 
 
 def build_search(config: SearchConfig, data: Images | Text | CustomData | None = None) -> Search:

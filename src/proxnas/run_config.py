@@ -17,7 +17,8 @@ class RunConfig:
     """What every command that runs takes."""
 
     run: str = ""
-    """Run folder; default runs/<command>-<data>-<space>-<method>-<seed>."""
+    """Run folder; default runs/<command>-<data>-<space>-<method>-<seed>, with the flags behind it (-max-params-50k)
+    where a run with other flags has that name."""
     seed: int = 0
     """Seed of the split, the weights, the streams and A."""
     device: str = "auto"

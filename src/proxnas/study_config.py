@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 from proxnas.errors import unknown
 from proxnas.executor import Outcome, check_done
 from proxnas.executor import check as check_executor
+from proxnas.folders import run_folder
 from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.protocols import PROTOCOLS
 from proxnas.run_config import RunConfig, check_minutes, flag, require
@@ -93,11 +94,16 @@ def study_command(
     cls: type[AnyStudy],
     default_folder: Callable[[AnyStudy], str],
     work: Callable[[AnyStudy, Path], Sequence[Outcome]],
+    *named: str,
 ) -> None:
-    """Parses the flags, runs what is not finished, prints the tables and says where the rest is."""
+    """Parses the flags, runs what is not finished, prints the tables and says where the rest is.
+
+    `named`: fields that the default folder's name has besides those of every study.
+    """
     prog = f"proxnas {cls.COMMAND}"
     config = parse(cls, prog, argv)
-    folder = Path(config.run or default_folder(config))
+    plain = default_folder(config)
+    folder = run_folder(config, plain, partial(parse, cls, prog), "data", "space", *named, "seed", "seeds")
     if not config.force and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, cls.COMMAND, cls), folder, prog)
     need(config, "data")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from proxnas.data.corpus import is_text
 from proxnas.deadline import deadline_of
 from proxnas.errors import InputError
-from proxnas.jobs import data_word, run_text_training, slug, text_training_fitted_to_minutes
+from proxnas.folders import data_word, run_folder, slug
+from proxnas.jobs import run_text_training, text_training_fitted_to_minutes
 from proxnas.launch import check_flags
 from proxnas.settings import epochs_given, given_values, parse, parse_resumed
 from proxnas.text_config import TextFitConfig, TextTestConfig, TextTrainConfig
@@ -21,7 +23,7 @@ from proxnas.train_settings import need, stored
 def train(argv: list[str]) -> None:
     """Parses the flags and trains."""
     config = parse_text_train(argv)
-    folder = Path(config.run or default_folder(config))
+    folder = run_folder(config, default_folder(config), parse_text_train, "cell", "data", "seed")
     check_flags(dry_run=config.dry_run, minutes=config.minutes)
     if config.dry_run:
         _dry_run(config, folder)
@@ -39,8 +41,8 @@ def _trained(argv: list[str], config: TextTrainConfig, folder: Path, new: bool) 
     deadline = deadline_of(config.minutes)
     if new and config.minutes and not epochs_given(argv, TextTrainConfig):
         config = text_training_fitted_to_minutes(config, folder, deadline)
-    # built before the folder is touched: bad input must neither make a run nor harm an earlier one
-    built = build_text_training(config, folder) if new else None
+    # built before the folder is touched: bad input must neither make a run nor harm an earlier one, and is told first
+    built = build_text_training(config, folder) if new or not config.resume else None
     return run_text_training(config, folder, built, deadline)
 
 
@@ -148,7 +150,9 @@ def fit(argv: list[str]) -> None:
 
     prog = "proxnas fit"
     config = parse(TextFitConfig, prog, argv)
-    folder = Path(config.run or f"runs/fit-{data_word(config.data)}-{config.space}-{config.method}-{config.seed}")
+    plain = f"runs/fit-{data_word(config.data)}-{config.space}-{config.method}-{config.seed}"
+    of_flags = partial(parse, TextFitConfig, prog)
+    folder = run_folder(config, plain, of_flags, "data", "space", "method", "seed")
     if config.resume and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, "fit", TextFitConfig), folder, prog)
     need(config, "data")

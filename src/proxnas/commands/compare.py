@@ -6,13 +6,13 @@ from pathlib import Path
 
 from proxnas.compare_config import CompareConfig
 from proxnas.executor import Outcome
-from proxnas.jobs import data_word, slug
+from proxnas.folders import data_word, slug
 from proxnas.study_config import study_command
 
 
 def main(argv: list[str]) -> None:
     """Parses the flags, runs what is not finished, prints the tables."""
-    study_command(argv, CompareConfig, default_folder, _compare)
+    study_command(argv, CompareConfig, default_folder, _compare, "methods")
 
 
 def _compare(config: CompareConfig, folder: Path) -> list[Outcome]:

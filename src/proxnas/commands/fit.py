@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from proxnas import text_commands
 from proxnas.fit import fit, plan_fit
-from proxnas.jobs import data_word
+from proxnas.folders import data_word, run_folder
 from proxnas.settings import parse, parse_resumed
 from proxnas.train_config import FitConfig
 from proxnas.train_settings import need, stored
@@ -21,7 +22,8 @@ def main(argv: list[str]) -> None:
         text_commands.fit(argv)
         return
     config = parse(FitConfig, PROG, argv)
-    folder = Path(config.run or default_folder(config))
+    of_flags = partial(parse, FitConfig, PROG)
+    folder = run_folder(config, default_folder(config), of_flags, "data", "space", "method", "seed")
     if config.resume and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, "fit", FitConfig), folder, PROG)
     need(config, "data")

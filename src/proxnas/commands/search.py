@@ -12,7 +12,8 @@ from proxnas.config import SearchConfig
 from proxnas.deadline import Deadline, deadline_of
 from proxnas.errors import InputError
 from proxnas.executor import check
-from proxnas.jobs import build_search, data_word, fitted_to_minutes, run_search, store
+from proxnas.folders import data_word, run_folder
+from proxnas.jobs import build_search, fitted_to_minutes, run_search, store
 from proxnas.launch import check_flags
 from proxnas.methods import SAMPLING
 from proxnas.quantities import shown_budget
@@ -30,7 +31,7 @@ def main(argv: list[str]) -> None:
         _dry_run(config)
         return
     check_workers(config)
-    folder = Path(config.run or default_folder(config))
+    folder = run_folder(config, default_folder(config), parse_search, "data", "space", "method", "seed", "seeds")
     stored = folder / "config.json"
     new = config.force or not stored.exists()
     deadline = deadline_of(config.minutes)
@@ -40,8 +41,8 @@ def main(argv: list[str]) -> None:
         config = parse_resumed(argv, SearchConfig(**read_values(stored)), folder)
         _check_together(dataclasses.replace(config, minutes=0.0))  # the epochs were chosen then
         deadline = deadline_of(config.minutes)
-    # built before the folder is touched: bad input must neither make a run nor harm an earlier one
-    built = build_search(config) if new else None
+    # built before the folder is touched: bad input must neither make a run nor harm an earlier one, and is told first
+    built = build_search(config) if new or not config.resume else None
     result = _many(config, folder, deadline) if config.seeds else run_search(config, folder, built, deadline)
     _print_result(result, folder)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxnas.executor import Outcome
-from proxnas.jobs import data_word, slug
+from proxnas.folders import data_word, slug
 from proxnas.study_config import study_command
 from proxnas.sweep_config import SweepConfig
 
 
 def main(argv: list[str]) -> None:
     """Parses the flags, runs what is not finished, prints the table."""
-    study_command(argv, SweepConfig, default_folder, _sweep)
+    study_command(argv, SweepConfig, default_folder, _sweep, "method")
 
 
 def _sweep(config: SweepConfig, folder: Path) -> list[Outcome]:

@@ -9,7 +9,8 @@ from typing import Any
 from proxnas import text_commands
 from proxnas.deadline import deadline_of
 from proxnas.designs import Architecture, read
-from proxnas.jobs import build_training, data_word, run_training, slug, training_fitted_to_minutes
+from proxnas.folders import data_word, run_folder, slug
+from proxnas.jobs import build_training, run_training, training_fitted_to_minutes
 from proxnas.launch import check_flags
 from proxnas.settings import epochs_given, parse_resumed
 from proxnas.text_settings import about_text
@@ -27,7 +28,7 @@ def main(argv: list[str]) -> None:
     if config.dry_run:
         _dry_run(config)
         return
-    folder = Path(config.run or default_folder(config))
+    folder = run_folder(config, default_folder(config), parse_train, "cell", "data", "seed")
     exists = (folder / "config.json").exists()
     if config.resume and exists:
         config = parse_resumed(argv, stored(folder, "train", TrainConfig), folder, PROG)
@@ -37,8 +38,8 @@ def main(argv: list[str]) -> None:
     new = config.force or not exists
     if new and config.minutes and not epochs_given(argv, TrainConfig):
         config = training_fitted_to_minutes(config, genotype, deadline)
-    # built before the folder is touched: bad input must neither make a run nor harm an earlier one
-    built = build_training(config, genotype) if new else None
+    # built before the folder is touched: bad input must neither make a run nor harm an earlier one, and is told first
+    built = build_training(config, genotype) if new or not config.resume else None
     _print_result(run_training(config, genotype, folder, built, deadline), folder)
 
 
