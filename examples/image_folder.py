@@ -10,6 +10,9 @@ from sklearn.datasets import load_digits
 from proxnas.cli import main
 from proxnas.model import load_model
 
+SHORT = ("--search-epochs", "3", "--epochs", "8")
+"""Flags if none are given: some minutes; without them it takes as many epochs as `proxnas fit` by itself."""
+
 
 def digits(folder, most=2000):
     """scikit-learn's digits as a folder of PNG files, one folder a class: put your own images in their place."""
@@ -19,16 +22,21 @@ def digits(folder, most=2000):
     return folder
 
 
-def fit(folder=None, limit="50k", *flags):
-    """Searches a cell whose final network keeps the limit, trains, tests and exports it; can be stopped and resumed."""
+def fit(folder=None, limit="200k", *flags):
+    """Searches a cell whose final network keeps the limit, trains, tests and exports it; can be stopped and resumed.
+
+    Returns the exit code.
+    """
     folder, run = Path(folder) if folder else digits(Path("digits")), Path("runs/folder")
-    if main(["fit", str(folder), "--max-params", limit, "--run", str(run), "--resume", *flags]):
-        return
+    code = main(["fit", str(folder), "--max-params", limit, "--run", str(run), "--resume", *(flags or SHORT)])
+    if code or "--dry-run" in flags:
+        return code
     result = json.loads((run / "result.json").read_text())
     print(f"parameters = {result['params']} of {limit}, test accuracy {result['test_accuracy']:.3f}")
     image = next(folder.rglob("*.png"))
     print(image, load_model(run).predict([image], top=2)[0])
+    return 0
 
 
 if __name__ == "__main__":
-    fit(*sys.argv[1:])
+    sys.exit(fit(*sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import runpy
 from pathlib import Path
@@ -29,9 +30,47 @@ def test_an_example_runs(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.chdir(tmp_path)
     if path.stem == "image_folder":
         runpy.run_path(str(path))["digits"](tmp_path / "images", 60)
-    monkeypatch.setattr("sys.argv", [str(path), *SMALL[path.stem]])
-    runpy.run_path(str(path), run_name="__main__")
+    assert run(path, monkeypatch, *SMALL[path.stem]) == 0
     assert " = " in capsys.readouterr().out  # what was chosen
+
+
+def run(path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The exit code of an example."""
+    monkeypatch.setattr("sys.argv", [str(path), *arguments])
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs_as_shipped(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(path, monkeypatch) == 0
+    assert " = " in capsys.readouterr().out
+
+
+def test_the_folder_of_images_can_be_fitted_as_shipped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    """Its own images and limit are good ones: all is built and planned, nothing is searched."""
+    monkeypatch.chdir(tmp_path)
+    fit = runpy.run_path(str(ROOT / "examples" / "image_folder.py"))["fit"]
+    images, limit = (
+        inspect.signature(fit).parameters["folder"].default,
+        inspect.signature(fit).parameters["limit"].default,
+    )
+    assert fit(images, limit, "--dry-run", "--threads", "1") == 0
+    assert "final network" in capsys.readouterr().out
+
+
+def test_an_example_that_fails_says_so_by_its_exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = ROOT / "examples" / "image_folder.py"
+    runpy.run_path(str(path))["digits"](tmp_path / "images", 60)
+    assert run(path, monkeypatch, "images", "1k", "--batch-size", "16", "--threads", "1") == 2
 
 
 def python_blocks(page: Path) -> str:
