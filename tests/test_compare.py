@@ -43,6 +43,7 @@ class Here:
             self.ran.append(task.name)
             code = main([*task.argv, f"--run={task.folder}", "--resume", "--threads=1", "--quiet"])
             outcomes.append(Outcome(task, code, f"exit code {code}" if code else ""))
+            board.end(outcomes[-1])
             done(outcomes[-1])
         return outcomes
 
@@ -118,8 +119,9 @@ def test_stopped_in_the_middle_it_goes_on_there(
     assert [row["seeds"] for row in read(tmp_path / "run" / "table.json")] == [[0, 1], [0]]  # as far as it came
     before = files(tmp_path / "run" / "search")
     executor = here()
-    assert main(argv) == 0
+    assert main([word for word in argv if word != "--quiet"]) == 0
     assert executor.ran == ["pa-2nd seed 1"]
+    assert "4/4 pa-2nd seed 1: done" in capsys.readouterr().out  # of all, not of those that were left
     assert {name: files(tmp_path / "run" / "search")[name] for name in before} == before
 
 

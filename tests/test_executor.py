@@ -69,6 +69,14 @@ def starts(task: Task) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
+def test_the_display_counts_what_had_ended_before(tmp_path: Path) -> None:
+    for terminal, count in ((False, "5/9 e: "), (True, "5/9")):
+        file = StringIO()
+        with shown(Console(file=file, force_terminal=terminal, width=100), "9 runs", 9, False, ended=4) as board:
+            board.end(Outcome(Task("e", (), tmp_path), 0))
+        assert count in file.getvalue() and "1/" not in file.getvalue()
+
+
 def test_tasks_are_run_once_and_never_again(tasks: Callable[..., list[Task]]) -> None:
     these = tasks(FINISH, FINISH)
     for _ in range(2):

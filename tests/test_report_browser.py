@@ -165,7 +165,9 @@ def test_several_runs_are_compared(show: Open, tmp_path: Path) -> None:
     page = show(make_run(tmp_path / "a"), make_run(tmp_path / "b", epochs=2, seed=1, finished=False))
     rows = page.locator("#comparison tbody tr").all_inner_texts()
     assert [row.split("\t")[:2] for row in rows] == [["a", "finished"], ["b", "stopped"]]
-    assert "a" in page.locator("#comparison .legend").inner_text()
+    lines = page.locator("#comparison .legend li").all_inner_texts()
+    assert lines[0].startswith("a 0.") and lines[1].startswith("b 0.")
+    assert lines[1].endswith("(epoch 2)") and "none" not in lines[1]  # it ended before the other
     assert page.get_by_role("slider").count() == 2
 
 

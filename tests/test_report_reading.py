@@ -28,6 +28,11 @@ def test_a_run_is_read(tmp_path: Path) -> None:
     assert (known["parameters"], known["time"]) == (f"{record.rows[-1]['params']:,}", "29.0 s")
 
 
+def test_the_time_of_an_unfinished_run_is_that_of_all_its_epochs(tmp_path: Path) -> None:
+    record = read_run(make_run(tmp_path / "a", epochs=3, finished=False))
+    assert facts(record)["time"] == "21.8 s"
+
+
 def test_a_torn_or_foreign_line_is_left_out(tmp_path: Path) -> None:
     rows = make_rows(3)
     lines = [json.dumps(rows[0]), "[1, 2]", "not JSON", '{"epoch": "x"}', json.dumps(rows[1]), json.dumps(rows[2])[:-9]]

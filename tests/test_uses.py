@@ -185,6 +185,7 @@ def test_an_option_is_refused_or_changes_the_search(method: str) -> None:
         ("--method asap --unselected drift", "--unselected drift: is for nasp"),
         ("--cost flops", "--cost flops: does nothing for nasp without --eta or a limit"),
         ("--space nasbench201 --eta 1 --eta-cells normal", "--eta-cells normal: does nothing for nasp in --space"),
+        ("--space rnn --eta 1", "--eta 1.0: does nothing for nasp in --space rnn"),
         ("--space rnn --look-ahead 9", "--look-ahead 9: does nothing for nasp in --space rnn"),
         ("--method random-ws --patience 3", "--patience 3: does nothing for random-ws"),
     ],

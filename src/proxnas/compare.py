@@ -133,7 +133,8 @@ def _run(
 
     left = [task for task in tasks if not task.finished]
     if left:
-        with shown(Console(highlight=False), f"{len(left)} runs", len(left), config.quiet) as board:
+        ended = len(tasks) - len(left)
+        with shown(Console(highlight=False), f"{len(tasks)} runs", len(tasks), config.quiet, ended) as board:
             timed = share_time(left, deadline, config.workers, later)
             outcomes = make(config, config.threads, in_turn(config.device, config.workers)).run(timed, board, done)
             begun = {outcome.task.folder for outcome in outcomes}

@@ -44,9 +44,9 @@ def run_evaluations(this: Search, run: Run, progress: Progress, deadline: Deadli
     cells.begin()
     deadline.take_up(run.metrics())
     run.write_json("environment.json", describe(this.device))
-    config, left = this.config, this.config.evaluations - cells.told
+    config, all_of_them = this.config, this.config.evaluations
     executor = make(config, config.threads, in_turn(config.device, config.workers))
-    with shown(Console(highlight=False), f"{left} evaluations", left, config.quiet) as board:
+    with shown(Console(highlight=False), f"{all_of_them} evaluations", all_of_them, config.quiet, cells.told) as board:
         outcomes = executor.run(cells.tasks(), board, cells.done)
     check_done(outcomes, "evaluations")
     if not this.done():

@@ -33,8 +33,8 @@ class SilentBoard:
 class LineBoard(SilentBoard):
     """A plain line when a task ends."""
 
-    def __init__(self, console: Console, total: int) -> None:
-        self.console, self.total, self.ended = console, total, 0
+    def __init__(self, console: Console, total: int, ended: int) -> None:
+        self.console, self.total, self.ended = console, total, ended
 
     def end(self, outcome: Outcome) -> None:
         self.ended += 1
@@ -44,9 +44,9 @@ class LineBoard(SilentBoard):
 class LiveBoard:
     """A bar for all tasks and one for each that runs."""
 
-    def __init__(self, bar: Bar, title: str, total: int) -> None:
+    def __init__(self, bar: Bar, title: str, total: int, ended: int) -> None:
         self.bar, self.bars, self.read = bar, dict[Task, TaskID](), 0.0
-        self.all = bar.add_task(title, total=total, detail="")
+        self.all = bar.add_task(title, total=total, completed=ended, detail="")
 
     def look(self, running: Sequence[Task]) -> None:
         if time.monotonic() < self.read + EVERY:
@@ -90,14 +90,14 @@ def progress_of(folder: Path) -> tuple[int, int | None, dict[str, Any]]:
 
 
 @contextmanager
-def shown(console: Console, title: str, total: int, quiet: bool) -> Iterator[Board]:
-    """The board that suits where the output goes."""
+def shown(console: Console, title: str, total: int, quiet: bool, ended: int = 0) -> Iterator[Board]:
+    """The board that suits where the output goes; so many of all tasks had `ended` before this call."""
     if quiet:
         yield SilentBoard()
     elif not console.is_terminal:
-        yield LineBoard(console, total)
+        yield LineBoard(console, total, ended)
     else:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                    TextColumn("{task.fields[detail]}"))  # fmt: skip
         with Bar(*columns, console=console) as bar:
-            yield LiveBoard(bar, title, total)
+            yield LiveBoard(bar, title, total, ended)

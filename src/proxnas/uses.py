@@ -93,6 +93,12 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "arch_beta2": (ADAM,),
     "look_ahead": (Need(lambda c: c.space != "rnn", lambda c: "in --space rnn, whose candidates have no weights"),),
     "horizon": (Need(lambda c: c.look_ahead > 0, lambda c: "with --look-ahead 0"),),
+    "eta": (
+        Need(
+            lambda c: c.space != "rnn" or c.cost_of_R() not in ("params", "flops"),
+            lambda c: "in --space rnn, whose candidates have neither weights nor products: give --cost latency, or",
+        ),
+    ),
     "cost": (PRICE,),
     "eta_at": (PRICE,),
     "eta_cells": (

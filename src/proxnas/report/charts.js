@@ -24,6 +24,13 @@ function short(value) {
   return String(Number(value.toPrecision(4)));
 }
 
+// the value of a line at i, or its last before: a run that has ended, or has no figure for this epoch, keeps what it had
+function latest(values, epochs, i) {
+  const k = values.findLastIndex((value, n) => n <= i && value !== null && value !== undefined);
+  if (k < 0) return "–";
+  return k === i ? short(values[k]) : `${short(values[k])} (epoch ${epochs[k]})`;
+}
+
 const tip = {
   show(event, text) {
     const box = document.getElementById("tip");
@@ -102,12 +109,12 @@ function chart(plot, epochs, prefix) {
     return make("li", {}, swatch, `${line.name} `, values[n]);
   }));
   let now = epochs.length - 1;
-  const say = () => `epoch ${epochs[now]}\n${plot.lines.map((line) => `${line.name}: ${short(line.values[now])}`).join("\n")}`;
+  const say = () => `epoch ${epochs[now]}\n${plot.lines.map((line) => `${line.name}: ${latest(line.values, epochs, now)}`).join("\n")}`;
   function set(i) {
     now = Math.max(0, Math.min(epochs.length - 1, i));
     cursor.setAttribute("x1", x(now));
     cursor.setAttribute("x2", x(now));
-    plot.lines.forEach((line, n) => { values[n].textContent = short(line.values[now]); });
+    plot.lines.forEach((line, n) => { values[n].textContent = latest(line.values, epochs, now); });
     svg.setAttribute("aria-label", `${prefix}, ${plot.title}: ${say().replaceAll("\n", ", ")}`);
   }
   svg.addEventListener("pointermove", (event) => {

@@ -40,7 +40,7 @@ LABELS = {
 def figures(config: Mapping[str, Any], row: Row, result: Mapping[str, Any]) -> dict[str, Any]:
     """The values for LABELS that are known: the result's, else those of the last epoch, else the configuration's."""
     asked = {name: config[name] for name in ("method", "space", "data", "seed") if name in config}
-    now = {name: row[name] for name in LABELS if name in row}
+    now = {name: row[name] for name in LABELS if name in row and name != "seconds"}  # those of one epoch, by part
     if row:
         now["epochs"] = row["epoch"]
     known = {**asked, **now, **{name: result[name] for name in LABELS if name in result}}
