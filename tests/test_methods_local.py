@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 
@@ -15,9 +16,16 @@ from proxnas.choice import Group
 from proxnas.cli import main
 from proxnas.errors import InputError
 from proxnas.genotype import OPERATIONS, Genotype
-from proxnas.methods.cells import Cell, Cells
+from proxnas.methods.cells import Cell, Cells, uniform
+from proxnas.methods.controller import Controller, ControllerOptions
+from proxnas.methods.gdas import pairs
+from proxnas.methods.gumbel import hard
 from proxnas.methods.local import Local
-from proxnas.starting import start
+from proxnas.methods.variables import Variables
+from proxnas.prox import prox_c, prox_c1
+from proxnas.selection import keep_inputs, one_hot
+from proxnas.starting import selecting, start
+from proxnas.types import Matrices
 
 CONVOLUTIONS = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_3x3~2|"
 EMPTY = "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
@@ -150,3 +158,65 @@ def test_the_first_cell_is_random_by_the_seed() -> None:
     cells = Cells(spaces.find("darts7").groups)
     firsts = [Local(cells, None, generator(seed)).ask() for seed in (1, 1, 2)]
     assert firsts[0] == firsts[1] != firsts[2]
+
+
+# ------------------------------------------------------------- cells of other methods
+
+
+def by_slots(groups: Mapping[str, Group], A: Matrices, random: torch.Generator) -> Matrices:
+    """As asng samples and derives."""
+    variables = Variables(groups)
+    return variables.A_bar([uniform(size, random) for size in variables.sizes])
+
+
+def by_controller(groups: Mapping[str, Group], A: Matrices, random: torch.Generator) -> Matrices:
+    """As enas and reinforce draw."""
+    found: Matrices = Controller(groups, ControllerOptions(hidden=4), random)(random).A_bar
+    return found
+
+
+def each_group(rule: Callable[[torch.Tensor, Group], torch.Tensor]) -> Derive:
+    return lambda groups, A, random: {name: rule(A[name], group) for name, group in groups.items()}
+
+
+Derive = Callable[[Mapping[str, Group], Matrices, torch.Generator], Matrices]
+DERIVATIONS: dict[str, Derive] = {
+    "darts, asap, random, bayesnas": each_group(one_hot),
+    "gdas": each_group(pairs),
+    "snas": each_group(lambda p, group: (keep_inputs(p, hard(p), group) != 0).double()),
+    "nasp": each_group(lambda A, group: keep_inputs(A, prox_c1(A), group)),
+    "pa": each_group(lambda A, group: keep_inputs(A, prox_c(A), group)),
+    "asng": by_slots,
+    "enas, reinforce": by_controller,
+}
+
+
+@pytest.mark.parametrize("space", ["darts7", "darts8", "nasp12", "enas5", "nasbench201", "rnn"])
+@pytest.mark.parametrize("method", DERIVATIONS)
+def test_every_cell_that_a_method_derives_is_the_one_that_local_search_begins_with(method: str, space: str) -> None:
+    found = spaces.find(space)
+    cells, random = Cells(found.groups), generator()
+    for _ in range(40):
+        A = {name: torch.rand(g.shape, generator=random, dtype=torch.float64) for name, g in found.groups.items()}
+        A_bar = DERIVATIONS[method](found.groups, A, random)
+        genotype, cell = found.genotype(A_bar).without_values(), cells.of(A_bar)
+        assert found.genotype(cells.A_bar(cell)) == genotype
+        begin = selecting(genotype, found)
+        assert begin is not None and found.genotype(cells.A_bar(cells.of(begin))) == genotype
+
+
+@pytest.mark.parametrize("space", ["darts7", "darts8"])
+@pytest.mark.parametrize("method", ["gdas", "asng"])
+def test_neighbours_of_a_cell_with_shared_edges_keep_its_number_of_inputs(method: str, space: str) -> None:
+    found = spaces.find(space)
+    cells, random, shared = Cells(found.groups), generator(), 0
+    for _ in range(10):
+        A = {name: torch.rand(g.shape, generator=random, dtype=torch.float64) for name, g in found.groups.items()}
+        cell = cells.of(DERIVATIONS[method](found.groups, A, random))
+        shared += any(len({e for e, _ in picks}) < len(picks) for picks in cell)
+        around = cells.neighbours(cell)
+        assert len(set(around)) == len(around)
+        for other in around:
+            assert differ(other, cell) == 1 and list(map(len, other)) == list(map(len, cell))
+            assert sum(int(a.sum()) for a in cells.A_bar(other).values()) == sum(map(len, cell))
+    assert shared

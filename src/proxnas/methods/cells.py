@@ -1,8 +1,9 @@
 """A discrete cell as decisions: what the sampling methods draw, change and remember.
 
 A pick is (row, candidate): an edge that a node keeps, and what runs on it. A cell is the picks of every node, group
-after group, in the order of their rows, so that equal cells are equal tuples. Plain numbers: a history of thousands of
-cells costs little and goes into a checkpoint as it is.
+after group, in the order of their rows, so that equal cells are equal tuples. What is drawn has one pick an edge; some
+methods (gdas, asng) find cells with two candidates on one edge, and these are cells too. Plain numbers: a history of
+thousands of cells costs little and goes into a checkpoint as it is.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class Place(NamedTuple):
     usable: tuple[int, ...]
 
     def replacements(self, picks: NodePicks, i: int) -> list[Pick]:
-        """Other candidates on the edge of the i-th pick."""
-        e, k = picks[i]
-        return [(e, other) for other in self.usable if other != k]
+        """Candidates on the edge of the i-th pick that are not there yet."""
+        e, _ = picks[i]
+        return [(e, k) for k in self.usable if (e, k) not in picks]
 
     def rewirings(self, picks: NodePicks, i: int) -> list[Pick]:
         """The candidate of the i-th pick on edges that the node does not keep."""
@@ -61,12 +62,11 @@ class Cells:
         return self.of({name: random_selection(group, generator) for name, group in self.groups.items()})
 
     def of(self, A_bar: Matrices) -> Cell:
-        """The cell that a discrete A_bar selects."""
-        chosen = {
-            name: {e: k for e, row in enumerate(matrix.tolist()) for k, a in enumerate(row) if a}
-            for name, matrix in A_bar.items()
-        }
-        return tuple(tuple((e, chosen[p.group][e]) for e in p.rows if e in chosen[p.group]) for p in self.places)
+        """The cell that a discrete A_bar selects: all its entries, also where several are of one edge."""
+        rows = {name: matrix.tolist() for name, matrix in A_bar.items()}
+        return tuple(
+            tuple((e, k) for e in place.rows for k, a in enumerate(rows[place.group][e]) if a) for place in self.places
+        )
 
     def A_bar(self, cell: Cell) -> Matrices:
         """The selection of a cell: 1 at its picks."""
