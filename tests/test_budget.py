@@ -27,13 +27,15 @@ from proxnas.genotype import Genotype, read
 from proxnas.methods import METHODS
 from proxnas.networks.cnn import Size
 from proxnas.projection import best_within
+from proxnas.prox import prox_c1
 from proxnas.quantities import count, seconds
 from proxnas.searching import Search
-from proxnas.selection import random_selection
+from proxnas.selection import keep_inputs, random_selection
 from proxnas.sizing import sizes
 from proxnas.text_config import TextFitConfig
 from proxnas.train_config import FitConfig
 from proxnas.types import Matrices
+from searches import same
 
 MakeSearch = Callable[..., Search]
 FINAL = ("--final-cells", "3", "--final-channels", "4")
@@ -236,9 +238,28 @@ def test_the_price_rises_while_A_asks_for_too_much_and_falls_again(make_search: 
 
 def test_the_price_presses_what_A_selects_without_the_limit(make_search: MakeSearch) -> None:
     method: Any = make_search("--max-params", str(limit_at(make_search, 0.0)), "--eta", "1", *FINAL).method
-    wanted = method.unlimited(method.A)
+    wanted = {name: keep_inputs(a, prox_c1(a), method.net.groups[name]) != 0 for name, a in method.A.items()}
     assert method.budget.excess(wanted) > 0
-    assert all(torch.equal(at, wanted[name]) for name, at in method._penalised(None).items())
+    assert all(torch.equal(at, wanted[name].double()) for name, at in method._penalised(None).items())
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("--explore", "0"), ("--value", "a_k"), ("--eta-at", "A"), ("--method", "pa"), ("--space", "rnn")]
+)
+def test_a_limit_that_does_not_bind_changes_nothing(make_search: MakeSearch, more: tuple[str, ...]) -> None:
+    flags = ("--space", "nasbench201", "--eta", "0.1", "--epochs", "1", "--arch-learning-rate", "0.05", *more)
+    plain, limited = make_search(*flags), make_search(*flags, "--max-params", "100M")
+    for _ in range(4):
+        one, other = plain.step(), limited.step()
+        assert torch.equal(one.loss, other.loss) and one.changes == other.changes
+    assert same(plain.state_dict() | {"budget": None, "method": without_price(plain)},
+                limited.state_dict() | {"budget": None, "method": without_price(limited)})  # fmt: skip
+    assert plain.genotype() == limited.genotype()
+
+
+def without_price(search: Search) -> dict[str, Any]:
+    """The state of a method but for what only a limit has."""
+    return {name: value for name, value in search.method.state_dict().items() if name != "price"}
 
 
 def test_a_resumed_search_has_the_same_price_costs_and_cell(make_search: MakeSearch) -> None:

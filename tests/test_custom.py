@@ -397,6 +397,14 @@ def test_the_reported_figures_are_those_of_the_model(double: None) -> None:
     assert found.result["valid_accuracy"] == pytest.approx(float((output.argmax(1) == y).double().mean()))
 
 
+@pytest.mark.parametrize("limit", [{"max_params": "1M"}, {"max_flops": "1M"}, {"max_latency": "10s"}])
+def test_a_limit_that_does_not_bind_changes_no_search(limit: dict[str, str]) -> None:
+    """Also with dropout: counting sizes uses up no random numbers."""
+    net = nn.Sequential(Choice({"a": nn.Linear(4, 4), "b": nn.Tanh()}), nn.Dropout(0.5), nn.Linear(4, 2))
+    plain, limited = find(net), find(net, **limit)
+    assert plain.A == limited.A and plain.result["valid_loss"] == limited.result["valid_loss"]
+
+
 def test_eta_finds_smaller_models() -> None:
     def params(eta: float) -> int:
         net = nn.Sequential(Choice({"big": nn.Linear(4, 4), "skip": nn.Identity()}), nn.Linear(4, 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -23,10 +24,12 @@ from proxnas.methods.gumbel import hard
 from proxnas.methods.local import Local
 from proxnas.methods.variables import Variables
 from proxnas.prox import prox_c, prox_c1
+from proxnas.searching import Search
 from proxnas.selection import keep_inputs, one_hot
 from proxnas.starting import selecting, start
 from proxnas.types import Matrices
 
+MakeSearch = Callable[..., Search]
 CONVOLUTIONS = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_3x3~2|"
 EMPTY = "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
 
@@ -220,3 +223,25 @@ def test_neighbours_of_a_cell_with_shared_edges_keep_its_number_of_inputs(method
             assert differ(other, cell) == 1 and list(map(len, other)) == list(map(len, cell))
             assert sum(int(a.sum()) for a in cells.A_bar(other).values()) == sum(map(len, cell))
     assert shared
+
+
+@pytest.mark.parametrize("space", ["darts7", "nasbench201"])
+def test_what_a_limit_makes_the_same_of_is_one_cell(space: str, make_search: MakeSearch) -> None:
+    """So that no cell is evaluated twice, and none is the rival of itself."""
+    flags = ("--method", "local", "--space", space, "--final-cells", "3", "--final-channels", "4", "--epochs", "1")
+    search = make_search(*flags, "--evaluations", "5", "--max-params", "100M")
+    assert search.budget is not None
+    known, cells, doubles = search.budget.sizes, Cells(search.net.groups), 0
+    for seed in range(4):
+        search.budget.aim = known.smallest + 0.1 * (seed + 1) * (known.largest - known.smallest)
+        within = partial(cells.within, search.budget)
+        local = Local(cells, within(cells.draw(generator(seed))), generator(seed), within=within)
+        middle = local.ask()
+        local.tell(middle, 1.0)
+        around = [local.ask() for _ in range(1 + len(local.waiting))]
+        around += [local.ask() for _ in range(len(local.waiting))]
+        assert len({*around, middle}) == len(around) + 1
+        assert all(search.budget.meets(cells.A_bar(cell)) for cell in (*around, middle))
+        assert {*around} == {within(cell) for cell in cells.neighbours(middle)} - {middle}
+        doubles += len(cells.neighbours(middle)) - len(around)
+    assert doubles

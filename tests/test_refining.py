@@ -16,6 +16,7 @@ from proxnas.cli import main
 from proxnas.deadline import Deadline
 from proxnas.genotype import Genotype
 from proxnas.jobs import fitted_to_minutes
+from proxnas.methods.cells import Cells
 from proxnas.progress import Silent
 from proxnas.refining import how_many, short_trainings, stands_out
 from proxnas.report.listing import list_runs
@@ -228,3 +229,30 @@ def test_where_it_makes_no_sense_it_is_refused(
 ) -> None:
     assert main(["search", "--refine", "3", *flags]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_factors_of_operations_make_no_other_cell() -> None:
+    """`--value a_k` keeps them in what the search returns; a short training has none."""
+    plain = Genotype.of_choices({"x": "a", "y": "b"})
+    searched = Genotype.of_choices({"x": "a", "y": "b"}, {"x": 0.75})
+    other = Genotype.of_choices({"x": "b", "y": "b"})
+    found = {"genotype": json.loads(searched.to_json()), "seconds": 1.0}
+    for best, changed in ((plain, False), (other, True)):
+        result = refining._together(found, {"genotype": json.loads(best.to_json()), "seconds": 1.0, "clear": True})
+        assert result["refined"]["changed"] == changed
+        assert result["genotype"] == json.loads((other if changed else searched).to_json())
+
+
+def test_under_a_limit_each_cell_is_trained_once(stripes: Path, tmp_path: Path) -> None:
+    """Also those of which the limit makes the same: else the best would be its own second."""
+    flags = [*SMALL, "--refine", "12", "--seed", "2", "--threads", "1", "--quiet", "--final-channels", "4"]
+    assert main(["search", str(stripes), *flags, "--max-params", "5500", "--run", str(tmp_path)]) == 0
+    config = parse_search([str(stripes), *flags, "--max-params", "5500"])
+    search = Search(config, load_data(config))
+    assert search.budget is not None
+    for name in ("neighbours", "refined"):
+        cells = [cell for cell, _ in known(tmp_path / name)]
+        assert len(set(map(str, cells))) == len(cells)
+        assert all(
+            search.budget.meets(Cells(search.net.groups).A_bar(cell)) for cell in cells
+        )  # none stands for another

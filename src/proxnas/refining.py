@@ -167,9 +167,14 @@ def short_trainings(config: SearchConfig, neighbours: int, steps: int, images: i
     return dataclasses.replace(config, **(neutral | asked))
 
 
+def _cell_of(result: dict[str, Any]) -> Genotype:
+    """Without factors: short trainings know none, and a cell is not another one because of them."""
+    return Genotype.from_object(result["genotype"]).without_values()
+
+
 def _together(found: dict[str, Any], best: dict[str, Any]) -> dict[str, Any]:
     """The result of a search with the cell of its refinement in place of its own."""
-    changed = best["clear"] and best["genotype"] != found["genotype"]
+    changed = best["clear"] and _cell_of(best) != _cell_of(found)
     returned = best if changed else found
     result = {name: value for name, value in found.items() if name not in OF_THE_CELL}
     result |= {name: returned[name] for name in OF_THE_CELL if name in returned}

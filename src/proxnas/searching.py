@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,8 @@ class Search:
         self.final_network = self.task.final_network
         self.clock = Clock(self.device, exact_clock)
         self.guard = Guard()
-        self.budget = sizing.budget(config, self.task, self.space)
+        with self._random_numbers_kept():
+            self.budget = sizing.budget(config, self.task, self.space)
         self.seconds: float | None = None
         self.setup = adjust(self._setup())
         self.method = methods.make(config.method, self.setup)
@@ -118,7 +120,8 @@ class Search:
             guard=self.guard,
         )
         seed = stable_seed(c.seed, "architecture")
-        costs = sizing.costs_of_R(c, self.task) if c.eta or (self.budget and c.method in PROXIMAL) else None
+        with self._random_numbers_kept():
+            costs = sizing.costs_of_R(c, self.task) if c.eta or (self.budget and c.method in PROXIMAL) else None
         setup = Setup(self.net, self.train, self.valid, architecture, weights, self.clock, self.evaluate, seed)
         setup = replace(setup, score=self.task.score, judge=self.judge, genotype=self.space.genotype)
         begin = start(c.start, self.space) if c.start else None
@@ -128,6 +131,10 @@ class Search:
     def fingerprint(self) -> Fingerprint:
         """Of the data."""
         return self.data.fingerprint
+
+    def _random_numbers_kept(self) -> AbstractContextManager[object]:
+        """Sizes may be counted on networks that run: a limit must not change what is drawn in the search."""
+        return torch.random.fork_rng([self.device] if self.device.type == "cuda" else [])
 
     def genotype(self) -> Genotype:
         """The cell as it stands, within the limit."""

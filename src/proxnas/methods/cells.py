@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 
+from proxnas.budget import Budget
 from proxnas.choice import NONE, SKIP, Group
 from proxnas.selection import random_selection
 from proxnas.types import Matrices
@@ -75,6 +76,11 @@ class Cells:
             for e, k in picks:
                 A_bar[place.group][e, k] = 1.0
         return A_bar
+
+    def within(self, budget: Budget | None, cell: Cell) -> Cell:
+        """The cell itself, or the one within the limit that has most of it."""
+        A_bar = self.A_bar(cell)
+        return self.of(budget.project(A_bar, A_bar)) if budget else cell
 
     def neighbours(self, cell: Cell) -> list[Cell]:
         """The cells that differ in one decision: another candidate on an edge, or another edge for an input."""

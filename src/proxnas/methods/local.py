@@ -8,6 +8,7 @@ that another method found with shared weights is thereby judged against its neig
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -28,10 +29,12 @@ class Local:
         start: Cell | None,
         generator: torch.Generator,
         preference: Callable[[Cell], float] | None = None,
+        within: Callable[[Cell], Cell] = lambda cell: cell,
     ) -> None:
-        """`preference`: the neighbours with most of it come first; without it in random order."""
-        self.cells, self.generator, self.preference = cells, generator, preference
-        self.middle = start or cells.draw(generator)
+        """`preference`: the neighbours with most of it come first; without it in random order.
+        `within`: what a limit makes of a cell; neighbours of which it makes the same are one."""
+        self.cells, self.generator, self.preference, self.within = cells, generator, preference, within
+        self.middle = within(start or cells.draw(generator))
         self.waiting = [self.middle]
         self.around: list[Cell] = []
         self.known: dict[Cell, float] = {}
@@ -57,7 +60,7 @@ class Local:
         if self.around and self.known[best] <= self.known[self.middle]:
             return self._begin_anew()
         self.middle = best
-        self.around = [cell for cell in self.cells.neighbours(best) if self.cells.allows(cell)]
+        self.around = self._around(best)
         order = torch.randperm(len(self.around), generator=self.generator).tolist()
         self.waiting = [self.around[i] for i in order if self.around[i] not in self.known]
         if self.preference is not None:
@@ -65,8 +68,13 @@ class Local:
         if not self.waiting:  # all of them are known, or there are none
             self._move() if self.around else self._begin_anew()
 
+    def _around(self, middle: Cell) -> list[Cell]:
+        """Its neighbours, each within the limits, once, and none of them the cell itself."""
+        allowed = (self.within(cell) for cell in self.cells.neighbours(middle) if self.cells.allows(cell))
+        return [cell for cell in dict.fromkeys(allowed) if cell != middle]
+
     def _begin_anew(self) -> None:
-        self.middle, self.around = self.cells.draw(self.generator), []
+        self.middle, self.around = self.within(self.cells.draw(self.generator)), []
         self.waiting = [self.middle]
 
     def state_dict(self) -> State:
@@ -90,4 +98,6 @@ def local(setup: Setup) -> Sampling:
     """Local search over the cells of a space."""
     cells = Cells(setup.net.groups)
     start = cells.of(setup.start) if setup.start else None
-    return Sampling(setup, Local(cells, start, torch.Generator().manual_seed(setup.seed), setup.preference))
+    within = partial(cells.within, setup.budget)
+    generator = torch.Generator().manual_seed(setup.seed)
+    return Sampling(setup, Local(cells, start, generator, setup.preference, within))

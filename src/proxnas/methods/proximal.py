@@ -30,7 +30,7 @@ from proxnas.supernet import EVERYTHING
 from proxnas.types import Batch, Matrices, State
 
 Prox = Callable[[Tensor, Tensor | None], Tensor]
-PRICE_RATE = 5.0
+PRICE_RATE = 2.5
 """How far the price of size rises over a search in which A always asks for the whole span of sizes too much."""
 LOOKS_AN_EPOCH = 4
 """More would cost time in searches with small batches and many steps an epoch."""
@@ -87,21 +87,26 @@ class Proximal:
         return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
 
     def select(self, A: Matrices, noise: Matrices | None = None) -> Matrices:
-        """A -> A_bar: the prox on every row, then the node's inputs, then the limit, then the value of an entry."""
-        judged, selected = self._judged(A, noise), self.unlimited(A, noise)
-        # the nearest cell within the limit: all that is trained is small enough, and so is what is returned
-        within = self.budget.project(judged, selected) if self.budget else selected
-        if self.options.value == "one":
-            return {name: (a != 0).to(a.dtype) for name, a in within.items()}
-        if noise is None and within is selected:
-            return selected
-        return {name: torch.where(a != 0, A[name].clamp(1e-6, 1.0), 0.0) for name, a in within.items()}  # a_k
+        """A -> A_bar: what A selects, or the nearest cell within the limit."""
+        wanted = self.unlimited(A, noise)
+        # so all that is trained is small enough, and what is returned too
+        within = self.budget.project(self._judged(A, noise), wanted) if self.budget else wanted
+        return wanted if within is wanted else self._valued(A, within)
 
     def unlimited(self, A: Matrices, noise: Matrices | None = None) -> Matrices:
-        """What A, with the noise on it, selects where no limit is set."""
+        """What A, with the noise on it, selects where no limit is set: the prox on every row, then the node's inputs,
+        then the value of an entry."""
         # noise takes entries out of [0, 1]; there prox_C still means the largest, prox_C1 the largest in magnitude
         prox = self.prox if noise is None else prox_c
-        return {name: self._select(name, a, prox) for name, a in self._judged(A, noise).items()}
+        selected = {name: self._select(name, a, prox) for name, a in self._judged(A, noise).items()}
+        has_values = self.options.value == "a_k" and noise is None  # the prox has left them
+        return selected if has_values else self._valued(A, selected)
+
+    def _valued(self, A: Matrices, selected: Matrices) -> Matrices:
+        """The same entries with their values: 1, or a_k without noise."""
+        if self.options.value == "one":
+            return {name: (a != 0).to(a.dtype) for name, a in selected.items()}
+        return {name: torch.where(a != 0, A[name].clamp(1e-6, 1.0), 0.0) for name, a in selected.items()}
 
     def _select(self, name: str, A: Tensor, prox: Prox) -> Tensor:
         priority = self._priority(name)

@@ -183,9 +183,8 @@ class Sampling:
         self.cell, self.A_bar = cell, self._within(cell)
 
     def _within(self, cell: Cell) -> Matrices:
-        """The cell itself, or the one within the limit that has most of it; that one is evaluated in its place."""
-        A_bar = self.cells.A_bar(cell)
-        return self.budget.project(A_bar, A_bar) if self.budget else A_bar
+        """Of what is evaluated in the cell's place."""
+        return self.cells.A_bar(self.within(cell))
 
     def _keep(self) -> None:
         self.best, self.best_A_bar = self.cell, self.A_bar
@@ -219,7 +218,7 @@ class Sampling:
 
     def within(self, cell: Cell) -> Cell:
         """What is evaluated in the cell's place: the cell itself, if there is no limit on its size."""
-        return self.cells.of(self._within(cell))
+        return self.cells.within(self.budget, cell)
 
     def tell(self, cell: Cell, measured: Validation) -> int:
         """How good a cell was; returns how many entries of the best cell's A_bar that changed."""
