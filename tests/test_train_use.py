@@ -292,7 +292,7 @@ def test_arrays_without_a_test_part_and_of_one_class(tmp_path: Path) -> None:
     assert (figures["images"], figures["accuracy"], figures["part"]) == (3, 1.0, "all")
 
 
-def test_of_the_data_it_was_trained_on_the_fifth_is_figures_of(tmp_path: Path, capsys: Any) -> None:
+def test_of_the_data_it_was_trained_on_the_fifth_is_tested(tmp_path: Path, capsys: Any) -> None:
     """The accuracy is that of the training, to the last digit; of a changed copy all images are tested."""
     data, run = tmp_path / "a.npz", tmp_path / "run"
     x = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)

@@ -125,10 +125,11 @@ def test(argv: list[str]) -> None:
     set_threads(config.threads)
     model = load_text_model(config.model, pick_device(config.device))
     text = text_for(model, config.data, config.other_text)
-    figures = {"model": config.model, "data": config.data} | text_figures(model, text, config.part)
+    tested = f"the {config.part} part of {text.name}"
+    figures = {"model": config.model, "data": config.data, "tested": tested} | text_figures(model, text, config.part)
     f = figures
     print(f"{f['part']} perplexity {f['perplexity']:.2f}  loss {f['loss']:.4f}  accuracy {f['accuracy']:.4f}  "
-          f"({f['tokens']:,} tokens, {f['unknown']:.1%} <unk>)")  # fmt: skip
+          f"({f['tokens']:,} tokens of {tested}, {f['unknown']:.1%} <unk>)")  # fmt: skip
     if config.json:
         write_atomically(Path(config.json), json.dumps(figures, indent=2) + "\n")
 

@@ -129,7 +129,7 @@ def images_for(model: Model, data: str, folder: Path) -> tuple[Any, str]:
 
 
 def real_images(model: Model, data: str) -> Any:
-    """Some test images of DATA, as arrays."""
+    """Some images of DATA, of its test part if it has one, as arrays of the size that the model reads."""
     import numpy as np
 
     from proxnas.data.images import load
@@ -137,9 +137,8 @@ def real_images(model: Model, data: str) -> Any:
     from proxnas.deliver import IMAGES
 
     C, H, W = model.shape
-    # arrays come as they are stored and are held to the model's shape below; image files are brought to it
-    images = load(data, LoadOptions(image_size=H if H == W and Path(data).is_dir() else 0))
+    images = load(data, LoadOptions(for_model=model.shape))
     if images.shape != model.shape or str(images.x_test.dtype) != model.pixels:
         found = f"{'x'.join(map(str, images.shape))} {images.x_test.dtype}"
         raise InputError(f"{data}: images are {found}, the model reads {C}x{H}x{W} {model.pixels}: give such images")
-    return np.asarray(images.x_test[:IMAGES])
+    return np.asarray((images.x_test if len(images.y_test) else images.x_train)[:IMAGES])
