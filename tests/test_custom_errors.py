@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -88,7 +89,7 @@ def test_a_candidate_that_fails_is_named() -> None:
 def test_a_choice_needs_candidates_and_a_module_a_choice() -> None:
     with pytest.raises(ValueError, match="a Choice needs at least one candidate"):
         Choice({})
-    refused(nn.Linear(4, 2), "the module holds no Choice: there is nothing to search")
+    refused(nn.Linear(4, 2), "the module holds no Choice: there is nothing to search", "put proxnas.Choice({")
 
 
 def test_parameters_shared_between_candidates() -> None:
@@ -194,3 +195,57 @@ def test_data_that_are_none(train: Any, words: str) -> None:
 )
 def test_options_that_make_no_sense(options: dict[str, Any], words: str) -> None:
     refused(block(a=nn.Linear(4, 4), b=nn.Tanh()), words, **options)
+
+
+class Logits(dict[str, Tensor]):
+    """An output as Hugging Face's models have it: a dict with attributes."""
+
+    @property
+    def logits(self) -> Tensor:
+        return self["logits"]
+
+
+def plain(forward: Callable[[Any, Tensor], Any] | None = None) -> Model:
+    return Model(forward, block=Choice({"a": nn.Linear(4, 4), "b": nn.Sequential(nn.Linear(4, 4), nn.Tanh())}))
+
+
+def test_an_output_that_is_no_tensor_needs_a_loss() -> None:
+    wrapped = plain(lambda model, x: Logits(logits=model.out(model.block(x))))
+    refused(
+        wrapped, "puts out a Logits, not a tensor", "loss=lambda output, target: cross_entropy(output.logits, target)"
+    )
+    refused(plain(lambda model, x: (model.out(model.block(x)), x)), "puts out a tuple, not a tensor", "give loss=")
+    found = proxnas.search(
+        wrapped, DATA, DATA, epochs=1, loss=lambda output, y: nn.functional.cross_entropy(output.logits, y)
+    )
+    assert found.genotype.keys() == {"block"}
+
+
+@pytest.mark.parametrize("shape", [(8,), (8, 1)])
+def test_labels_that_are_no_classes_say_what_to_do(shape: tuple[int, ...]) -> None:
+    data = (DATA[0], DATA[1].float().view(shape))
+    words = [f"the target holds float32 of shape {(4, *shape[1:])}", "target.long()", "mse_loss"]
+    refused(plain(), *words, train=data, valid=data, batch_size=4)
+
+
+def test_classes_that_the_output_has_not() -> None:
+    data = (DATA[0], DATA[1] + 1)
+    refused(plain(), "classes from 1 to 2", "puts out 2", "number them from 0", train=data, valid=data)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8, np.bool_])
+def test_arrays_are_as_good_as_tensors(kind: type) -> None:
+    arrays = (DATA[0].double().numpy(), DATA[1].numpy().astype(kind))
+    arrays[1].flags.writeable = False
+    found = [proxnas.search(seeded_module(), data, data, epochs=2, batch_size=4) for data in (DATA, arrays)]
+    assert found[0].A == found[1].A and found[0].result["valid_loss"] == found[1].result["valid_loss"]
+
+
+def seeded_module() -> Model:
+    torch.manual_seed(0)
+    return plain()
+
+
+def test_arrays_of_words_are_no_data() -> None:
+    words = (np.array(["a", "b"]), np.arange(2))
+    refused(plain(), "train: an array of <U1: give numbers", train=words, valid=words)

@@ -82,8 +82,8 @@ def search(
 
     Args:
         module: any nn.Module that holds Choices, also nested, or called several times.
-        train: trains the weights: a DataLoader, a Dataset, a list of batches, or a pair of tensors. A batch is
-            (inputs, target); inputs is a tensor, a tuple of arguments or a dict of keywords.
+        train: trains the weights: a DataLoader, a Dataset, a list of batches, or a pair of tensors or arrays. A batch
+            is (inputs, target); inputs is a tensor, a tuple of arguments or a dict of keywords.
         valid: judges the candidates: data like `train`, but other examples.
         method: an object such as `NASP(eta=0.1)`, or the name of a method.
         loss: (output, target) -> the mean loss of a batch; without it cross-entropy.
@@ -141,6 +141,11 @@ def _build(
     module: nn.Module, data: CustomData, config: SearchConfig, optimizer: Factory | None, start: Start | None
 ) -> Search:
     space = CustomSpace(copy.deepcopy(module))
+    if not space.groups:
+        raise InputError(
+            "the module holds no Choice: there is nothing to search: put proxnas.Choice({'name': module, ...}) where "
+            "candidates are to compete"
+        )
     begin = None if start is None else _start(start, space)
 
     def adjust(setup: Setup) -> Setup:

@@ -98,7 +98,8 @@ class GivenPasses:
 
 def passes(data: Any, batch_size: int, seed: int, name: str) -> Passes:
     """What `search` was given as its train or valid data; an InputError if it is none."""
-    if isinstance(data, tuple) and len(data) >= 2 and all(isinstance(part, Tensor) for part in data):
+    if isinstance(data, tuple) and len(data) >= 2 and all(isinstance(part, Tensor | np.ndarray) for part in data):
+        data = tuple(_converted(part, name) if isinstance(part, np.ndarray) else part for part in data)
         if len({len(part) if part.ndim else 0 for part in data}) > 1:
             raise InputError(f"{name}: tensors of {', '.join(str(tuple(x.shape)) for x in data)}: give equal lengths")
         data = TensorDataset(*data)
@@ -227,6 +228,14 @@ def _inputs(inputs: list[Any], name: str) -> Tensor | Inputs:
     if isinstance(given, tuple | list):
         return Inputs(tuple(given))
     raise InputError(f"{name}: gave inputs of type {_kind(given)}: {FORM}")
+
+
+def _converted(array: np.ndarray[Any, Any], name: str) -> Tensor:
+    """An array as a tensor; numpy's usual float64 becomes what modules are made of."""
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{name}: an array of {array.dtype}: give numbers")
+    x = torch.from_numpy(np.array(array))  # a copy: what is read only, or turned round, torch does not take
+    return x.to(torch.get_default_dtype()) if x.dtype == torch.float64 else x
 
 
 def _tensor(x: Any, device: torch.device) -> Any:

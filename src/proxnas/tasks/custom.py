@@ -87,6 +87,46 @@ class CustomObjective:
         return 1.0
 
 
+def classification(output: Any, target: Any) -> Tensor:
+    """Cross-entropy, the loss if none is given; an InputError for what it cannot judge."""
+    if not isinstance(output, Tensor):
+        what = f"{type(output).__name__}, not a tensor"
+        part = "output.logits" if hasattr(output, "logits") else "output[...]"
+        raise InputError(
+            f"the module puts out a {what}: give loss=lambda output, target: cross_entropy({part}, target), or let its "
+            "forward return the tensor alone"
+        )
+    if not isinstance(target, Tensor):
+        raise InputError(f"the target is a {type(target).__name__}, not a tensor of class numbers: give a loss for it")
+    if not target.is_floating_point():
+        target = target.long()
+        _check_classes(output, target)
+    elif target.shape != output.shape:
+        kind = str(target.dtype).removeprefix("torch.")
+        raise InputError(
+            f"the target holds {kind} of shape {tuple(target.shape)} for an output of {tuple(output.shape)}: for "
+            "classes give whole numbers (target.long()), for values to be predicted a loss "
+            "such as torch.nn.functional.mse_loss"
+        )
+    return nn.functional.cross_entropy(output, target)
+
+
+def _check_classes(output: Tensor, target: Tensor) -> None:
+    """Class numbers that the output has; on a GPU to look would mean to wait for it."""
+    if target.device.type != "cpu" or output.ndim < 2 or not target.numel():
+        return
+    classes = target[target != IGNORED]
+    if classes.numel() and not 0 <= int(classes.min()) <= int(classes.max()) < output.shape[1]:
+        raise InputError(
+            f"the target has classes from {int(classes.min())} to {int(classes.max())}, and the module puts out "
+            f"{output.shape[1]}: number them from 0, or give the last layer more outputs"
+        )
+
+
+IGNORED = -100
+"""A class number that torch's cross-entropy leaves out."""
+
+
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
     """The share of right answers; classes in dimension 1, target their numbers or, as floats, their probabilities."""
     answer = target.argmax(1) if target.is_floating_point() else target
@@ -101,7 +141,7 @@ class CustomTask:
         metric = data.metric or (accuracy if data.loss is None else None)
         self.metric_name = _name(metric) if metric else ""
         module = space.module.to(device).train()
-        self.objective = CustomObjective(data.loss or nn.functional.cross_entropy, metric)
+        self.objective = CustomObjective(data.loss or classification, metric)
         self.net = Supernet(module, space.groups, precision=PRECISIONS[config.precision], objective=self.objective)
         self.train, self.valid = (
             UserStream(passes(part, config.batch_size, config.seed, name), config.seed, name, device)
