@@ -122,7 +122,8 @@ def test_a_short_search_is_annealed_as_far_as_a_long_one(
     assert all(a >= b for a, b in pairwise(found))
     one_step_more = found[-1] - (found[-2] - found[-1])
     assert found[-1] == pytest.approx(low) or one_step_more <= low + 1e-9
-    assert len(set(found)) >= len(found) - STEPS  # with every step; gdas has its lowest in all of a last epoch
+    flat = STEPS - 1 if name == "gdas" and epochs > 1 else 0  # it has its lowest in all of a last epoch
+    assert len(set(found)) == len(found) - flat
 
 
 # ------------------------------------------------------------------------ ASAP
