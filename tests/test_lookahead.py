@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -123,6 +124,13 @@ def test_scaled_steps_do_not_depend_on_the_unit_of_the_loss() -> None:
 def test_the_first_scaled_step_has_the_length_of_the_rate() -> None:
     torch.testing.assert_close(moved("scaled", [3.0, 3.0]), torch.tensor([-0.01, -0.01], dtype=torch.float64))
     assert moved("scaled", [0.0, 0.0]).tolist() == [0.0, 0.0]
+
+
+def test_the_common_scale_remembers_a_hundred_steps() -> None:
+    """The mean square with weights 0.99^age, which sum to one."""
+    square = (0.99 * 3.0**2 + 1.0**2) / (0.99 + 1)
+    expected = -0.01 * torch.ones(2, dtype=torch.float64) * (1 + 1 / math.sqrt(square))
+    torch.testing.assert_close(moved("scaled", [3.0, 3.0], [1.0, 1.0]), expected)
 
 
 # ----------------------------------------------------------------- exploration

@@ -44,7 +44,7 @@ def test_A_rests_until_the_temperature_is_below_one(make_search: MakeSearch) -> 
 def test_candidates_below_a_share_of_the_uniform_weight_are_dropped(make_search: MakeSearch) -> None:
     _, method = asap(make_search, "--epochs", "50")
     method.learner.w_optimizer.t = 20 * 5
-    p = torch.tensor([0.5, 0.3, 0.101, 0.079, 0.02], dtype=torch.float64)  # the threshold is 0.4 / 5 = 0.08
+    p = torch.tensor([0.5, 0.32, 0.081, 0.079, 0.02], dtype=torch.float64)  # the threshold is 0.4 / 5 = 0.08
     method.learner.A["cell"][:] = p.log() * method.tau
     method.prune()
     assert method.alive["cell"].tolist() == [[True, True, True, False, False]] * 6

@@ -187,3 +187,14 @@ def test_a_step_trains_two_paths_on_their_mean_loss_and_judges_two_others(make_s
         torch.testing.assert_close(w.detach(), after)
     for ours, values in zip(used, samples, strict=True):
         assert all(torch.equal(a, method.variables.A_bar(values)[name]) for name, a in ours.items())
+
+
+def test_the_first_step_of_a_search_widens_the_radius_by_the_published_threshold(make_search: MakeSearch) -> None:
+    """Delta exp(beta (gamma - |s|^2 / 1.5)), where after one step |s|^2 = gamma = beta (2 - beta)."""
+    method = make_search("--method", "asng", "--space", "nasbench201").method
+    assert isinstance(method, Asng)
+    sizes = method.variables.sizes
+    method.theta.update([[0] * len(sizes), [K - 1 for K in sizes]], [0.0, 1.0])
+    beta = 1 / math.sqrt(sum(K - 1 for K in sizes))
+    gamma = beta * (2 - beta)
+    assert method.theta.Delta == pytest.approx(math.exp(beta * gamma * (1 - 1 / 1.5)))

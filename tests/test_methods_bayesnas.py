@@ -92,6 +92,21 @@ def test_switches_and_w_descend_the_penalised_loss_together() -> None:
         torch.testing.assert_close(w.detach(), after)
 
 
+def test_switches_descend_with_the_published_penalty_and_momentum(make_search: MakeSearch) -> None:
+    """v <- 0.9 v + g + 0.01 omega sign(s), s <- s - rate v: both omega and s are 1 at the start."""
+    method = make_search("--method", "bayesnas", "--space", "nasbench201").method
+    assert isinstance(method, BayesNas)
+    for prior in method.priors():
+        assert torch.equal(prior.penalty_gradient(), torch.full_like(prior.switch, 0.01))
+    s, v = 1.0, 0.0
+    for g in (0.02, -0.01, 0.03):
+        method._move([torch.full_like(prior.switch, g) for prior in method.priors()], rate=0.1)
+        v = 0.9 * v + g + 0.01
+        s -= 0.1 * v
+        for prior in method.priors():
+            torch.testing.assert_close(prior.switch, torch.full_like(prior.switch, s))
+
+
 def test_the_first_epoch_trains_w_only_and_the_prior_moves_after_each_later_one(make_search: MakeSearch) -> None:
     search = make_search("--method", "bayesnas", "--space", "nasbench201")
     method = search.method

@@ -202,6 +202,36 @@ def test_the_baseline_remembers_a_hundred_rewards(make_search: MakeSearch, monke
         assert method.baseline == pytest.approx(1 - 0.99**n)
 
 
+def test_the_reward_counts_a_ten_thousandth_of_the_entropy(
+    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = make_search("--method", "enas", "--space", "nasbench201").method
+    assert isinstance(method, Enas)
+    monkeypatch.setattr(method, "reward", lambda cell, batch: 0.0)
+    entropies: list[float] = []
+    method.controller.register_forward_hook(lambda _, __, trace: entropies.append(trace.entropy))
+    method.update()
+    expected = 0.0
+    for entropy in entropies:
+        expected += 0.01 * (1e-4 * entropy - expected)
+    assert method.baseline == pytest.approx(expected) and min(entropies) > 1
+
+
+def test_w_has_nesterov_momentum_and_four_cosines(make_search: MakeSearch) -> None:
+    """w <- w - rate (g' + 0.9 b) with b <- 0.9 b + g', g' the gradient with its decay."""
+    method = make_search("--method", "enas", "--space", "nasbench201", "--clip", "1e9").method
+    assert isinstance(method, Enas)
+    w_optimizer, w = method.w_optimizer, method.w_optimizer.weights[0]
+    expected, b = w.detach().clone(), torch.zeros_like(w)
+    for n in range(3):
+        g = (n + 1.0) + w_optimizer.options.weight_decay * expected
+        b = 0.9 * b + g
+        expected = expected - w_optimizer.learning_rate * (g + 0.9 * b)
+        w_optimizer.step((n + 1.0) * w.sum())
+    torch.testing.assert_close(w.detach(), expected)
+    assert w_optimizer.options.cycles == 4
+
+
 def test_four_cosines_each_twice_as_long() -> None:
     net = Supernet(Choice({"a": nn.Linear(3, 2)}))
     optimizer = WeightOptimizer(net, WeightOptions(epochs=150, cycles=4), steps_per_epoch=1)
