@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,8 @@ def _parsed(*flags: str) -> SearchConfig:
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
+    """The same number for all, so that results can be compared to the bit; `--threads auto` keeps to it too."""
+    os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
 
 

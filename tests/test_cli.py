@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from commands import SMALL, call, contents, finished_run, one_line, stripes, stripes_file
+from proxnas.cores import cores
 from proxnas.run import open_run
 from proxnas.settings import read_values
 
@@ -116,7 +117,9 @@ def test_the_data_is_misspelt(capsys: Any) -> None:
         ("--resume --force", "give either --resume or --force"),
         ("--device gpu", "--device 'gpu': give"),
         ("--device cuda:77", "--device cuda:77"),
-        ("--threads -1", "--threads -1: give"),
+        ("--threads -1", "--threads -1: give auto or a number from 1 on"),
+        ("--threads 0", "--threads 0: give auto or a number from 1 on"),
+        ("--threads 999", f"--threads 999: there are {cores()} cores: give"),
         ("--image-size 3", "--image-size 3: give a side of 4 to 4096"),
         ("--image-size 16", "--image-size 16: stripes is stored as 8 x 8 pixels"),
         ("--cutout 9", "--cutout 9: give a side of 0 to 8"),

@@ -20,7 +20,7 @@ from rich.console import Console
 from proxnas import pool
 from proxnas.executor import Outcome, Task
 from proxnas.interrupt import Interrupted
-from proxnas.local_executor import LocalExecutor, cores
+from proxnas.local_executor import LocalExecutor
 from proxnas.many_progress import SilentBoard, progress_of, shown
 
 STAND_IN = """
@@ -82,19 +82,23 @@ def test_tasks_are_run_once_and_never_again(tasks: Callable[..., list[Task]]) ->
     for _ in range(2):
         assert [outcome.code for outcome in run(these)] == [0, 0]
     assert [starts(task) for task in these] == [1, 1]
-    threads = f"--threads={cores()}"
+    threads = "--threads=auto"
     assert (these[0].folder / "starts").read_text() == f"--run={these[0].folder} --resume {threads}\n"
 
 
-def test_two_workers_work_at_the_same_time_and_share_the_cores(tasks: Callable[..., list[Task]]) -> None:
+def test_two_workers_work_at_the_same_time_and_share_the_cores(
+    tasks: Callable[..., list[Task]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each waits for the other: one after the other, they would wait for ever."""
+    monkeypatch.setattr("proxnas.local_executor.available", lambda: 4)
     wait = """
+    (folder / "share").write_text(os.environ["OMP_NUM_THREADS"])
     while not all((folder.parent / name / "starts").exists() for name in ("t0", "t1")):
         time.sleep(0.01)
     """
     these = tasks(textwrap.dedent(wait) + FINISH, textwrap.dedent(wait) + FINISH)
     assert [outcome.code for outcome in run(these, workers=2)] == [0, 0]
-    assert f"--threads={max(1, cores() // 2)}" in (these[0].folder / "starts").read_text()
+    assert (these[0].folder / "share").read_text() == "2", "of the four cores"
 
 
 def test_a_worker_that_is_killed_is_replaced(tasks: Callable[..., list[Task]]) -> None:

@@ -36,6 +36,7 @@ from proxnas.settings import METHOD_DEFAULTS
 from proxnas.spaces.cnn import first_candidates
 from proxnas.supernet import Supernet
 from proxnas.text_flags import recurrent
+from proxnas.threads import threads_for
 from proxnas.types import Batch
 from proxnas.uses import PROXIMAL, of_use
 
@@ -56,6 +57,7 @@ def bench(config: BenchConfig, say: Callable[[str], None]) -> dict[str, Any]:
     """The whole measurement, as CONTRACT describes its JSON."""
     searches = {name: build(config, name) for name in config.all_methods()}
     reference = searches.get("nasp") or next(iter(searches.values()))
+    settle_threads(config, reference)
     timers: dict[str, Timer] = {name: step_timer(search) for name, search in searches.items()}
     timers |= {"limit": limit_timer(reference), "supernet": supernet_timer(reference)}
     timers |= {f"cell {name}": step_timer(search) for name, search in cells_alone(config).items()}
@@ -69,6 +71,14 @@ def bench(config: BenchConfig, say: Callable[[str], None]) -> dict[str, Any]:
     limit["peak_bytes"] = in_own_process(peak_of_training, config)
     figures = _figures(config, medians, limit, supernet)
     return figures | ({"cell": cell, "cell_ratio": cell["darts-2nd"] / cell["nasp"]} if cell else {})
+
+
+def settle_threads(config: BenchConfig, search: Search) -> None:
+    """The same number of threads for all methods: the quickest for the steps of this one, unless one is asked for."""
+    threads = threads_for(config.threads, search.device)
+    while not threads.settled:
+        with threads.step(0, 0):
+            search.totals.add(search.method.step())
 
 
 def cells_alone(config: BenchConfig) -> dict[str, Search]:

@@ -11,6 +11,7 @@ from contextlib import nullcontext, redirect_stdout
 from importlib import import_module
 
 from proxnas import __version__
+from proxnas.cores import wait_without_spinning
 from proxnas.errors import InputError, unknown
 from proxnas.interrupt import Interrupted, terminable
 from proxnas.launch import PeerLost, Place, check_command, continued, launched, speaks, taking
@@ -52,6 +53,8 @@ prints the version."""
 
 def main(argv: list[str] | None = None) -> int:
     """Runs a command line; returns its exit code: 0 done, 2 bad input, 1 an internal error, 130, 143 or 129 stopped."""
+    if argv is None:  # a process of our own: torch is not loaded yet, and nobody else's threads wait here
+        wait_without_spinning()
     arguments = sys.argv[1:] if argv is None else argv
     return _answered(lambda: _launched(arguments))
 

@@ -22,6 +22,7 @@ from torch import nn
 
 from proxnas.choice import MisusedChoice
 from proxnas.config import SearchConfig
+from proxnas.cores import Asked
 from proxnas.errors import InputError, unknown
 from proxnas.found import Found
 from proxnas.genotype import CUSTOM
@@ -72,6 +73,7 @@ def search(
     max_latency: str | None = None,
     precision: Literal["fp32", "bf16", "fp16"] = "fp32",
     device: str | torch.device | None = None,
+    threads: Asked | None = None,
     seed: int = 0,
     progress: bool = False,
     run: str | os.PathLike[str] | None = None,
@@ -101,6 +103,8 @@ def search(
         max_latency: in their place the longest time for a batch of `valid` on this device: "2ms".
         precision: of the operations; weights stay as they are.
         device: where to; without it where the module is.
+        threads: of the CPU: a number, or "auto", which times steps with 1, 2, 4, ... and takes the quickest; without it
+            auto, unless torch was told to take one thread. torch's own number is as before afterwards.
         seed: of A, the order of a Dataset, and all that is random in training.
         progress: show how far it is.
         run: a folder for config.json, metrics.jsonl, checkpoints, result.json and model.safetensors.
@@ -109,7 +113,7 @@ def search(
     """
     data = CustomData(train, valid, loss, metric)
     place = str(device or next(module.parameters(), torch.empty(0)).device)
-    with _in_python_words(), _own_random_numbers(place):
+    with _in_python_words(), _own_random_numbers(place), _own_threads():
         settings = settings_of(method) | _rates(optimizer, learning_rate, schedule)
         config = SearchConfig(
             **settings | {"patience": patience, "precision": precision},
@@ -119,6 +123,7 @@ def search(
             batch_size=batch_size,
             clip=clip,
             device=place,
+            threads=threads if threads is not None else ("auto" if torch.get_num_threads() > 1 else 1),
             seed=seed,
             resume=resume,
             force=force,
@@ -221,6 +226,16 @@ def _own_random_numbers(device: str) -> Iterator[None]:
     cuda = device.startswith("cuda") and torch.cuda.is_available()
     with torch.random.fork_rng([torch.device(device)] if cuda else []):
         yield
+
+
+@contextmanager
+def _own_threads() -> Iterator[None]:
+    """torch has one number of threads for the whole process: afterwards the caller's again."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import numpy
 import torch
 
 from proxnas import __version__
+from proxnas.cores import Asked, available, check_threads
 from proxnas.errors import InputError
 from proxnas.launch import here
 
@@ -43,10 +44,10 @@ def _of_this_process(device: torch.device, name: str) -> torch.device:
     return torch.device("cuda", here().local_rank)
 
 
-def set_threads(threads: int) -> None:
-    """Use so many CPU threads; 0 leaves torch's choice."""
-    if threads:
-        torch.set_num_threads(threads)
+def set_threads(threads: Asked) -> None:
+    """Use so many CPU threads; auto: all that there are, until steps are timed (threads.py)."""
+    check_threads(threads)
+    torch.set_num_threads(available() if threads == "auto" else threads)
 
 
 def set_deterministic(on: bool) -> None:

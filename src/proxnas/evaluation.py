@@ -16,6 +16,7 @@ import torch
 
 from proxnas import __version__
 from proxnas.config import SearchConfig
+from proxnas.cores import Asked
 from proxnas.data.split import stable_seed
 from proxnas.errors import InputError
 from proxnas.jobs import build_search
@@ -107,7 +108,7 @@ class Evaluation:
         return {"valid": self.measured._asdict(), "train": train, "seconds": seconds}
 
 
-def evaluate(folder: Path, run: Run, device: str, threads: int, progress: Progress) -> dict[str, Any]:
+def evaluate(folder: Path, run: Run, device: str, threads: Asked, progress: Progress) -> dict[str, Any]:
     """Evaluates the cell that the folder names, from where it stands; returns what result.json holds."""
     number, cell = read_cell(folder)
     config = SearchConfig(**read_values(folder.parent.parent / "config.json"))

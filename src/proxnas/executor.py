@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from proxnas.cores import Asked
 from proxnas.deadline import Deadline
 from proxnas.errors import InputError
 from proxnas.many_flags import ManyFlags
@@ -83,12 +84,13 @@ def share_time(tasks: Sequence[Task], deadline: Deadline, workers: int, later: i
         yield replace(task, argv=(*task.argv, f"--minutes={minutes:.4f}"))
 
 
-def make(flags: ManyFlags, threads: int = 0, devices: Sequence[str] = ()) -> Executor:
+def make(flags: ManyFlags, threads: Asked = "auto", devices: Sequence[str] = ()) -> Executor:
     """The executor that the flags ask for."""
+    number = 0 if threads == "auto" else threads
     if flags.ray:
         from proxnas.ray_executor import RayExecutor
 
-        return RayExecutor(flags.ray, flags.cpus_per_task or threads or 1, flags.gpus_per_task)
+        return RayExecutor(flags.ray, flags.cpus_per_task or number or 1, flags.gpus_per_task)
     from proxnas.local_executor import LocalExecutor
 
     return LocalExecutor(flags.workers, flags.cpus_per_task or threads, devices)

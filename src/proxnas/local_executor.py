@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from proxnas.cores import Asked, available
 from proxnas.executor import Board, Outcome, Task
 from proxnas.interrupt import LIFELINE
 from proxnas.pool import End, drive
@@ -19,9 +20,9 @@ class LocalExecutor:
 
     patience = 60.0
 
-    def __init__(self, workers: int = 1, threads: int = 0, devices: Sequence[str] = ()) -> None:
-        self.workers = workers
-        self.threads = threads or max(1, cores() // workers)
+    def __init__(self, workers: int = 1, threads: Asked = "auto", devices: Sequence[str] = ()) -> None:
+        self.workers, self.threads = workers, threads
+        self.share = max(1, available() // workers)  # of the cores, of which `auto` takes as many as help
         self.devices = tuple(devices)  # the i-th worker takes the i-th, and so on in turn
 
     def run(self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]) -> list[Outcome]:
@@ -32,7 +33,8 @@ class LocalExecutor:
         return self.workers
 
     def launch(self, task: Task, slot: int) -> ProcessWorker:
-        return ProcessWorker(task, slot, started(self.command(task, slot), task.log))
+        within = {"OMP_NUM_THREADS": str(self.share)} if self.threads == "auto" else {}
+        return ProcessWorker(task, slot, started(self.command(task, slot), task.log, within))
 
     def command(self, task: Task, slot: int) -> list[str]:
         """The command line of a worker."""
@@ -64,13 +66,14 @@ class ProcessWorker:
             self.process.stdin.close()
 
 
-def words(task: Task, folder: Path, threads: int) -> list[str]:
+def words(task: Task, folder: Path, threads: Asked) -> list[str]:
     """What Python is told to run the task."""
     return ["-m", "proxnas", *task.argv, f"--run={folder}", "--resume", f"--threads={threads}"]
 
 
-def started(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """A process that ends, with its checkpoint, when this one does; what it prints goes to the log."""
+def started(command: Sequence[str], log: Path, within: Mapping[str, str] = {}) -> subprocess.Popen[bytes]:
+    """A process that ends, with its checkpoint, when this one does; what it prints goes to the log. `within`: what
+    its environment has besides."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
         return subprocess.Popen(
@@ -78,11 +81,6 @@ def started(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,  # never written to: it closes when we die, however we die
             stdout=file,
             stderr=subprocess.STDOUT,
-            env=os.environ | {LIFELINE: "1"},
+            env=os.environ | within | {LIFELINE: "1"},
             process_group=0,  # Ctrl-C is for us to pass on: twice, it would end them without a checkpoint
         )
-
-
-def cores() -> int:
-    """The CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from proxnas.consensus import agreed, asked, check_alike
+from proxnas.cores import Asked
 from proxnas.deadline import Deadline
 from proxnas.distributed import gathered, shared, shared_state, total
 from proxnas.environment import describe
@@ -26,7 +27,9 @@ from proxnas.guard import MOST, Diverged, Guard
 from proxnas.interrupt import Interrupted, Request, stop_requests
 from proxnas.launch import here
 from proxnas.methods.base import Metrics
+from proxnas.report.reading import read_object
 from proxnas.run import Run
+from proxnas.threads import Auto, Fixed, Look, threads_for
 from proxnas.types import State
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -88,6 +91,9 @@ class Limits(Protocol):
     @property
     def checkpoint_minutes(self) -> float: ...
 
+    @property
+    def threads(self) -> Asked: ...
+
 
 class Job(Protocol):
     """A search or a training: it can stop after any step and go on as if it had not."""
@@ -144,14 +150,13 @@ def run_epochs(job: Job, run: Run | None, progress: Progress, deadline: Deadline
         state = None if here().alone else shared_state(state)  # all begin with the same weights
     if state is not None:
         _restore(job, kept, state)
-    if run is not None:
-        run.write_json("environment.json", describe(job.device))
+    threads = _threads(job, run)
     rows = _rows(job, kept)
     deadline.take_up(rows)
     with nullcontext(Request()) if run is None else stop_requests() as request:
         while not job.done() and not (rows and deadline.over()):
             try:
-                rows.append(_light(_epoch(job, kept, progress, request, deadline), kept))
+                rows.append(_light(_epoch(job, kept, progress, request, deadline, threads), kept))
                 deadline.note(rows[-1])
             except Diverged as fault:
                 _go_back(job, kept, fault)
@@ -214,7 +219,23 @@ def _restore(job: Job, kept: Run | InMemory, state: State) -> None:
         raise InputError(f"{where}the checkpoint is of another run ({fault}): use --force to start anew") from error
 
 
-def _epoch(job: Job, kept: Run | InMemory, progress: Progress, request: Request, deadline: Deadline) -> dict[str, Any]:
+def _threads(job: Job, run: Run | None) -> Auto | Fixed:
+    """Those of the steps to come; environment.json says which, and what led to it."""
+    if run is None:
+        return threads_for(job.config.threads, job.device)
+
+    def keep(looks: list[Look]) -> None:
+        run.write_json("environment.json", describe(job.device) | ({"looks": looks} if looks else {}))
+
+    before = read_object(run / "environment.json").get("looks")
+    threads = threads_for(job.config.threads, job.device, keep, before)
+    keep(threads.looks)
+    return threads
+
+
+def _epoch(
+    job: Job, kept: Run | InMemory, progress: Progress, request: Request, deadline: Deadline, threads: Auto | Fixed
+) -> dict[str, Any]:
     """The rest of an epoch; its row of metrics is written before its checkpoint, which decides whether it counts.
 
     One that the deadline cuts short is judged like any other, but the checkpoint stays that of its last step: a run
@@ -223,9 +244,10 @@ def _epoch(job: Job, kept: Run | InMemory, progress: Progress, request: Request,
     progress.begin(job.epochs_done + 1, job.config.epochs, len(job))
     start = saved = time.perf_counter()
     while job.totals.steps < len(job):
-        metrics = job.step()
-        job.guard.check()
-        job.totals.add(metrics)
+        with threads.step(job.epochs_done + 1, job.totals.steps + 1):
+            metrics = job.step()
+            job.guard.check()
+            job.totals.add(metrics)
         progress.step(metrics.changes)
         late = time.perf_counter() - saved > 60 * job.config.checkpoint_minutes
         signum, late = agreed(request.signum, late)

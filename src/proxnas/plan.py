@@ -18,6 +18,7 @@ from proxnas.refining import how_many
 from proxnas.searching import Search
 from proxnas.sizing import sizes
 from proxnas.tasks import load_data
+from proxnas.threads import threads_for
 
 STEPS = 3
 REFINED = "and {} short trainings after it, then longer ones of the best (--refine)"
@@ -53,13 +54,16 @@ def plan_search(search: Search) -> dict[str, Any]:
 
 def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
     """Seconds of an epoch behind any warm-up, its evaluation included, and the peak memory of a step."""
-    seconds = []
+    seconds: list[float] = []
+    threads = threads_for(job.config.threads, job.device)
     with peak_memory(job.device) as peak:
-        for _ in range(STEPS):
-            start = time.perf_counter()
-            job.totals.add(job.step())
-            job.totals.means()  # waits for an accelerator
-            seconds.append(time.perf_counter() - start)
+        while len(seconds) < STEPS:
+            with threads.step(1, len(seconds) + 1):
+                start = time.perf_counter()
+                job.totals.add(job.step())
+                job.totals.means()  # waits for an accelerator
+            if threads.settled:  # as the steps of a run will be
+                seconds.append(time.perf_counter() - start)
     start = time.perf_counter()
     evaluate()
     evaluation = time.perf_counter() - start

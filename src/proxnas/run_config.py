@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from proxnas.cores import Asked
 from proxnas.errors import InputError
 from proxnas.many_flags import WHERE
 
@@ -23,8 +24,9 @@ class RunConfig:
     """Seed of the split, the weights, the streams and A."""
     device: str = "auto"
     """cpu, cuda, cuda:1, mps; auto: an accelerator if there is one."""
-    threads: int = 0
-    """CPU threads; 0: as many as torch takes."""
+    threads: Asked = "auto"
+    """CPU threads. auto: whichever number makes the steps quickest, by timing some of them with 1, 2, 4, ... now and
+    then. A number is kept to: only then does the same seed give the same bits, as others add up in another order."""
     deterministic: bool = False
     """Only algorithms that give the same bits each time on a GPU too (a CPU always does); slower there."""
     quiet: bool = False
@@ -34,7 +36,9 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         require(0 <= self.seed < 2**31, "--seed", self.seed, "give a number from 0 to 2147483647")
-        require(0 <= self.threads <= 1024, "--threads", self.threads, "give a number from 0 to 1024")
+        require(
+            self.threads == "auto" or self.threads >= 1, "--threads", self.threads, "give auto or a number from 1 on"
+        )
         require(
             re.fullmatch(r"auto|(cpu|mps|cuda|xpu)(:\d{1,3})?", self.device) is not None,
             "--device",

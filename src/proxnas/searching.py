@@ -16,6 +16,7 @@ from proxnas import methods, sizing, spaces, tasks
 from proxnas.clock import Clock
 from proxnas.complexity import parameters
 from proxnas.config import SearchConfig
+from proxnas.cores import available
 from proxnas.data.fingerprint import Fingerprint
 from proxnas.data.split import stable_seed
 from proxnas.deadline import MINUTES, Deadline
@@ -55,6 +56,7 @@ class Search:
     ) -> None:
         """`judge`: how good a cell is, from 0 to 1, for sampling methods; None: the table, or a short training.
         `adjust`: what no configuration can hold, such as an optimizer of the user's."""
+        config = with_fixed_threads(config)
         self.config, self.data = config, data
         self.judge = _judge(config) if judge is None else judge
         self.device = pick_device(config.device)
@@ -261,6 +263,12 @@ class Search:
         self.epochs_done, self.quiet_epochs = state["epochs_done"], state["quiet_epochs"]
         self.steps_done = state["steps_done"]
         torch.set_rng_state(state["random"])
+
+
+def with_fixed_threads(config: SearchConfig) -> SearchConfig:
+    """With a number of threads that stays, if seconds count: those of one number say nothing about another."""
+    timed = config.max_latency or config.cost_of_R() == "latency"
+    return replace(config, threads=available()) if timed and config.threads == "auto" else config
 
 
 def _judge(config: SearchConfig) -> Callable[[Genotype], float] | None:

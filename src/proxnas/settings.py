@@ -15,11 +15,13 @@ from collections.abc import Callable
 from contextlib import nullcontext, redirect_stderr
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import tyro
 
 from proxnas.config import ONE_OR_HALF, SearchConfig
+from proxnas.cores import check_threads
 from proxnas.errors import InputError, unknown
 from proxnas.launch import here
 from proxnas.lengthening import as_long_as
@@ -234,8 +236,11 @@ def command_line(cls: type[Config], prog: str, argv: list[str], values: dict[str
         if values:
             if True in values.values():  # else tyro would offer --no-pick in place of --pick, not both
                 markers = ()
-            return tyro.cli(cls, args=argv, default=cls(**values), prog=prog, config=markers)
-        return tyro.cli(cls, args=argv, prog=prog, config=markers)
+            found = tyro.cli(cls, args=argv, default=cls(**values), prog=prog, config=markers)
+        else:
+            found = tyro.cli(cls, args=argv, prog=prog, config=markers)
+    check_threads(getattr(found, "threads", "auto"))  # not at birth: a run may be read, or go on, on another machine
+    return found
 
 
 HELP = ("--help", "-h")
@@ -304,6 +309,8 @@ def read_values(path: Path, cls: type[RunConfig] = SearchConfig) -> dict[str, An
     if not isinstance(values, dict):
         raise InputError(f"{path}: not a JSON object of flag names and values")
     values = {RENAMED.get(name, name): value for name, value in values.items() if name not in STAMP}
+    if values.get("threads", 1) in (0, None):  # so earlier versions wrote "as many as torch takes"
+        values["threads"] = "auto"
     hints = get_type_hints(cls)
     for name, value in values.items():
         if name not in hints:
@@ -316,6 +323,8 @@ def read_values(path: Path, cls: type[RunConfig] = SearchConfig) -> dict[str, An
 def _fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
+    if get_origin(hint) in (Union, UnionType):
+        return any(_fits(value, kind) for kind in get_args(hint))
     if get_origin(hint) is Literal:
         return type(value) is type(get_args(hint)[0]) and value in get_args(hint)
     if hint in (int, float) and type(value) is int and abs(value) >= 2**63:  # beyond what torch can count with
@@ -326,6 +335,8 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _wanted(hint: Any) -> str:
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(map(_wanted, get_args(hint)))
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(json.dumps(choice) for choice in get_args(hint))
     words = {int: "a whole number", float: "a number", bool: "true or false"}

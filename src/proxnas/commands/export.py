@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from proxnas.cores import Asked
 from proxnas.errors import InputError
+from proxnas.run_config import require
 from proxnas.settings import command_line
 
 if TYPE_CHECKING:
@@ -32,16 +34,17 @@ class ExportConfig:
     """Model card to write (Markdown)."""
     device: str = "cpu"
     """Where the latency of the card is measured."""
-    threads: int = 0
-    """CPU threads; 0: torch's choice."""
+    threads: Asked = "auto"
+    """CPU threads of the latency; auto: as many as there are cores."""
     json: bool = False
     """Print JSON."""
 
     def __post_init__(self) -> None:
         if not (self.onnx or self.torch or self.card):
             raise InputError("nothing to write: give --onnx FILE, --torch FILE or --card FILE")
-        if self.threads < 0:
-            raise InputError(f"--threads {self.threads}: give a number of threads, or 0 for torch's choice")
+        require(
+            self.threads == "auto" or self.threads >= 1, "--threads", self.threads, "give auto or a number from 1 on"
+        )
 
 
 def main(argv: list[str]) -> None:

@@ -115,7 +115,7 @@ def _at_once(config: SearchConfig, parts: dict[SearchConfig, Path], deadline: De
     from proxnas.many_progress import shown
 
     tasks = [
-        Task(f"{part.method} seed {part.seed}", ("search", *flags_of(dataclasses.replace(part, threads=0))), place)
+        Task(f"{part.method} seed {part.seed}", ("search", *flags_of(dataclasses.replace(part, threads="auto"))), place)
         for part, place in parts.items()
     ]
     with shown(Console(highlight=False), f"{len(tasks)} searches", len(tasks), config.quiet) as board:
