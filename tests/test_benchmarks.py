@@ -193,3 +193,28 @@ def test_sampling_pairs_methods_with_random_by_seed(tmp_path, monkeypatch, capsy
     )
     sampling.main()  # everything is there already
     assert len(asked) == 6
+
+
+def test_busy_runs_each_once_in_turns_and_compares_with_the_better(tmp_path, monkeypatch, capsys) -> None:
+    busy, asked = script("busy"), []
+
+    def search(threads: str, epochs: int) -> dict[str, Any]:
+        asked.append(threads)
+        whole = {"auto": 11.0, "1": 10.0}.get(threads, 20.0)
+        return {"whole": whole, "within": whole - 4, "choices": []}
+
+    monkeypatch.setattr(busy, "search", search)
+    monkeypatch.setattr(busy, "cores", lambda: 8)
+    monkeypatch.setattr(sys, "argv", ["busy.py", str(tmp_path), "--busy", "0,1", "--rounds", "2"])
+    for _ in range(2):
+        busy.main()
+        assert asked == [*("auto", "1", "8") * 2, *("1", "8", "auto") * 2]
+    assert capsys.readouterr().out.endswith("| 1 | 11.0 s | 10.0 s | 20.0 s | 1.10 | 1.17 |\n")
+
+
+def test_busy_processes_compute_and_end() -> None:
+    busy = script("busy")
+    with busy.busy(1):
+        pass
+    with pytest.raises(ValueError), busy.busy(2):
+        raise ValueError
