@@ -15,6 +15,7 @@ from proxnas.cores import wait_without_spinning
 from proxnas.errors import InputError, unknown
 from proxnas.interrupt import Interrupted, terminable
 from proxnas.launch import PeerLost, Place, check_command, continued, launched, speaks, taking
+from proxnas.processes import Ended
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("proxnas.commands.fit:main", "search, train, test and export, in one go"),
@@ -98,6 +99,8 @@ def _answered(work: Callable[[], int]) -> int:
     except Interrupted as stop:
         how = "; a checkpoint is written: the same command with --resume goes on" if stop.saved else ""
         return _say(f"{stop}{how}", stop.exit_code)
+    except Ended as end:  # what went wrong was said by those who did the work
+        return end.code
     except KeyboardInterrupt:
         return _say("stopped", 130)
     except Exception:

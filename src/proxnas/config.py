@@ -49,7 +49,7 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
     epochs: int = 25
     """Passes over the half of the data that trains w."""
     batch_size: int = 32
-    """Images of a step; of all processes together under torchrun."""
+    """Images of a step; of all --processes together."""
     cells: int = 5
     """Cells of the search network (nasbench201: a stage)."""
     channels: int = 16

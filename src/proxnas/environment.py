@@ -38,8 +38,8 @@ def _of_this_process(device: torch.device, name: str) -> torch.device:
     if name.startswith("cuda:"):
         raise InputError(f"--device {name}: each process takes a device of its own: give --device cuda")
     if here().local_size > torch.accelerator.device_count():
-        raise InputError(f"--nproc-per-node {here().local_size}: this machine has {torch.accelerator.device_count()} "
-                         "CUDA devices: give torchrun that number")  # fmt: skip
+        raise InputError(f"--processes {here().local_size}: this machine has {torch.accelerator.device_count()} "
+                         "CUDA devices: give that number (of torchrun: --nproc-per-node)")  # fmt: skip
     torch.cuda.set_device(here().local_rank)
     return torch.device("cuda", here().local_rank)
 

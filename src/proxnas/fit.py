@@ -311,7 +311,7 @@ def _size(asked: TrainConfig) -> str:
 
 def again(config: RunConfig, inner: Part) -> Part:
     """The configuration of a part as this call runs it."""
-    call = {name: getattr(config, name) for name in ("quiet", "device", "threads")}
+    call = {name: getattr(config, name) for name in ("quiet", "device", "threads", "processes")}
     return dataclasses.replace(inner, resume=True, force=False, **call)
 
 

@@ -15,6 +15,7 @@ from proxnas.config import SearchConfig
 from proxnas.launch import here
 from proxnas.lengthening import as_long_as, lengthen
 from proxnas.methods import SAMPLING
+from proxnas.processes import run_together, to_start
 from proxnas.run_config import JobConfig, RunConfig
 from proxnas.settings import check_same, read_values, storable
 from proxnas.table import check
@@ -90,6 +91,8 @@ def run_search(
     """One search in its folder; a finished one is not run again. It ends, refined or not, when the deadline is over."""
     from proxnas.searching import found, search
 
+    if number := to_start(config.processes):
+        return _by_processes(config, "search", folder, number)
     title = f"{config.method} {config.space} seed {config.seed}"
     build = partial(_searched, config, folder, built)
     if by_workers(config, folder):
@@ -139,6 +142,8 @@ def run_training(
     """One training in its folder; a finished one is not run again."""
     from proxnas.train import train
 
+    if number := to_start(config.processes):
+        return _by_processes(config, "train", folder, number, genotype)
     work = partial(train, deadline=deadline)
     return _run(config, "train", folder, "train", lambda: built or build_training(config, genotype), work)
 
@@ -149,8 +154,28 @@ def run_text_training(
     """One training of a language model in its folder; a finished one is not run again."""
     from proxnas.train_text import build_text_training, train_text
 
+    if number := to_start(config.processes):
+        return _by_processes(config, "train", folder, number)
     work = partial(train_text, deadline=deadline)
     return _run(config, "train", folder, "train", lambda: built or build_text_training(config, folder), work)
+
+
+def _by_processes(
+    config: AnyConfig, command: str, folder: Path, number: int, genotype: Architecture | None = None
+) -> dict[str, Any]:
+    """A run within another, by several processes: they find in its folder what they are to do, and leave its result."""
+    from proxnas.run import open_run, write_atomically
+
+    with open_run(folder, config.resume, config.force) as run:
+        store(config, command, run)
+        if genotype and not (run / "genotype.json").exists():
+            write_atomically(run / "genotype.json", genotype.to_json())
+        finished = run.finished
+    if not finished:
+        call = [f"--run={folder}", "--resume", f"--device={config.device}", f"--threads={config.threads}"]
+        run_together([command, *call, *["--quiet"] * config.quiet], number, silent=config.quiet)
+    result: dict[str, Any] = run.read_json("result.json")
+    return result
 
 
 def _run(

@@ -103,13 +103,14 @@ def launched(environ: Mapping[str, str] = os.environ) -> Place | None:
 def check_command(place: Place, argv: list[str]) -> None:
     """An InputError for a command that is no work for several processes."""
     if not place.alone and argv[:1] and argv[0] not in TOGETHER:
-        raise InputError(f"{argv[0]}: torchrun is for {' and '.join(TOGETHER)}: start it without torchrun")
+        raise InputError(f"{argv[0]}: torchrun is for {' and '.join(TOGETHER)}: start it without torchrun"
+                         " (fit: with --processes)")  # fmt: skip
 
 
 def check_alone(what: str) -> None:
     """An InputError if this is one of several processes."""
     if not _here.alone:
-        raise InputError(f"{what}: is for one process: start the command without torchrun")
+        raise InputError(f"{what}: is for one process: leave --processes out, or start the command without torchrun")
 
 
 def check_flags(**given: object) -> None:

@@ -59,9 +59,13 @@ class FolderConfig(RunConfig):
     """Only say what would be built, how large and how fast it is."""
     json: bool = False
     """With --dry-run: as JSON."""
+    processes: int = 1
+    """Processes that work together on this machine, each on its part of every batch; with CUDA a device each. --threads
+    is for each of them; auto: an equal share of the cores."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(1 <= self.processes <= 1024, "--processes", self.processes, "give a number from 1 to 1024")
         require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
 
 
@@ -82,7 +86,7 @@ class JobConfig(FolderConfig):
 
 FINGERPRINT = "fingerprint"
 """The key of config.json that tells whether the data are still the same."""
-NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "tensorboard", *WHERE}
+NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "processes", "tensorboard", *WHERE}
 """Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
 MAY_CHANGE = {"device", "threads", "checkpoint_minutes", "minutes"}
 """Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to the bit."""

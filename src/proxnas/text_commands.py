@@ -13,6 +13,7 @@ from proxnas.errors import InputError
 from proxnas.folders import data_word, run_folder, slug
 from proxnas.jobs import run_text_training, text_training_fitted_to_minutes
 from proxnas.launch import check_flags
+from proxnas.processes import check_untimed, run_together, to_start
 from proxnas.settings import epochs_given, given_values, parse, parse_resumed
 from proxnas.text_config import TextFitConfig, TextTestConfig, TextTrainConfig
 from proxnas.text_settings import PROG, parse_text_train, values_of, words_of
@@ -23,6 +24,9 @@ from proxnas.train_settings import need, stored
 def train(argv: list[str]) -> None:
     """Parses the flags and trains."""
     config = parse_text_train(argv)
+    if number := to_start(config.processes):
+        run_together(["train", *argv], number)
+        return
     folder = run_folder(config, default_folder(config), parse_text_train, "cell", "data", "seed")
     check_flags(dry_run=config.dry_run, minutes=config.minutes)
     if config.dry_run:
@@ -157,6 +161,7 @@ def fit(argv: list[str]) -> None:
     if config.resume and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, "fit", TextFitConfig), folder, prog)
     need(config, "data")
+    check_untimed(config.processes, config.minutes)
     if config.dry_run:
         print_plan(plan_fit_text(config), config.json)
         return

@@ -9,6 +9,7 @@ from typing import Any
 from proxnas import text_commands
 from proxnas.fit import fit, plan_fit
 from proxnas.folders import data_word, run_folder
+from proxnas.processes import check_untimed
 from proxnas.settings import parse, parse_resumed
 from proxnas.train_config import FitConfig
 from proxnas.train_settings import need, stored
@@ -27,6 +28,7 @@ def main(argv: list[str]) -> None:
     if config.resume and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, "fit", FitConfig), folder, PROG)
     need(config, "data")
+    check_untimed(config.processes, config.minutes)
     say = (lambda text: None) if config.quiet else print
     if config.dry_run:
         text_commands.print_plan(plan_fit(config), config.json)

@@ -16,6 +16,7 @@ from proxnas.folders import data_word, run_folder
 from proxnas.jobs import build_search, fitted_to_minutes, run_search, store
 from proxnas.launch import check_flags
 from proxnas.methods import SAMPLING
+from proxnas.processes import run_together, to_start
 from proxnas.quantities import shown_budget
 from proxnas.settings import epochs_given, flags_of, parse_resumed, parse_search, read_values
 
@@ -26,6 +27,9 @@ ALONE: dict[str, Any] = {"workers": 1, "ray": "", "cpus_per_task": 0, "gpus_per_
 def main(argv: list[str]) -> None:
     """Parses the flags and runs the search."""
     config = parse_search(argv)
+    if number := to_start(config.processes):
+        run_together(["search", *argv], number)
+        return
     _check_together(config)
     if config.dry_run:
         _dry_run(config)

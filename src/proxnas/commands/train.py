@@ -12,6 +12,7 @@ from proxnas.designs import Architecture, read
 from proxnas.folders import data_word, run_folder, slug
 from proxnas.jobs import build_training, run_training, training_fitted_to_minutes
 from proxnas.launch import check_flags
+from proxnas.processes import run_together, to_start
 from proxnas.settings import epochs_given, parse_resumed
 from proxnas.text_settings import about_text
 from proxnas.train_config import TrainConfig
@@ -24,6 +25,9 @@ def main(argv: list[str]) -> None:
         text_commands.train(argv)
         return
     config = parse_train(argv)
+    if number := to_start(config.processes):
+        run_together(["train", *argv], number)
+        return
     check_flags(dry_run=config.dry_run, minutes=config.minutes)
     if config.dry_run:
         _dry_run(config)
