@@ -243,9 +243,7 @@ def test_the_price_presses_what_A_selects_without_the_limit(make_search: MakeSea
     assert all(torch.equal(at, wanted[name].double()) for name, at in method._penalised(None).items())
 
 
-@pytest.mark.parametrize(
-    "more", [(), ("--explore", "0"), ("--value", "a_k"), ("--eta-at", "A"), ("--method", "pa"), ("--space", "rnn")]
-)
+@pytest.mark.parametrize("more", [(), ("--explore", "0"), ("--value", "a_k"), ("--eta-at", "A"), ("--method", "pa")])
 def test_a_limit_that_does_not_bind_changes_nothing(make_search: MakeSearch, more: tuple[str, ...]) -> None:
     flags = ("--space", "nasbench201", "--eta", "0.1", "--epochs", "1", "--arch-learning-rate", "0.05", *more)
     plain, limited = make_search(*flags), make_search(*flags, "--max-params", "100M")
