@@ -50,6 +50,8 @@ def shown(text: str) -> dict[str, str]:
         line = line.strip("│ ")
         if flag := re.match(r"--([a-z0-9-]+)|\[?([A-Z]+)\]?(?= {2,})", line):
             name = (flag[1] or flag[2].lower()).replace("-", "_")
+            if alias := re.match(r"--[a-z-]+ [A-Z]+, --([a-z-]+) [A-Z]+$", line):  # the flag's own name stands last
+                name = alias[1].replace("-", "_")
         if default := re.search(r"\(default: (.*?)\)$", line):
             found[name.removeprefix("no_")] = default[1]
     return found
