@@ -20,7 +20,13 @@ from faults import crash, disk
 from faults.crash import FORKED, Fault
 from proxnas.cli import main
 from proxnas.errors import InputError
+from proxnas.files import make_folder
+from proxnas.local_executor import started
+from proxnas.many_progress import progress_of
+from proxnas.pool import locked
+from proxnas.report.live import Snapshot
 from proxnas.run import Run, open_run, sound_state, write_atomically
+from run_folders import make_run
 
 EPOCHS = 2
 
@@ -129,6 +135,116 @@ def test_no_link_in_a_run_folder_leads_to_a_write_elsewhere(tmp_path: Path, name
     except InputError as error:
         assert name in str(error)
     assert target.read_text() == "mine\n"
+
+
+class Precious:
+    """A folder outside of a run, and what must stay as it is."""
+
+    def __init__(self, place: Path) -> None:
+        self.folder = place / "precious"
+        (self.folder / "logs").mkdir(parents=True)
+        for name in ("file", "checkpoint.pt", "config.json", "result.json", "logs/nasp-0.log"):
+            (self.folder / name).write_text('{"proxnas": "mine"}\n')
+        self.before = self.found()
+
+    def found(self) -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
+
+    @property
+    def unharmed(self) -> bool:
+        return self.found() == self.before
+
+
+@pytest.fixture
+def precious(tmp_path: Path) -> Precious:
+    return Precious(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.html.part"])
+def test_a_report_is_written_through_no_link(tmp_path: Path, precious: Precious, name: str) -> None:
+    run = make_run(tmp_path / "run")
+    (run / name).symlink_to(precious.folder / "file")
+    assert main(["report", str(run)]) == 0
+    assert precious.unharmed and b"proxnas" in (run / "report.html").read_bytes()
+    assert not (run / "report.html").is_symlink()
+
+
+def test_figures_are_written_through_no_link(tmp_path: Path, precious: Precious) -> None:
+    run, place = make_run(tmp_path / "run"), tmp_path / "figures"
+    place.mkdir()
+    for name in ("curves.svg", "curves.png", "curves.png.part", "cell.svg", "cell.pdf", "stability-normal-cell.svg"):
+        (place / name).symlink_to(precious.folder / "file")
+    assert main(["report", str(run), f"--figures={place}"]) == 0
+    assert main(["show", str(run), f"--svg={place / 'cell.svg'}", f"--png={place / 'curves.png'}"]) == 0
+    assert precious.unharmed and not any(path.is_symlink() for path in place.glob("*g"))
+
+
+@pytest.mark.parametrize("part", ["search", "search/nasp-0", "evaluations", "evaluations/00000", "neighbours"])
+def test_no_part_of_a_run_is_a_link(tmp_path: Path, precious: Precious, part: str) -> None:
+    run = make_run(tmp_path / "run")
+    (run / part).parent.mkdir(exist_ok=True)
+    (run / part).symlink_to(precious.folder)
+    inside = run / (part if "/" in part else f"{part}/00000") if part != "neighbours" else run / part
+    refused = pytest.raises(InputError, match="is a symbolic link inside a run, through which nothing is written")
+    with refused, open_run(inside, force=True):
+        pass
+    with pytest.raises(InputError, match="is a symbolic link inside a run"):
+        make_folder(inside)
+    with open_run(run, force=True):  # takes away what is its own, and nothing elsewhere
+        pass
+    assert precious.unharmed
+
+
+def test_a_run_folder_may_itself_be_reached_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "runs").symlink_to(tmp_path / "disk")
+    with open_run(tmp_path / "runs" / "run") as run:
+        run.write_json("config.json", {"proxnas": "0"})
+        make_folder(run / "search" / "logs")
+    assert (tmp_path / "disk" / "run" / "search" / "logs").is_dir()
+
+
+@pytest.mark.parametrize("link", ["logs", "logs/x.log"])
+def test_what_workers_print_goes_through_no_link(tmp_path: Path, precious: Precious, link: str) -> None:
+    run = make_run(tmp_path / "run")
+    (run / "search" / link).parent.mkdir(parents=True)
+    (run / "search" / link).symlink_to(precious.folder / ("logs" if link == "logs" else "file"))
+    with pytest.raises(InputError, match=link):
+        started([sys.executable, "-c", "print(1)"], run / "search" / "logs" / "x.log")
+    assert precious.unharmed
+
+
+# pipes
+
+
+@pytest.mark.parametrize(
+    "name", [".lock", "metrics.jsonl", "config.json", "result.json", "genotype.json", "space.json"]
+)
+def test_nobody_waits_for_a_pipe_in_a_run_folder(tmp_path: Path, name: str, capsys: Any) -> None:
+    run = make_run(tmp_path / "runs" / "run", finished=name == "result.json")
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+
+    def too_late(signum: int, frame: Any) -> None:
+        pytest.fail(f"waits for {name}")
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    signal.alarm(20)
+    try:
+        assert main(["runs", str(tmp_path / "runs")]) == 0
+        assert main(["report", str(run)]) == (2 if name == "config.json" else 0)
+        assert main(["show", str(run)]) == (2 if name == "genotype.json" else 0)
+        Snapshot(tmp_path / "runs").read()
+        assert progress_of(run)[0] in (0, 4)
+        assert locked(run) is False
+        with pytest.raises(InputError), open_run(run) as opened:
+            opened.append_metrics({"epoch": 1})
+        if name == "metrics.jsonl":
+            with pytest.raises(InputError, match="cannot be written"):
+                Run(run).append_metrics({"epoch": 1})
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 # two processes

@@ -177,7 +177,7 @@ def test_files_without_a_config_json_are_not_mixed_with(tmp_path: Path, name: st
 @pytest.mark.parametrize("below", ["file", "file/run"])
 def test_a_path_that_is_a_file_is_refused(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("text")
-    with pytest.raises(InputError, match=r"--run .*cannot be made"), open_run(tmp_path / below):
+    with pytest.raises(InputError, match=r"cannot be made \(.*\): choose another folder"), open_run(tmp_path / below):
         pass
     assert (tmp_path / "file").read_text() == "text"
 
@@ -243,48 +243,67 @@ def test_an_unreadable_json_file_is_named(run: Run, damage: bytes) -> None:
 # metrics.jsonl
 
 
+def row(epoch: int, **more: Any) -> dict[str, Any]:
+    """A line of metrics.jsonl."""
+    return {"epoch": epoch, "seconds": {"other": 0.5}} | more
+
+
 def test_metrics_grow_by_a_line(run: Run) -> None:
     assert run.metrics() == []
     for epoch in (1, 2):
-        run.append_metrics({"epoch": epoch, "loss": 0.1 + epoch})
-    assert run.metrics() == [{"epoch": 1, "loss": 1.1}, {"epoch": 2, "loss": 2.1}]
+        run.append_metrics(row(epoch, loss=0.1 + epoch))
+    assert run.metrics() == [row(1, loss=1.1), row(2, loss=2.1)]
     assert (run / "metrics.jsonl").read_bytes().count(b"\n") == 2
 
 
 def test_a_torn_last_line_is_none_wherever_it_is_torn(run: Run) -> None:
-    run.append_metrics({"epoch": 1})
+    run.append_metrics(row(1))
     whole = (run / "metrics.jsonl").read_bytes()
-    run.append_metrics({"epoch": 2})
+    run.append_metrics(row(2))
     both = (run / "metrics.jsonl").read_bytes()
     for size in range(len(whole), len(both)):
         (run / "metrics.jsonl").write_bytes(both[:size])
-        assert run.metrics() == [{"epoch": 1}]
-    assert run.cut_metrics(1) == [{"epoch": 1}]
-    run.append_metrics({"epoch": 2})  # not glued to the torn line
-    assert run.metrics() == [{"epoch": 1}, {"epoch": 2}]
+        assert run.metrics() == [row(1)]
+    assert run.cut_metrics(1) == [row(1)]
+    run.append_metrics(row(2))  # not glued to the torn line
+    assert run.metrics() == [row(1), row(2)]
 
 
 def test_metrics_are_cut_back_byte_for_byte(run: Run) -> None:
-    for epoch in range(5):
-        run.append_metrics({"epoch": epoch, "third": epoch / 3, "A": {"cell": [[0.1, 1e-30]]}})
+    for epoch in range(1, 6):
+        run.append_metrics(row(epoch, third=epoch / 3, A={"cell": [[0.1, 1e-30]]}))
     lines = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    assert [row["epoch"] for row in run.cut_metrics(3)] == [0, 1, 2]
+    assert [row["epoch"] for row in run.cut_metrics(3)] == [1, 2, 3]
     assert (run / "metrics.jsonl").read_bytes() == b"".join(lines[:3])
     assert run.cut_metrics(0) == []
     assert (run / "metrics.jsonl").read_bytes() == b""
 
 
 def test_fewer_metrics_than_the_checkpoint_has_epochs_are_an_error(run: Run) -> None:
-    run.append_metrics({"epoch": 1})
+    run.append_metrics(row(1))
     before = contents(run.folder)
     with pytest.raises(InputError, match=r"metrics\.jsonl: has 1 epochs, the checkpoint 2"):
         run.cut_metrics(2)
     assert contents(run.folder) == before
 
 
-@pytest.mark.parametrize("line", [b"{broken}\n", b"\xff\n"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{broken}\n",
+        b"\xff\n",
+        b"[]\n",
+        b'{"seconds": {}}\n',
+        b'{"epoch": 1, "seconds": -1}\n',
+        b'{"epoch": 1, "seconds": {"other": -1}}\n',
+        b'{"epoch": 1, "seconds": {}, "A": 1.5}\n',
+        b'{"epoch": 1' + b"0" * 400 + b', "seconds": {}}\n',
+        b'{"epoch": 1' + b"0" * 5000 + b', "seconds": {}}\n',
+    ],
+    ids=lambda line: repr(line[:30]),
+)
 def test_a_damaged_line_in_the_middle_is_named(run: Run, line: bytes) -> None:
-    (run / "metrics.jsonl").write_bytes(line + b'{"epoch": 2}\n')
+    (run / "metrics.jsonl").write_bytes(line + json.dumps(row(2)).encode() + b"\n")
     with pytest.raises(InputError, match=r"metrics\.jsonl: damaged"):
         run.metrics()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from proxnas.errors import InputError
+from proxnas.files import make_folder
 from proxnas.loop import Progress
 
 FOLDER = "tensorboard"
@@ -68,6 +69,7 @@ def with_board(other: Progress, folder: Path, wanted: bool) -> Iterator[Progress
     if not wanted:
         yield other
         return
+    make_folder(folder / FOLDER)  # its files have names that are new each time
     board = Board(other, folder / FOLDER)
     try:
         yield board

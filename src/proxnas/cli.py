@@ -16,6 +16,7 @@ from proxnas.errors import InputError, unknown
 from proxnas.interrupt import Interrupted, terminable
 from proxnas.launch import PeerLost, Place, check_command, continued, launched, speaks, taking
 from proxnas.processes import Ended
+from proxnas.say import note, say
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("proxnas.commands.fit:main", "search, train, test and export, in one go"),
@@ -104,16 +105,16 @@ def _answered(work: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return _say("stopped", 130)
     except Exception:
-        traceback.print_exc()
+        say(traceback.format_exc(), file=sys.stderr)
         return _say(f"internal error in proxnas {__version__}: please report the lines above with the command", 1)
 
 
 def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(usage())
+        say(usage())
         return 0
     if arguments[0] in ("-V", "--version"):
-        print(f"proxnas {__version__}")
+        say(f"proxnas {__version__}")
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
@@ -126,8 +127,7 @@ def _dispatch(arguments: list[str]) -> int:
 def _say(message: str, code: int) -> int:
     if not speaks():
         return code
-    line = " ".join(message.split())
-    print(f"proxnas: {'error: ' if code in (1, 2) else ''}{line}", file=sys.stderr)
+    note(f"{'error: ' if code in (1, 2) else ''}{message}")
     return code
 
 

@@ -7,7 +7,7 @@ so that a look in the middle shows what there is.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,27 +17,16 @@ from rich.console import Console
 
 from proxnas.compare_config import CompareConfig, search_argv
 from proxnas.deadline import Deadline, deadline_of
+from proxnas.errors import InputError
 from proxnas.executor import Outcome, Task, make, share_time
 from proxnas.jobs import build_search, store
 from proxnas.many_progress import shown
 from proxnas.report import comparison, tables
+from proxnas.report.comparison import Plan, read_plan
 from proxnas.settings import parse_search
 from proxnas.study_config import StudyConfig, train_argv, train_values
 
 NO_TIME = "--minutes {}: the time was over before it began: give the same command more, and it goes on"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Which runs a study has. Kept beside its configuration: `all` may be more in a later version."""
-
-    methods: list[str]
-    """Or other settings that runs are named by."""
-    seeds: list[int]
-
-    def runs(self) -> Iterator[tuple[str, int]]:
-        """(method, seed), seed by seed, so that an early look has something of every method."""
-        return ((name, seed) for seed in self.seeds for name in self.methods)
 
 
 @dataclass(frozen=True)
@@ -107,7 +96,10 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> list[Outcome]:
         store(config, config.COMMAND, run)
         if not (run / "plan.json").exists():
             run.write_json("plan.json", dataclasses.asdict(Plan(study.names, config.all_seeds())))
-        plan = Plan(**run.read_json("plan.json"))
+        plan = read_plan(folder)
+        for name in plan.methods:
+            if name not in study.names:
+                raise InputError(f"{folder / 'plan.json'}: {name} is not among what config.json names: restore it")
         run.write_json("environment.json", describe(pick_device(config.device)))
         outcomes: list[Outcome] = []
 

@@ -16,8 +16,9 @@ from proxnas.export import export_model, onnx_available, onnx_runner
 from proxnas.latency import Latency, latency, summary, warm_runs
 from proxnas.model import Model
 from proxnas.report.model_card import Card, model_card
-from proxnas.report.reading import read_object
+from proxnas.report.reading import read_result
 from proxnas.run import write_atomically
+from proxnas.say import say
 
 ONNX, PROGRAM, CARD = "model.onnx", "model.pt2", "model_card.md"
 IMAGES = 16
@@ -25,7 +26,7 @@ IMAGES = 16
 
 
 def deliver(
-    model: Model, images: Any, folder: Path, found: Mapping[str, Any] | None = None, say: Callable[[str], None] = print
+    model: Model, images: Any, folder: Path, found: Mapping[str, Any] | None = None, say: Callable[[str], None] = say
 ) -> dict[str, Path]:
     """Write model.onnx (model.pt2 without the extra `onnx`) and model_card.md; onnx, torch or card -> file.
 
@@ -76,9 +77,9 @@ def found_by(folder: Path) -> dict[str, Any]:
 
     `fit` keeps the search beside the training; `train` may have been given the folder of a search.
     """
-    cell = read_object(folder / "result.json").get("cell")
+    cell = read_result(folder).get("cell")
     places = [folder.parent / "search", *([Path(cell)] if isinstance(cell, str) and cell else [])]
     for place in places:
-        if "method" in (result := read_object(place / "result.json")):
+        if "method" in (result := read_result(place)):
             return result
     return {"cell": cell} if isinstance(cell, str) else {}

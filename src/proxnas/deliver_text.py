@@ -14,6 +14,7 @@ from proxnas.export_text import export_text_model, state_names
 from proxnas.report.cell import cell_text
 from proxnas.report.model_card import escape
 from proxnas.run import write_atomically
+from proxnas.say import say
 from proxnas.text_model import TextModel, multiply_adds
 
 LIMITS = (
@@ -23,7 +24,7 @@ LIMITS = (
 
 
 def deliver_text(
-    model: TextModel, folder: Path, found: Mapping[str, Any] | None = None, say: Callable[[str], None] = print
+    model: TextModel, folder: Path, found: Mapping[str, Any] | None = None, say: Callable[[str], None] = say
 ) -> tuple[dict[str, Path], float]:
     """Write model.onnx (model.pt2 without the extra `onnx`) and model_card.md; (onnx, torch or card -> file, the
     largest difference of a logit)."""

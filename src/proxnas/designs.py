@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from proxnas.errors import InputError, unknown
 from proxnas.genotype import BY_HAND, MAX_BYTES, SCHEMA, Genotype
 from proxnas.genotype import read as read_genotype
+from proxnas.stored import opened
 
 DESIGNS: dict[str, str] = {
     "ResNet18": "proxnas.networks.baselines:resnet18",
@@ -67,8 +68,9 @@ def read(path_or_text: str | os.PathLike[str]) -> Architecture:
 def _beginning(path: Path) -> str:
     """What a file holds, if it is small enough to be a design; what is wrong with it the genotype's reader says."""
     try:
-        path = path / "genotype.json" if path.is_dir() else path
-        with path.open("rb") as file:
+        in_run = path.is_dir()
+        path = path / "genotype.json" if in_run else path
+        with opened(path) if in_run else path.open("rb") as file:
             return file.read(MAX_BYTES).decode("utf-8-sig")
     except (OSError, ValueError):
         return ""

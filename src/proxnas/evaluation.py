@@ -7,7 +7,6 @@ can be stopped and goes on like any run.
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,8 @@ from proxnas.methods.cells import Cell, stored
 from proxnas.methods.sampling import ByTraining, Sampling
 from proxnas.run import CELL, Run
 from proxnas.searching import Search
-from proxnas.settings import read_values
+from proxnas.stored import read_json
+from proxnas.train_settings import stored as stored_config
 from proxnas.types import State
 
 UNLIMITED: dict[str, Any] = {"max_params": "", "max_flops": "", "max_latency": "", "start": ""}
@@ -111,7 +111,7 @@ class Evaluation:
 def evaluate(folder: Path, run: Run, device: str, threads: Asked, progress: Progress) -> dict[str, Any]:
     """Evaluates the cell that the folder names, from where it stands; returns what result.json holds."""
     number, cell = read_cell(folder)
-    config = SearchConfig(**read_values(folder.parent.parent / "config.json"))
+    config = stored_config(folder.parent.parent, "search", SearchConfig)
     config = dataclasses.replace(config, device=device, threads=threads, **UNLIMITED)
     job = Evaluation(build_search(config), number, cell)
     stamp = {"proxnas": __version__, "command": "evaluate", "number": number, "epochs": job.config.epochs}
@@ -127,9 +127,9 @@ def read_cell(folder: Path) -> tuple[int, Cell]:
     """The number and the cell that are to be evaluated in a folder."""
     path = folder / CELL
     try:
-        given = json.loads(path.read_text(encoding="utf-8"))
+        given = read_json(path)
         return int(given["number"]), stored(given["cell"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
         raise InputError(
             f"{path}: not a cell to evaluate ({error}): give --run RUN/evaluations/NUMBER of a search"
         ) from error

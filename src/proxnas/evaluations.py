@@ -24,6 +24,7 @@ from proxnas.deadline import Deadline
 from proxnas.environment import describe, in_turn
 from proxnas.errors import InputError
 from proxnas.executor import Outcome, Task, check_done, make
+from proxnas.files import make_folder
 from proxnas.loop import Progress, Totals
 from proxnas.many_progress import shown
 from proxnas.methods.base import Metrics, Validation
@@ -31,6 +32,7 @@ from proxnas.methods.cells import Cell, stored
 from proxnas.methods.sampling import Sampling
 from proxnas.run import CELL, EVALUATIONS, Run, write_atomically
 from proxnas.searching import Search
+from proxnas.stored import EVALUATION
 from proxnas.types import State
 
 
@@ -98,7 +100,7 @@ class Evaluations:
 
     def _task(self, number: int) -> Task:
         config, folder = self.search.config, self.run / EVALUATIONS / f"{number:05}"
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         cell = {"number": number, "cell": self.method.within(self.under_way[number])}
         write_atomically(folder / CELL, json.dumps(cell) + "\n")
         device = () if config.device == "auto" else (f"--device={config.device}",)
@@ -110,7 +112,7 @@ class Evaluations:
         if outcome.code:
             return
         number = int(outcome.task.folder.name)
-        self.ended[number] = Run(outcome.task.folder).read_json("result.json")
+        self.ended[number] = Run(outcome.task.folder).result(EVALUATION, EVALUATION)
         while self.ended:
             nearest = min(self.ended)
             if self.method.strategy.in_order and nearest != min(self.under_way):

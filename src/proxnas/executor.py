@@ -9,6 +9,7 @@ ask for: processes on this machine (local_executor.py) or tasks of a Ray cluster
 from __future__ import annotations
 
 import math
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from proxnas.cores import Asked
 from proxnas.deadline import Deadline
 from proxnas.errors import InputError
 from proxnas.many_flags import ManyFlags
+from proxnas.stored import opened
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,12 @@ def reason(task: Task, code: int, deaths: int = 0) -> str:
 
 
 def _tail(log: Path, size: int = 20_000) -> list[str]:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - size))
-        return file.read().decode("utf-8", "replace").splitlines()
+    try:
+        with opened(log) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+            return file.read(size).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
 
 
 def check_done(outcomes: Sequence[Outcome], what: str = "runs") -> None:

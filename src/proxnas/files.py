@@ -1,12 +1,15 @@
 """Files that no crash, full disk or second Ctrl-C can harm: written beside, synced, then renamed.
 
 Nothing is written through a symbolic link: whoever can put one into a run folder could otherwise choose what is
-overwritten when the run goes on.
+overwritten when the run goes on. A link in the place of a file is replaced; one in the place of a folder inside a run
+is refused. The run folder itself may be reached through links, which are the user's own.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +17,11 @@ from typing import IO
 
 from proxnas.errors import InputError
 from proxnas.launch import here
+from proxnas.stored import read_json
 
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+NO_LINK, NO_WAIT = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)
+DEEPEST = 2
+"""RUN/search/NAME and RUN/evaluations/NUMBER: so far below a run its parts have their folders."""
 
 
 class Unwritable(InputError):
@@ -75,13 +81,23 @@ def rename(source: Path, target: Path) -> None:
         raise Unwritable(target, error) from error
 
 
+def appended(path: Path) -> IO[bytes]:
+    """A file to be written on at its end, made if need be: a regular one, not where a link leads."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK | NO_WAIT
+    descriptor = os.open(path, flags, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(descriptor, "ab")
+
+
 def append_line(path: Path, line: str) -> None:
     """One more line, safe on the disk; if it cannot be had whole, none of it. By the first process of a job."""
     if not here().leads:
         return
     before = path.stat().st_size if path.is_file() else 0
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, 0o666), "ab") as file:
+        with appended(path) as file:
             file.write(line.encode())
             file.flush()
             os.fsync(file.fileno())
@@ -90,6 +106,31 @@ def append_line(path: Path, line: str) -> None:
             if not path.is_symlink():
                 os.truncate(path, before)
         raise Unwritable(path, error) from error
+
+
+def make_folder(folder: Path) -> None:
+    """A folder and those above it; an InputError if a link leads out of the run that it is a part of."""
+    inside = [folder]
+    for above in folder.absolute().parents[:DEEPEST]:
+        if is_run(above):
+            for part in inside:
+                if part.is_symlink():
+                    raise InputError(f"{part}: is a symbolic link inside a run, through which nothing is written: "
+                                     "put a folder in its place")  # fmt: skip
+        inside.append(above)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made ({error.strerror}): choose another folder") from error
+
+
+def is_run(folder: Path) -> bool:
+    """Whether proxnas has written the config.json in a folder."""
+    try:
+        found = read_json(folder / "config.json")
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and "proxnas" in found
 
 
 def sync_folder(folder: Path) -> None:

@@ -246,8 +246,7 @@ def fit(config: FitConfig, folder: Path, say: Say) -> dict[str, Any]:
             clear_parts(folder)
         store(config, "fit", run)
         if run.finished:
-            finished: dict[str, Any] = run.read_json("result.json")
-            return finished
+            return run.result(("exported", "model_card", "search", "train"))
         run.write_json("environment.json", describe(pick_device(config.device)))
         found = _search(config, folder / "search", built, for_search, say)
         genotype = read(folder / "search")

@@ -122,8 +122,7 @@ def fit_text(config: TextFitConfig, folder: Path, say: Say) -> dict[str, Any]:
             clear_parts(folder)
         store(config, "fit", run)
         if run.finished:
-            finished: dict[str, Any] = run.read_json("result.json")
-            return finished
+            return run.result(("exported", "model_card", "search", "train", "export_difference", "sample"))
         run.write_json("environment.json", describe(pick_device(config.device)))
         found = _search(config, built, folder / "search", for_search, say)
         write_atomically(run / "genotype.json", read(folder / "search").to_json())

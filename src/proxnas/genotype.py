@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from proxnas.errors import InputError, unknown
+from proxnas.stored import opened
 
 SCHEMA, MAX_BYTES = 1, 1_000_000
 BY_HAND = "network"
@@ -154,8 +155,9 @@ def read(path_or_text: str | os.PathLike[str]) -> Genotype:
         return zoo.find(path_or_text)
     path = Path(path_or_text)
     try:
-        path = path / "genotype.json" if path.is_dir() else path
-        with path.open("rb") as file:
+        in_run = path.is_dir()
+        path = path / "genotype.json" if in_run else path
+        with opened(path) if in_run else path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)  # never the whole of a file that was given by mistake
         if len(data) > MAX_BYTES:
             raise InputError("too large to be a genotype (over 1 MB): give the genotype.json of a run")

@@ -17,10 +17,11 @@ from proxnas.lengthening import as_long_as, lengthen
 from proxnas.methods import SAMPLING
 from proxnas.processes import run_together, to_start
 from proxnas.run_config import JobConfig, RunConfig
-from proxnas.settings import check_same, read_values, storable
+from proxnas.settings import check_same, storable
 from proxnas.table import check
 from proxnas.text_config import TextTrainConfig
 from proxnas.train_config import TrainConfig
+from proxnas.train_settings import stored
 
 if TYPE_CHECKING:
     from proxnas.data.images import Images
@@ -197,8 +198,7 @@ def _run(
     with open_run(folder, config.resume, config.force) as run:
         store(config, command, run)
         if run.finished:
-            finished: dict[str, Any] = run.read_json("result.json")
-            return finished
+            return run.result(NEEDED[command])
         with (
             shown(Console(highlight=False), title, quiet or config.quiet or not here().leads) as bar,
             with_board(bar, folder, config.tensorboard and here().leads) as progress,
@@ -210,10 +210,17 @@ def _run(
             return work(built, run, progress)
 
 
+NEEDED = {
+    "search": ("method", "space", "data", "seed", "genotype", "params", "flops", "epochs", "seconds", "converged"),
+    "train": ("data", "seed", "params", "flops", "epochs", "seconds"),
+}
+"""What whoever goes on with a finished run takes from its result.json."""
+
+
 def store(config: RunConfig, command: str, run: Run) -> None:
     """Writes config.json, or finds that the one which is there says the same."""
     if (run / "config.json").exists():
-        known = type(config)(**read_values(run / "config.json", type(config)))
+        known = stored(run.folder, command, type(config))
         check_same(config, as_long_as(config, known, run.folder), run.folder)
         if isinstance(config, JobConfig):
             lengthen(config, known, run)

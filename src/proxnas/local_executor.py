@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from proxnas.cores import Asked, available
 from proxnas.executor import Board, Outcome, Task
+from proxnas.files import Unwritable, appended, make_folder
 from proxnas.interrupt import LIFELINE
 from proxnas.pool import End, drive
 
@@ -74,8 +76,8 @@ def words(task: Task, folder: Path, threads: Asked) -> list[str]:
 def started(command: Sequence[str], log: Path, within: Mapping[str, str] = {}) -> subprocess.Popen[bytes]:
     """A process that ends, with its checkpoint, when this one does; what it prints goes to the log. `within`: what
     its environment has besides."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
+    make_folder(log.parent)
+    with _log(log) as file:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,  # never written to: it closes when we die, however we die
@@ -84,3 +86,10 @@ def started(command: Sequence[str], log: Path, within: Mapping[str, str] = {}) -
             env=os.environ | within | {LIFELINE: "1"},
             process_group=0,  # Ctrl-C is for us to pass on: twice, it would end them without a checkpoint
         )
+
+
+def _log(path: Path) -> IO[bytes]:
+    try:
+        return appended(path)
+    except OSError as error:
+        raise Unwritable(path, error) from error

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -30,6 +29,7 @@ from proxnas.methods.base import Metrics
 from proxnas.report.reading import read_object
 from proxnas.run import Run
 from proxnas.threads import Auto, Fixed, Look, threads_for
+from proxnas.say import note
 from proxnas.types import State
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -317,10 +317,9 @@ def _go_back(job: Job, kept: Run | InMemory, fault: Diverged) -> None:
     kept.save_checkpoint(_state(job))  # a run that is stopped now must not start at the old rate
     if not here().leads:
         return
-    print(
-        f"proxnas: {where}: back to the last checkpoint (step {job.totals.steps} of epoch {job.epochs_done + 1}), "
-        f"learning rate times {job.guard.factor:g} from now on ({times} of {MOST})",
-        file=sys.stderr,
+    note(
+        f"{where}: back to the last checkpoint (step {job.totals.steps} of epoch {job.epochs_done + 1}), "
+        f"learning rate times {job.guard.factor:g} from now on ({times} of {MOST})"
     )
 
 

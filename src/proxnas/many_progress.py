@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
 from proxnas.executor import Board, Outcome, Task
 from proxnas.progress import summary
+from proxnas.say import plain
+from proxnas.stored import CONFIG, MOST_LINES_BYTES, ROW, check, parse, read_bytes, read_json
 
 EVERY = 0.5
 """Seconds between two readings of the folders."""
@@ -38,7 +40,7 @@ class LineBoard(SilentBoard):
 
     def end(self, outcome: Outcome) -> None:
         self.ended += 1
-        self.console.print(f"{self.ended}/{self.total} {line(outcome)}", soft_wrap=True, markup=False)
+        self.console.print(plain(f"{self.ended}/{self.total} {line(outcome)}"), soft_wrap=True, markup=False)
 
 
 class LiveBoard:
@@ -54,15 +56,15 @@ class LiveBoard:
         self.read = time.monotonic()
         for task in running:
             if task not in self.bars:
-                self.bars[task] = self.bar.add_task(task.name, total=None, detail="")
+                self.bars[task] = self.bar.add_task(escape(plain(task.name)), total=None, detail="")
             done, epochs, row = progress_of(task.folder)
-            self.bar.update(self.bars[task], completed=done, total=epochs, detail=_valid(row))
+            self.bar.update(self.bars[task], completed=done, total=epochs, detail=escape(plain(_valid(row))))
 
     def end(self, outcome: Outcome) -> None:
         if outcome.task in self.bars:
             self.bar.remove_task(self.bars.pop(outcome.task))
         self.bar.update(self.all, advance=1)
-        self.bar.console.print(line(outcome), soft_wrap=True, markup=False)
+        self.bar.console.print(plain(line(outcome)), soft_wrap=True, markup=False)
 
 
 def line(outcome: Outcome) -> str:
@@ -80,10 +82,10 @@ def _valid(row: dict[str, Any]) -> str:
 def progress_of(folder: Path) -> tuple[int, int | None, dict[str, Any]]:
     """(epochs done, epochs in all if known, the last row of metrics) of a run that may be writing just now."""
     try:
-        lines = (folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+        lines = read_bytes(folder / "metrics.jsonl", MOST_LINES_BYTES).splitlines(keepends=True)
         rows = [text for text in lines if text.endswith(b"\n")]
-        last = json.loads(rows[-1]) if rows else {}
-        epochs = json.loads((folder / "config.json").read_bytes()).get("epochs")
+        last = check(parse(rows[-1]), ROW) if rows else {}
+        epochs = check(read_json(folder / "config.json"), CONFIG).get("epochs")
     except (OSError, ValueError):  # not begun; or not ours, which its own command will say
         return 0, None, {}
     return len(rows), epochs, last

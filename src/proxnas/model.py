@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from proxnas.errors import InputError
 from proxnas.files import write_atomically
 from proxnas.genotype import Genotype
 from proxnas.networks.cnn import Size, channels_last
+from proxnas.stored import is_figure, parse
 
 if TYPE_CHECKING:
     from proxnas.data.picture import Head
@@ -36,6 +36,10 @@ FILE = "model.safetensors"
 PIXELS = ("uint8", "float32")
 LIMITS = {"cells": 200, "channels": 4096, "image_channels": 1024, "classes": 1_000_000}
 MOST_EDGES = 5_000  # of the whole network, which is built before its weights are compared; published ones have 400
+MOST_VALUES, VALUES_A_WEIGHT = 2**24, 64
+"""Of the widest layer on one image: the first, and so many more a weight. A small file must not ask for gigabytes."""
+STEM = 3
+"""Times the channels: the first layer of the widest kind of network."""
 PREDICT_BATCH = 64
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 Read = TypeVar("Read")
@@ -224,13 +228,15 @@ def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model
     shape = _list(metadata, "shape", 3, lambda side: type(side) is int and 0 < side <= 65536)
     if shape[0] != size.image_channels:
         raise InputError(f"shape {shape} does not fit the network's {size.image_channels} image channels: damaged")
+    network = _network(file, genotype, size)
+    check_shape(shape, size, network)
     model = Model(
-        network=_network(file, genotype, size).to(device).eval(),
+        network=network.to(device).eval(),
         genotype=genotype,
         size=size,
         classes=classes,
-        mean=_list(metadata, "mean", shape[0], _finite),
-        std=_list(metadata, "std", shape[0], lambda value: _finite(value) and value > 0),
+        mean=_list(metadata, "mean", shape[0], is_figure),
+        std=_list(metadata, "std", shape[0], lambda value: is_figure(value) and value > 0),
         shape=(shape[0], shape[1], shape[2]),
         pixels=entry(metadata, "pixels"),
         info=entry(metadata, "info"),
@@ -243,14 +249,10 @@ def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model
 def entry(metadata: Mapping[str, str], name: str) -> Any:
     """A JSON value of the metadata."""
     try:
-        return json.loads(metadata[name])
-    except (KeyError, ValueError, RecursionError) as error:
+        return parse(metadata[name])
+    except (KeyError, ValueError) as error:
         fault = "missing" if isinstance(error, KeyError) else "not JSON"
         raise InputError(f"{name} is {fault} in its metadata: the file is damaged or not written by proxnas") from error
-
-
-def _finite(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
 
 
 def _list(metadata: Mapping[str, str], name: str, length: int, good: Callable[[Any], bool]) -> tuple[Any, ...]:
@@ -277,6 +279,15 @@ def _size(values: Any, genotype: Architecture) -> Size:
         return Size(**values)
     except TypeError as error:
         raise InputError(f"size in its metadata is wrong ({error}): the file is damaged") from error
+
+
+def check_shape(shape: Sequence[int], size: Size, network: nn.Module) -> None:
+    """An InputError for images (C, H, W) that are larger than can be meant for a network of so many weights."""
+    C, H, W = shape
+    values, weights = max(C, STEM * size.channels) * H * W, sum(w.numel() for w in network.parameters())
+    if values > MOST_VALUES + VALUES_A_WEIGHT * weights:
+        raise InputError(f"images of {W} x {H} pixels are too large for a network of {weights:,} weights: give "
+                         "--image-size to train on smaller ones; in a model file such a shape is damaged")  # fmt: skip
 
 
 def _network(file: Any, genotype: Architecture, size: Size) -> nn.Module:

@@ -212,7 +212,7 @@ class _Pool:
 
 def locked(folder: Path) -> bool:
     """Whether another process has the run folder open."""
-    if not (folder / ".lock").exists():
+    if (folder / ".lock").is_symlink() or not (folder / ".lock").is_file():  # none, or none of ours
         return False
     lock = FileLock(folder / ".lock")
     try:

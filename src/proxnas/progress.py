@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from proxnas.report.facts import duration
+from proxnas.say import plain
 
 
 class Silent:
@@ -41,7 +43,7 @@ class Lines(Silent):
         line = f"{self.title} epoch {row['epoch']}/{self.epochs} {summary(row)} seconds {self.taken[-1]:.1f}"
         if left := self.epochs - row["epoch"]:
             line += f" left {duration(left * sum(self.taken) / len(self.taken))}"
-        self.console.print(line, soft_wrap=True)
+        self.console.print(plain(line), soft_wrap=True, markup=False)
 
 
 class LiveBar:
@@ -49,7 +51,7 @@ class LiveBar:
 
     def __init__(self, bar: Bar, title: str) -> None:
         self.bar, self.changes, self.last = bar, 0, ""
-        self.task = bar.add_task(title, total=None, detail="")
+        self.task = bar.add_task(escape(plain(title)), total=None, detail="")
 
     def begin(self, epoch: int, epochs: int, steps: int) -> None:
         self.changes = 0
@@ -66,7 +68,7 @@ class LiveBar:
 
     def _show(self) -> None:
         changes = f" changes {self.changes}" if self.changes else ""
-        self.bar.update(self.task, detail=self.last + changes)
+        self.bar.update(self.task, detail=escape(plain(self.last + changes)))
 
 
 FIGURES = {

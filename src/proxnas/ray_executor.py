@@ -28,6 +28,7 @@ from typing import Any
 
 from proxnas.errors import InputError
 from proxnas.executor import Board, Outcome, Task
+from proxnas.files import make_folder
 from proxnas.interrupt import STOPPING
 from proxnas.local_executor import started, words
 from proxnas.pool import LOOK, End, drive
@@ -78,7 +79,7 @@ class RayExecutor:
             raise InputError(f"{asked}: no node of the Ray cluster has so many: give fewer, or add nodes")
 
     def launch(self, task: Task, slot: int) -> RayWorker:
-        task.log.parent.mkdir(parents=True, exist_ok=True)  # also what a node must see
+        make_folder(task.log.parent)  # also what a node must see
         options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0, "scheduling_strategy": "SPREAD"}
         remote = self.ray.remote(**options)(work)
         reference = remote.remote(self.command(task), str(task.log.absolute()), str(Path.cwd()))

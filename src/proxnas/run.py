@@ -11,8 +11,7 @@ import hashlib
 import json
 import os
 import platform
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,13 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
+from proxnas import stored
 from proxnas.distributed import meet
 from proxnas.errors import InputError
-from proxnas.files import append_line, rename, sync_folder, write_beside
+from proxnas.files import append_line, is_run, make_folder, rename, sync_folder, write_beside
 from proxnas.files import write_atomically as write_atomically  # where the others look for it
 from proxnas.launch import here
+from proxnas.say import note
 from proxnas.types import State
 
 FILES = (
@@ -62,6 +63,7 @@ LOCK_SECONDS = 0.3
 """A command that looks whether a run is under way holds the lock for an instant; whoever runs holds it for longer."""
 SHARED = 10
 """So many names a tensor of a checkpoint may have at most, on average; it is stored once."""
+ANEW = "use --force to run anew"
 DAMAGE = (Exception,)  # a damaged file makes torch.load raise nearly every kind
 
 
@@ -81,18 +83,25 @@ class Run:
     def write_json(self, name: str, value: Any) -> None:
         write_atomically(self / name, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
-    def read_json(self, name: str) -> Any:
+    def read_json(self, name: str, most: int = stored.MOST_BYTES) -> Any:
         try:
-            return json.loads((self / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(f"{self / name}: cannot be read ({error}): use --force to run anew") from error
+            return stored.read_json(self / name, most)
+        except (OSError, ValueError) as error:
+            raise stored.unreadable(self / name, error, ANEW) from error
+
+    def result(self, needed: Iterable[str] = (), fields: Mapping[str, stored.Check] = stored.RESULT) -> dict[str, Any]:
+        """What result.json holds: values that can be such, those that are needed among them; else an InputError."""
+        try:
+            return stored.check(self.read_json("result.json"), fields, needed)
+        except ValueError as error:
+            raise stored.unreadable(self / "result.json", error, ANEW) from error
 
     def keep_vocabulary(self, words: Sequence[str]) -> None:
         """Written once; a text that has changed since cannot go on with the weights of the old one."""
         path = self / "vocabulary.json"
         if not path.exists():
             write_atomically(path, json.dumps(list(words), ensure_ascii=False, indent=0) + "\n")
-        elif self.read_json(path.name) != list(words):
+        elif self.read_json(path.name, stored.MOST_LINES_BYTES) != list(words):
             raise InputError(
                 f"{path}: the text has other words than when this run was started: restore the text, or use --force "
                 "to start anew"
@@ -105,12 +114,13 @@ class Run:
         """The whole lines of metrics.jsonl; a line torn by a crash is none."""
         path = self / "metrics.jsonl"
         try:
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            return [json.loads(line) for line in lines if line.endswith("\n")]
+            lines = stored.read_bytes(path, stored.MOST_LINES_BYTES).splitlines(keepends=True)
+            rows = (stored.parse(line) for line in lines if line.endswith(b"\n"))
+            return [stored.check(row, stored.ROW, ("epoch", "seconds")) for row in rows]
         except FileNotFoundError:
             return []
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: damaged ({error}): use --force to run anew") from error
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: damaged ({getattr(error, 'strerror', None) or error}): {ANEW}") from error
 
     def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
         """The rows of the first so many epochs; later ones, written after the checkpoint, are removed."""
@@ -147,22 +157,18 @@ class Run:
     def _set_aside(self, newest: Path) -> None:
         """Away with it before the next checkpoint is written, which would move it over the sound one."""
         rename(newest, self / "checkpoint.damaged.pt")
-        print(
-            f"proxnas: {newest}: damaged or truncated, kept as checkpoint.damaged.pt: going on from "
-            "checkpoint.previous.pt",
-            file=sys.stderr,
-        )
+        note(f"{newest}: damaged or truncated, kept as checkpoint.damaged.pt: going on from checkpoint.previous.pt")
 
 
 def sound_state(path: Path) -> State | None:
     """What a checkpoint holds; None if its content is not what was written. Nothing of it is ever run."""
-    with path.open("rb") as file:  # what cannot be read at all is no damage
+    with stored.opened(path) as file:  # what cannot be read at all is no damage
         try:
-            stored = torch.load(file, map_location="cpu", weights_only=True)
-            state: State = stored["state"]
+            found = torch.load(file, map_location="cpu", weights_only=True)
+            state: State = found["state"]
             if claimed(state) > SHARED * path.stat().st_size:  # one number can be seen as a tensor of any size
                 return None
-            return state if stored["sha256"] == digest(state) else None
+            return state if found["sha256"] == digest(state) else None
         except DAMAGE:
             return None
 
@@ -178,10 +184,7 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
         meet()
         yield Run(folder)
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--run {folder}: cannot be made ({error.strerror}): choose another folder") from error
+    make_folder(folder)
     with _locked(folder):
         run = Run(folder)
         _check_earlier(run, resume, force)
@@ -193,8 +196,8 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
 def _locked(folder: Path) -> Iterator[None]:
     """Ours alone, as the system sees to: the lock of a process that died is free. `.owner` says who has it."""
     lock, owner = FileLock(folder / ".lock"), folder / ".owner"
-    if (folder / ".lock").is_symlink():
-        raise InputError(f"{folder / '.lock'}: is a symbolic link, which no lock is: remove it")
+    if (folder / ".lock").is_symlink() or ((folder / ".lock").exists() and not (folder / ".lock").is_file()):
+        raise InputError(f"{folder / '.lock'}: is a symbolic link or no regular file, which no lock is: remove it")
     try:
         lock.acquire(timeout=LOCK_SECONDS)
     except Timeout as error:
@@ -214,9 +217,9 @@ def _locked(folder: Path) -> Iterator[None]:
 def _owner(path: Path) -> str:
     """The process that has the lock, by its own word."""
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        process, host = int(stored["process"]), str(stored["host"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        found = stored.read_json(path)
+        process, host = int(found["process"]), str(found["host"])
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):
         return "another process"
     return f"process {process}" + ("" if host == platform.node() else f" on {host[:60]!r}")
 
@@ -227,11 +230,15 @@ def _check_earlier(run: Run, resume: bool, force: bool) -> None:
             if (run / name).exists():
                 raise InputError(f"{run / name}: without a config.json beside it, whose is it? choose another --run")
         return
-    if not _ours(run / "config.json"):
+    if not is_run(run.folder):
         raise InputError(f"{run / 'config.json'}: not written by proxnas: choose another --run")
     if force:
-        for folder in (*(run / EVALUATIONS).glob("[0-9]*"), run / NEIGHBOURS, run / REFINED, run.folder):
-            _forget(folder)
+        evaluated = run / EVALUATIONS
+        cells = [] if evaluated.is_symlink() else evaluated.glob("[0-9]*")
+        for folder in (*cells, run / NEIGHBOURS, run / REFINED):
+            if not folder.is_symlink():  # else what is removed would be elsewhere
+                _forget(folder)
+        _forget(run.folder)
     elif not resume:
         state = "a finished run" if run.finished else "an unfinished run"
         raise InputError(f"{run.folder}: holds {state}: use --resume to go on, --force to overwrite, or another --run")
@@ -241,14 +248,6 @@ def _forget(folder: Path) -> None:
     for name in (CELL, *FILES):
         (folder / f"{name}.part").unlink(missing_ok=True)
         (folder / name).unlink(missing_ok=True)
-
-
-def _ours(config: Path) -> bool:
-    try:
-        stored = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(stored, dict) and "proxnas" in stored
 
 
 def claimed(value: Any) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +12,7 @@ from proxnas.launch import here
 from proxnas.report.reading import read_object
 from proxnas.run import Run
 from proxnas.run_config import FINGERPRINT
+from proxnas.say import note
 
 
 class OnData(Protocol):
@@ -33,8 +33,7 @@ def check_data(run: Run, found: Fingerprint) -> None:
         if not (run / "checkpoint.pt").exists():
             run.write_json(path.name, stored | {FINGERPRINT: dict(found)})
         elif here().leads:
-            print(f"proxnas: {path}: tells nothing of its data: whether they are still the same is not checked",
-                  file=sys.stderr)  # fmt: skip
+            note(f"{path}: tells nothing of its data: whether they are still the same is not checked")
     elif changed := differences(stored[FINGERPRINT], found):
         raise InputError(
             f"{path}: {_words(stored)} changed since this run was started ({_differ(changed)}): restore the data, "
@@ -58,7 +57,7 @@ def check_searched(cell: str, data: str, run: Run, found: Fingerprint) -> None:
         if _in_one_fit(place, run.folder):
             raise InputError(f"{line}: restore the data, or use --force to start anew")
         if here().leads:
-            print(f"proxnas: warning: {line}: its cell is trained on other data", file=sys.stderr)
+            note(f"warning: {line}: its cell is trained on other data")
         return
 
 

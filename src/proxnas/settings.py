@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stderr
 from itertools import pairwise
@@ -29,6 +28,9 @@ from proxnas.many_flags import with_address
 from proxnas.methods import METHODS
 from proxnas.run_config import FINGERPRINT, MAY_CHANGE, NOT_STORED, RunConfig, flag
 from proxnas.sampling_flags import BY_ITSELF, table_defaults
+from proxnas.say import note
+from proxnas.stored import is_figure
+from proxnas.stored import parse as parse_json
 from proxnas.text_flags import recurrent
 from proxnas.uses import check_asked, of_use
 
@@ -258,7 +260,7 @@ def with_help(argv: list[str], prog: str, resolve: Callable[[list[str]], AnyRunC
     try:
         config = resolve(words)
     except InputError as error:
-        print(f"proxnas: {error}; the defaults below are those without flags", file=sys.stderr)
+        note(f"{error}; the defaults below are those without flags")
         config = resolve([])
     return command_line(type(config), prog, ["--help"], dataclasses.asdict(config))
 
@@ -300,24 +302,28 @@ def _cli(argv: list[str], values: dict[str, Any] | None = None) -> SearchConfig:
 def read_values(path: Path, cls: type[RunConfig] = SearchConfig) -> dict[str, Any]:
     """Field -> value from a JSON file, checked against the types of the dataclass."""
     try:
-        text = path.read_text(encoding="utf-8")
-        values = json.loads(text)
+        values = parse_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}): give a JSON file") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"{path}: not JSON ({error}): give an object of flag names and values") from error
+    return checked_values(path, values, cls)
+
+
+def checked_values(path: Path, values: Any, cls: type[RunConfig]) -> dict[str, Any]:
+    """The same from JSON that is parsed already."""
     if not isinstance(values, dict):
         raise InputError(f"{path}: not a JSON object of flag names and values")
-    values = {RENAMED.get(name, name): value for name, value in values.items() if name not in STAMP}
-    if values.get("threads", 1) in (0, None):  # so earlier versions wrote "as many as torch takes"
-        values["threads"] = "auto"
+    kept = {RENAMED.get(str(name), str(name)): value for name, value in values.items() if name not in STAMP}
+    if kept.get("threads", 1) in (0, None):  # so earlier versions wrote "as many as torch takes"
+        kept["threads"] = "auto"
     hints = get_type_hints(cls)
-    for name, value in values.items():
+    for name, value in kept.items():
         if name not in hints:
             raise InputError(f"{path}: {unknown('key', name, hints)}")
         if not _fits(value, hints[name]):
             raise InputError(f"{path}: {name} is {json.dumps(value)[:60]}: give {_wanted(hints[name])}")
-    return values
+    return kept
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -327,10 +333,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, kind) for kind in get_args(hint))
     if get_origin(hint) is Literal:
         return type(value) is type(get_args(hint)[0]) and value in get_args(hint)
-    if hint in (int, float) and type(value) is int and abs(value) >= 2**63:  # beyond what torch can count with
-        return False
     if hint is float:
-        return type(value) in (int, float)
+        return is_figure(value)
     return type(value) is hint
 
 

@@ -18,6 +18,7 @@ from proxnas.folders import run_folder
 from proxnas.many_flags import ManyFlags, check_many, whole_numbers
 from proxnas.protocols import PROTOCOLS
 from proxnas.run_config import RunConfig, check_minutes, flag, require
+from proxnas.say import say
 from proxnas.settings import asked_of, flag_words, parse, parse_resumed, read_values, resolve_search
 from proxnas.spaces import SPACES
 from proxnas.text_config import TEXT_PROTOCOLS, TextTrainConfig, TokenFlags
@@ -109,8 +110,8 @@ def study_command(
     need(config, "data")
     check_executor(config)
     outcomes = work(config, folder)
-    print((folder / "table.md").read_text(encoding="utf-8"))
-    print(f"tables and figures in {folder}")
+    say((folder / "table.md").read_text(encoding="utf-8"))
+    say(f"tables and figures in {folder}")
     check_done(list(outcomes))
 
 

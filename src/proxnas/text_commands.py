@@ -14,6 +14,7 @@ from proxnas.folders import data_word, run_folder, slug
 from proxnas.jobs import run_text_training, text_training_fitted_to_minutes
 from proxnas.launch import check_flags
 from proxnas.processes import check_untimed, run_together, to_start
+from proxnas.say import say
 from proxnas.settings import epochs_given, given_values, parse, parse_resumed
 from proxnas.text_config import TextFitConfig, TextTestConfig, TextTrainConfig
 from proxnas.text_settings import PROG, parse_text_train, values_of, words_of
@@ -92,7 +93,7 @@ def _dry_run(config: TextTrainConfig, folder: Path) -> None:
         f"network: {f['units']} units, {f['params']:,} parameters, {f['flops']:,} multiply-adds a token",
         epochs_text(f),
     ]
-    print(json.dumps(f, indent=2) if config.json else "\n".join(lines))
+    say(json.dumps(f, indent=2) if config.json else "\n".join(lines))
 
 
 def print_plan(figures: dict[str, Any], as_json: bool) -> None:
@@ -101,7 +102,7 @@ def print_plan(figures: dict[str, Any], as_json: bool) -> None:
 
     train = (f"training: {figures['train_epochs']} epochs, about {figures['train_seconds_per_epoch']:.1f} s each; "
              f"all together about {figures['minutes']:.1f} min")  # fmt: skip
-    print(json.dumps(figures, indent=2) if as_json else f"{plan_text(figures)}\n{train}")
+    say(json.dumps(figures, indent=2) if as_json else f"{plan_text(figures)}\n{train}")
 
 
 def about_text_model(argv: list[str]) -> bool:
@@ -132,8 +133,8 @@ def test(argv: list[str]) -> None:
     tested = f"the {config.part} part of {text.name}"
     figures = {"model": config.model, "data": config.data, "tested": tested} | text_figures(model, text, config.part)
     f = figures
-    print(f"{f['part']} perplexity {f['perplexity']:.2f}  loss {f['loss']:.4f}  accuracy {f['accuracy']:.4f}  "
-          f"({f['tokens']:,} tokens of {tested}, {f['unknown']:.1%} <unk>)")  # fmt: skip
+    say(f"{f['part']} perplexity {f['perplexity']:.2f}  loss {f['loss']:.4f}  accuracy {f['accuracy']:.4f}  "
+        f"({f['tokens']:,} tokens of {tested}, {f['unknown']:.1%} <unk>)")  # fmt: skip
     if config.json:
         write_atomically(Path(config.json), json.dumps(figures, indent=2) + "\n")
 
@@ -165,8 +166,8 @@ def fit(argv: list[str]) -> None:
     if config.dry_run:
         print_plan(plan_fit_text(config), config.json)
         return
-    result = fit_text(config, folder, (lambda text: None) if config.quiet else print)
+    result = fit_text(config, folder, (lambda text: None) if config.quiet else say)
     print_cell(result)
     print_fit(result, folder)
-    print(f"exported logits differ by at most {result['export_difference']:.1e}; it writes:\n{result['sample']}")
+    say(f"exported logits differ by at most {result['export_difference']:.1e}; it writes:\n{result['sample']}")
     print_warning(result)

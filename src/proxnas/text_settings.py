@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -10,6 +9,7 @@ from proxnas.errors import InputError
 from proxnas.genotype import read
 from proxnas.run_config import RunConfig
 from proxnas.settings import command_line, config_file, given_values, with_help
+from proxnas.stored import parse, read_json
 from proxnas.text_config import TEXT_PROTOCOLS, TextTrainConfig
 from proxnas.zoo import LSTM, PREFIX
 
@@ -54,8 +54,8 @@ def values_of(argv: list[str], flag: str) -> dict[str, Any]:
     for place in given_values(argv, flag):
         path = Path(place) / "config.json" if flag == "--run" else Path(place)
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            values = read_json(path) if flag == "--run" else parse(path.read_bytes())
+        except (OSError, ValueError):
             continue
         if isinstance(values, dict):
             return values

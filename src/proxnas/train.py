@@ -24,7 +24,7 @@ from proxnas.errors import InputError
 from proxnas.launch import here
 from proxnas.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
 from proxnas.methods.base import Metrics, correct
-from proxnas.model import FILE, Model, save_model
+from proxnas.model import FILE, Model, check_shape, save_model
 from proxnas.networks.cnn import Size, channels_last
 from proxnas.ops import shared_relu
 from proxnas.run import Run, write_atomically
@@ -52,6 +52,7 @@ class Training:
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.size = _size(config, images)
         self.network = networks.build(genotype, self.size).to(self.device)
+        check_shape(images.shape, self.size, self.network)
         channels_last(self.network)
         self.flops = multiply_adds(self.network, images.shape)
         train, valid = train_parts(images, config.valid_share)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 from pathlib import Path
 from typing import Any
 
+from proxnas import __version__
 from proxnas.designs import Architecture, Design, read
 from proxnas.errors import InputError
 from proxnas.protocols import PROTOCOLS, nasbench201
-from proxnas.run_config import RunConfig, flag
-from proxnas.settings import AnyRunConfig, auto_protocol, command_line, config_file, read_values, with_help
+from proxnas.run_config import NOT_STORED, RunConfig, flag
+from proxnas.settings import (
+    AnyRunConfig,
+    auto_protocol,
+    checked_values,
+    command_line,
+    config_file,
+    with_help,
+)
+from proxnas.stored import read_json, unreadable
 from proxnas.train_config import TrainConfig
 
 PROG = "proxnas train"
@@ -45,15 +54,31 @@ def _resolve(argv: list[str]) -> TrainConfig:
 
 
 def stored(folder: Path, command: str, cls: type[AnyRunConfig]) -> AnyRunConfig:
-    """The configuration in a run folder, if it is of that command."""
+    """The configuration in a run folder: of that command, of a version that does the same, and with every value, since
+    a default in place of one that is missing would go on with another run."""
     path = folder / "config.json"
     try:
-        writer = json.loads(path.read_text(encoding="utf-8")).get("command")
-    except (OSError, ValueError, AttributeError) as error:
-        raise InputError(f"{path}: cannot be read ({error}): use --force to run anew") from error
+        found = read_json(path)
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error, "use --force to run anew") from error
+    found = found if isinstance(found, dict) else {}
+    writer, version = str(found.get("command"))[:40], str(found.get("proxnas"))[:40]
     if writer != command:
         raise InputError(f"{folder}: holds a run of `proxnas {writer}`, not of {command}: choose another --run")
-    return cls(**read_values(path, cls))
+    if _release(version) != _release(__version__):
+        raise InputError(f"{path}: written by proxnas {version}, which may do otherwise than this one ({__version__}): "
+                         "go on with that version, or use --force to run anew")  # fmt: skip
+    values = checked_values(path, found, cls)
+    kept = [field.name for field in dataclasses.fields(cls) if field.name not in NOT_STORED]
+    if missing := [name for name in kept if name not in values]:
+        raise InputError(f"{path}: {missing[0]} is missing, with which the run was begun: restore the file, or use "
+                         "--force to run anew")  # fmt: skip
+    return cls(**values)
+
+
+def _release(version: str) -> str:
+    """The part of a version within which a run goes on as it began."""
+    return ".".join(version.split(".")[:2])
 
 
 def need(config: RunConfig, *names: str) -> None:

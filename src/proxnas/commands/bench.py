@@ -11,6 +11,7 @@ from rich.table import Table
 
 from proxnas.bench_config import BenchConfig
 from proxnas.errors import InputError
+from proxnas.files import make_folder, write_atomically
 from proxnas.settings import parse
 
 MIB = 2**20
@@ -20,7 +21,7 @@ def main(argv: list[str]) -> None:
     """Measures, prints the table, writes the JSON."""
     config = parse(BenchConfig, "proxnas bench", argv)
     if config.run:
-        Path(config.run).mkdir(parents=True, exist_ok=True)
+        make_folder(Path(config.run))
     for target in _targets(config):
         if not target.parent.is_dir():
             raise InputError(f"{target}: there is no folder {target.parent}: make it or choose another")
@@ -30,7 +31,7 @@ def main(argv: list[str]) -> None:
     say = (lambda text: None) if config.quiet else (lambda text: console.print(text, style="dim"))
     figures = bench(config, say)
     for target in _targets(config):
-        target.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_atomically(target, json.dumps(figures, indent=2) + "\n")
     console.print(table(figures))
     console.print(verdict(figures))
 

@@ -12,6 +12,7 @@ import tyro
 from proxnas.cores import Asked
 from proxnas.errors import InputError
 from proxnas.run_config import require
+from proxnas.say import say
 from proxnas.settings import command_line
 
 if TYPE_CHECKING:
@@ -60,14 +61,14 @@ def main(argv: list[str]) -> None:
     text = is_text_model(path)
     written = export_text(config, path) if text else export(config, load_model(path, device), path.parent)
     if config.json:
-        print(json.dumps(written, indent=2))
+        say(json.dumps(written, indent=2))
         return
     for kind in ("onnx", "torch"):
         if kind in written:
             how = f"its answers differ by at most {written['difference'][kind]:.1e}"
-            print(f"{written[kind]} written; checked on {written['images']}: {how}")
+            say(f"{written[kind]} written; checked on {written['images']}: {how}")
     if "card" in written:
-        print(f"{written['card']} written")
+        say(f"{written['card']} written")
 
 
 def export(config: ExportConfig, model: Model, folder: Path) -> dict[str, Any]:
@@ -112,9 +113,9 @@ def export_text(config: ExportConfig, path: Path) -> dict[str, Any]:
 def images_for(model: Model, data: str, folder: Path) -> tuple[Any, str]:
     """(arrays as the model was trained on, what they are): of DATA, of the run's data, or, if there are none, noise."""
     from proxnas.deliver import IMAGES
-    from proxnas.report.reading import read_object
+    from proxnas.report.reading import read_config
 
-    spec = data or read_object(folder / "config.json").get("data", "")
+    spec = data or read_config(folder).get("data", "")
     try:
         if isinstance(spec, str) and spec:
             return real_images(model, spec), f"{IMAGES} images of {spec}"

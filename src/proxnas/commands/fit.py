@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from proxnas import text_commands
 from proxnas.fit import fit, plan_fit
 from proxnas.folders import data_word, run_folder
 from proxnas.processes import check_untimed
+from proxnas.jobs import data_word
+from proxnas.say import say
 from proxnas.settings import parse, parse_resumed
 from proxnas.train_config import FitConfig
 from proxnas.train_settings import need, stored
@@ -29,11 +32,11 @@ def main(argv: list[str]) -> None:
         config = parse_resumed(argv, stored(folder, "fit", FitConfig), folder, PROG)
     need(config, "data")
     check_untimed(config.processes, config.minutes)
-    say = (lambda text: None) if config.quiet else print
+    tell: Callable[[str], None] = (lambda text: None) if config.quiet else say
     if config.dry_run:
         text_commands.print_plan(plan_fit(config), config.json)
         return
-    _print_result(fit(config, folder, say), folder)
+    _print_result(fit(config, folder, tell), folder)
 
 
 def default_folder(config: FitConfig) -> str:

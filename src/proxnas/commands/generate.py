@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
+from proxnas.say import note, say
 from proxnas.settings import parse
 from proxnas.text_config import GenerateConfig
 from proxnas.train_settings import need
@@ -20,5 +19,5 @@ def main(argv: list[str]) -> None:
     model = load_text_model(config.model, pick_device(config.device))
     if (unknown := model.unknown(config.prompt)) and not config.quiet:
         shown = ", ".join(map(repr, unknown[:5]))
-        print(f"proxnas: not in the model's vocabulary, read as <unk>: {shown}", file=sys.stderr)
-    print(model.generate(config.prompt, config.words, config.temperature, config.seed))
+        note(f"not in the model's vocabulary, read as <unk>: {shown}")
+    say(model.generate(config.prompt, config.words, config.temperature, config.seed))

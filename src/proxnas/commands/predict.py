@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
+from proxnas.say import note, plain, say
 from proxnas.settings import parse
 from proxnas.train_config import PredictConfig
 from proxnas.train_settings import need
@@ -26,13 +26,13 @@ def main(argv: list[str]) -> None:
     model, seen = load_model(config.model, pick_device(config.device)), Seen()
     rows = predict(model, config.images, config.top, seen)
     if config.json:
-        print(json.dumps([_json(row) for row in rows], indent=2))
+        say(json.dumps([_json(row) for row in rows], indent=2))
     else:
         for row in rows:
             if not row.error:
-                print(f"{row.image}  " + "  ".join(f"{a.name} {a.probability:.4f}" for a in row.answers))
+                say(f"{plain(row.image)}  " + "  ".join(f"{plain(a.name)} {a.probability:.4f}" for a in row.answers))
     if warning := seen.warning(model.shape):
-        print(f"proxnas: warning: {warning}", file=sys.stderr)
+        note(f"warning: {warning}")
     seen.check()
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from proxnas.genotype import read
+from proxnas.say import say
 from proxnas.settings import command_line
 from proxnas.table import look_up
 
@@ -31,6 +32,6 @@ def main(argv: list[str]) -> None:
     config = command_line(QueryConfig, "proxnas query", argv)
     figures = look_up(Path(config.table), read(config.arch))
     if config.json:
-        print(json.dumps(figures, indent=2))
+        say(json.dumps(figures, indent=2))
     else:
-        print("\n".join(f"{name:24} {value}" for name, value in figures.items()))
+        say("\n".join(f"{name:24} {value}" for name, value in figures.items()))

@@ -11,6 +11,7 @@ import tyro
 from proxnas.errors import InputError
 from proxnas.report.page import FILE, write_report
 from proxnas.report.reading import find_runs
+from proxnas.say import say
 from proxnas.settings import command_line
 
 
@@ -35,9 +36,9 @@ def main(argv: list[str]) -> None:
     config = command_line(ReportConfig, "proxnas report", argv)
     records = [record for run in config.runs for record in find_runs(run)]
     out = Path(config.out or (Path(config.runs[0]) / FILE if len(config.runs) == 1 else FILE))
-    print(f"report in {write_report(records, out)}")
+    say(f"report in {write_report(records, out)}")
     if config.figures:
         from proxnas.report.figures import write_figures  # matplotlib takes a while
 
         for path in write_figures(records, Path(config.figures)):
-            print(f"figure in {path}")
+            say(f"figure in {path}")

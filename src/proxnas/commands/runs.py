@@ -11,6 +11,7 @@ import tyro
 
 from proxnas.errors import InputError
 from proxnas.report.listing import list_runs, table
+from proxnas.say import say
 from proxnas.settings import command_line
 
 
@@ -32,8 +33,8 @@ def main(argv: list[str]) -> None:
         raise InputError(f"{config.folder}: no such folder: give the folder that holds your runs")
     entries = list_runs(folder)
     if config.json:
-        print(json.dumps(entries, indent=2))
+        say(json.dumps(entries, indent=2))
     elif not entries:
-        print(f"no runs in {folder}")
+        say(f"no runs in {folder}")
     else:
-        print(table(entries))
+        say(table(entries))

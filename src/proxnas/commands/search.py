@@ -18,7 +18,9 @@ from proxnas.launch import check_flags
 from proxnas.methods import SAMPLING
 from proxnas.processes import run_together, to_start
 from proxnas.quantities import shown_budget
-from proxnas.settings import epochs_given, flags_of, parse_resumed, parse_search, read_values
+from proxnas.say import say
+from proxnas.settings import epochs_given, flags_of, parse_resumed, parse_search
+from proxnas.train_settings import stored
 
 ALONE: dict[str, Any] = {"workers": 1, "ray": "", "cpus_per_task": 0, "gpus_per_task": -1.0}
 """One of several searches: the workers are for all of them together."""
@@ -36,13 +38,13 @@ def main(argv: list[str]) -> None:
         return
     check_workers(config)
     folder = run_folder(config, default_folder(config), parse_search, "data", "space", "method", "seed", "seeds")
-    stored = folder / "config.json"
-    new = config.force or not stored.exists()
+    begun = (folder / "config.json").exists()
+    new = config.force or not begun
     deadline = deadline_of(config.minutes)
     if new and config.minutes and not epochs_given(argv, SearchConfig):
         config = fitted_to_minutes(config, deadline)
-    if config.resume and stored.exists():
-        config = parse_resumed(argv, SearchConfig(**read_values(stored)), folder)
+    if config.resume and begun:
+        config = parse_resumed(argv, stored(folder, "search", SearchConfig), folder)
         _check_together(dataclasses.replace(config, minutes=0.0))  # the epochs were chosen then
         deadline = deadline_of(config.minutes)
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one, and is told first
@@ -169,4 +171,4 @@ def _dry_run(config: SearchConfig) -> None:
     if config.seeds:
         raise InputError("--dry-run: one search at a time, leave --seeds out")
     figures = plan(config)
-    print(json.dumps(figures, indent=2) if config.json else plan_text(figures))
+    say(json.dumps(figures, indent=2) if config.json else plan_text(figures))

@@ -9,8 +9,10 @@ from typing import Annotated
 import tyro
 
 from proxnas.errors import InputError
+from proxnas.files import write_atomically
 from proxnas.genotype import Genotype, read
 from proxnas.report.cell import cell_svg, cell_text
+from proxnas.say import say
 from proxnas.settings import command_line
 
 
@@ -38,15 +40,15 @@ def main(argv: list[str]) -> None:
     """Prints the cell, and draws it if asked."""
     config = command_line(ShowConfig, "proxnas show", argv)
     genotype = read(config.cell)
-    print(cell_text(genotype))
+    say(cell_text(genotype))
     for path in filter(None, (config.svg, config.png, config.pdf)):
         _draw(genotype, Path(path))
-        print(f"drawn in {path}")
+        say(f"drawn in {path}")
 
 
 def _draw(genotype: Genotype, path: Path) -> None:
     if path.suffix == ".svg":
-        path.write_text(cell_svg(genotype), encoding="utf-8")
+        write_atomically(path, cell_svg(genotype))
         return
     from proxnas.report.cell_figure import save_cell  # matplotlib takes a while, and text needs it not
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from proxnas import text_commands
+from proxnas.say import plain, say
 from proxnas.settings import parse
 from proxnas.train_config import TestConfig
 from proxnas.train_settings import need
@@ -42,13 +43,14 @@ def _figures(config: TestConfig) -> dict[str, Any]:
 
 def _print(figures: dict[str, Any]) -> None:
     top5 = f"  top 5 {figures['top5']:.4f}" if "top5" in figures else ""
-    print(f"{figures['part']} accuracy {figures['accuracy']:.4f}{top5}  loss {figures['loss']:.4f}"
-          f"  ({figures['images']} images: {figures['tested']})")  # fmt: skip
-    width = max(map(len, figures["per_class"]))
-    for name, accuracy in figures["per_class"].items():
-        print(f"  {name:<{width}}  {'no images' if accuracy is None else f'{accuracy:.4f}'}")
+    say(f"{figures['part']} accuracy {figures['accuracy']:.4f}{top5}  loss {figures['loss']:.4f}"
+        f"  ({figures['images']} images: {figures['tested']})")  # fmt: skip
+    accuracies = {plain(name): accuracy for name, accuracy in figures["per_class"].items()}
+    width = max(map(len, accuracies))
+    for name, accuracy in accuracies.items():
+        say(f"  {name:<{width}}  {'no images' if accuracy is None else f'{accuracy:.4f}'}")
     if len(figures["confusion"]) <= MOST_SHOWN:
-        print("confusion (row: true class, column: answer)")
+        say("confusion (row: true class, column: answer)")
         digits = len(str(max(map(max, figures["confusion"]))))
         for name, row in zip(figures["classes"], figures["confusion"], strict=True):
-            print(f"  {name:<{width}}  " + " ".join(f"{count:>{digits}}" for count in row))
+            say(f"  {plain(name):<{width}}  " + " ".join(f"{count:>{digits}}" for count in row))

@@ -13,7 +13,9 @@ from proxnas.folders import data_word, run_folder, slug
 from proxnas.jobs import build_training, run_training, training_fitted_to_minutes
 from proxnas.launch import check_flags
 from proxnas.processes import run_together, to_start
+from proxnas.say import say
 from proxnas.settings import epochs_given, parse_resumed
+from proxnas.stored import read_json
 from proxnas.text_settings import about_text
 from proxnas.train_config import TrainConfig
 from proxnas.train_settings import PROG, need, parse_train, stored
@@ -60,7 +62,7 @@ def default_folder(config: TrainConfig) -> str:
 
 def _cell_word(cell: str) -> str:
     try:
-        found = json.loads((Path(cell) / "config.json").read_text(encoding="utf-8"))
+        found = read_json(Path(cell) / "config.json")
         return slug(f"{found['space']}-{found['method']}")
     except (OSError, ValueError, TypeError, KeyError):
         return slug(Path(cell.removeprefix("zoo:")).stem) or "cell"
@@ -78,4 +80,4 @@ def _dry_run(config: TrainConfig) -> None:
 
     need(config, "cell", "data")
     figures = plan_training(build_training(config, read(config.cell)))
-    print(json.dumps(figures, indent=2) if config.json else plan_text(figures))
+    say(json.dumps(figures, indent=2) if config.json else plan_text(figures))

@@ -12,6 +12,7 @@ import tyro
 from proxnas.errors import InputError
 from proxnas.report.live import ADDRESS, serve
 from proxnas.run_config import require
+from proxnas.say import say
 from proxnas.settings import command_line
 
 
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> None:
     if not folder.is_dir():
         raise InputError(f"{config.run}: no such folder: start the run first (proxnas runs lists them)")
     with serve(folder, config.port) as server:
-        print(f"watching {folder} at http://{ADDRESS}:{server.server_port}/ (Ctrl-C ends)", flush=True)
+        say(f"watching {folder} at http://{ADDRESS}:{server.server_port}/ (Ctrl-C ends)", flush=True)
         if (
             signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         ):  # a shell without job control gave it to the background so

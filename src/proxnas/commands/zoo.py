@@ -12,6 +12,7 @@ import tyro
 from proxnas import zoo
 from proxnas.designs import Design
 from proxnas.report.cell import cell_text
+from proxnas.say import say
 from proxnas.settings import command_line
 
 
@@ -30,15 +31,15 @@ def main(argv: list[str]) -> None:
     config = command_line(ZooConfig, "proxnas zoo", argv)
     if not config.name:
         rows = list(zoo.entries().values())
-        print(json.dumps([entry.summary() for entry in rows], indent=2)) if config.json else print_table(rows)
+        say(json.dumps([entry.summary() for entry in rows], indent=2)) if config.json else print_table(rows)
         return
     entry = zoo.entry(config.name)
     if config.json:
-        print(json.dumps({**entry.summary(), "genotype": json.loads(entry.genotype.to_json())}, indent=2))
+        say(json.dumps({**entry.summary(), "genotype": json.loads(entry.genotype.to_json())}, indent=2))
     else:
         genotype = entry.genotype
-        print(f"{entry.name}: {'a network made by hand' if isinstance(genotype, Design) else cell_text(genotype)}")
-        print("\n".join(facts(entry)))
+        say(f"{entry.name}: {'a network made by hand' if isinstance(genotype, Design) else cell_text(genotype)}")
+        say("\n".join(facts(entry)))
 
 
 def print_table(entries: list[zoo.Entry]) -> None:
@@ -58,7 +59,7 @@ def print_table(entries: list[zoo.Entry]) -> None:
         table.add_row(*cells, quality(e.published), "" if days is None else f"{days:g}", e.published.get("source", ""))
     console = Console(highlight=False, markup=False)
     console.print(table) if console.is_terminal else Console(width=160, highlight=False, markup=False).print(table)
-    print(f"{zoo.PREFIX}{zoo.LSTM} (for `proxnas train` on text): an LSTM of the size of a recurrent cell with 8 nodes")
+    say(f"{zoo.PREFIX}{zoo.LSTM} (for `proxnas train` on text): an LSTM of the size of a recurrent cell with 8 nodes")
 
 
 def facts(entry: zoo.Entry) -> list[str]:

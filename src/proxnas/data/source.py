@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ from proxnas.data.split import Array
 from proxnas.errors import InputError
 from proxnas.interrupt import STOPPING
 from proxnas.launch import here
+from proxnas.say import note
 
 Fetched = tuple[Tensor, Tensor, Tensor]
 """The images that were read (B,), a table, and which images of the table they are (B,); the table on the device."""
@@ -147,7 +147,7 @@ class Streamed:
         for number in broken:
             if number not in self._told:
                 self._told.add(number)
-                print(f"proxnas: {self.x.name(number)} is broken: the next image is in its place", file=sys.stderr)
+                note(f"{self.x.name(number)} is broken: the next image is in its place")
 
 
 class _Rows(Dataset[Any]):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from proxnas.launch import here
+from proxnas.say import note
 
 NAMED = 5
 """So many names stand in a line; of the others there are dots."""
@@ -16,7 +16,7 @@ def tell(line: str) -> None:
     """One line on stderr, by the first process of a job."""
     if here().leads and line not in _said:
         _said.add(line)
-        print(f"proxnas: {line}", file=sys.stderr)
+        note(f"{line}")
 
 
 def listed(names: Sequence[str], most: int = NAMED) -> str:

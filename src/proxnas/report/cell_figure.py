@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxnas.genotype import Genotype
 from proxnas.report.layout import INK, LINE, PALE, Box, Drawing, Label, Mark, Stroke, drawings, page
-from proxnas.report.style import written
+from proxnas.report.style import write_figure, written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +34,8 @@ def cell_figure(genotype: Genotype) -> Figure:
 def save_cell(genotype: Genotype, path: Path) -> None:
     """Writes the drawing; the ending of the name says as what (.png, .pdf). The same cell gives the same bytes."""
     as_pdf = path.suffix == ".pdf"
-    cell_figure(genotype).savefig(path, dpi=2 * PIXELS, metadata={"CreationDate": None} if as_pdf else None)
+    metadata = {"CreationDate": None} if as_pdf else None
+    write_figure(cell_figure(genotype), path, dpi=2 * PIXELS, metadata=metadata)
 
 
 def _paint(axis: Any, cell: Drawing, x: float, y: float) -> None:

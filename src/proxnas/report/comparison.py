@@ -5,16 +5,20 @@ Accuracies are shares of 1 as in result.json, also those of a table that gives t
 
 from __future__ import annotations
 
-import json
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proxnas import stored
 from proxnas.errors import InputError
 
 PARTS = ("arch", "forward", "backward", "other", "evaluate")
+SIZED = ("params", "flops", "seconds")
+SEARCHED = (*SIZED, "epochs", "converged", "genotype")
+"""What a row of the table needs of a result."""
+RESTORE = "restore it, or remove its folder"
 Row = dict[str, Any]
 
 
@@ -56,32 +60,86 @@ class Comparison:
         return sorted((entry for entry in self.entries if entry.name == name), key=lambda entry: entry.seed)
 
 
+@dataclass(frozen=True)
+class Plan:
+    """Which runs a study has. Kept beside its configuration: `all` may be more in a later version."""
+
+    methods: list[str]
+    """Or other settings that runs are named by."""
+    seeds: list[int]
+
+    def runs(self) -> Iterator[tuple[str, int]]:
+        """(method, seed), seed by seed, so that an early look has something of every method."""
+        return ((name, seed) for seed in self.seeds for name in self.methods)
+
+
+def read_plan(folder: Path) -> Plan:
+    """The plan in a folder; the names and seeds in it become names of folders, and can be nothing else."""
+    fields = {"methods": stored.list_of(stored.is_name), "seeds": stored.list_of(stored.is_whole)}
+    return Plan(
+        **{name: value for name, value in _json(folder / "plan.json", fields, fields).items() if name in fields}
+    )
+
+
 def read(folder: Path) -> Comparison:
     """The comparison in a folder, finished or not."""
-    plan = _json(folder / "plan.json")
-    places = {(name, seed): f"{name}-{seed}" for name in plan["methods"] for seed in plan["seeds"]}
+    plan = read_plan(folder)
+    places = {(name, seed): f"{name}-{seed}" for name, seed in plan.runs()}
     found = [
         _entry(name, seed, folder / "search" / place, folder / "train" / place)
         for (name, seed), place in places.items()
         if (folder / "search" / place / "result.json").exists()
     ]
-    return Comparison(_json(folder / "config.json"), plan["methods"], found)
+    config = _json(folder / "config.json", stored.CONFIG, ("space", "data", "train", "table"))
+    return Comparison(config, plan.methods, found)
 
 
 def _entry(name: str, seed: int, place: Path, trained: Path) -> Entry:
-    lines = (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    test = _json(trained / "result.json") if (trained / "result.json").exists() else None
-    return Entry(
-        name, seed, _json(place / "config.json"), _json(place / "result.json"), [json.loads(x) for x in lines], test
-    )
+    config = _json(place / "config.json", stored.CONFIG)
+    result = _json(place / "result.json", stored.RESULT, SEARCHED)
+    if not nodes_of(result["genotype"]):
+        raise InputError(f"{place / 'result.json'}: genotype has no cell with nodes: {RESTORE}")
+    test = _json(trained / "result.json", stored.RESULT, SIZED) if (trained / "result.json").exists() else None
+    return Entry(name, seed, config, result, _rows(place / "metrics.jsonl"), test)
 
 
-def _json(path: Path) -> dict[str, Any]:
+def nodes_of(genotype: Any) -> int:
+    """The nodes of the first cell; 0 if that cannot be said."""
+    cells = genotype.get("cells") if isinstance(genotype, dict) else None
+    first = next(iter(cells.values()), None) if isinstance(cells, dict) else None
+    nodes = first.get("nodes") if isinstance(first, dict) else None
+    return len(nodes) if isinstance(nodes, list) else 0
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
     try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        lines = stored.read_bytes(path, stored.MOST_LINES_BYTES).splitlines()
+        rows = [stored.check(stored.parse(line), stored.ROW, ("epoch", "seconds")) for line in lines]
+        _check_alike(rows)
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error}): restore it, or remove its folder") from error
-    return value
+        raise stored.unreadable(path, error, RESTORE) from error
+    return rows
+
+
+def _check_alike(rows: Sequence[Row]) -> None:
+    """A ValueError unless all epochs tell of the same matrices, so that they can be drawn one after the other."""
+    if not rows:
+        raise ValueError("no epoch")
+    forms = [{name: (len(A), len(A[0])) for name, A in row.get("A", {}).items()} for row in rows]
+    for row, form in zip(rows, forms, strict=True):
+        if row.keys() != rows[0].keys() or form != forms[0]:
+            raise ValueError(f"epoch {row['epoch']} tells of other things than the first")
+        for name, pairs in row.get("selected", {}).items():
+            edges, candidates = form.get(name, (0, 0))
+            if not all(e < edges and k < candidates for e, k in pairs):
+                raise ValueError(f"epoch {row['epoch']} selects what is not there")
+
+
+def _json(path: Path, fields: Mapping[str, stored.Check], needed: Iterable[str] = ()) -> dict[str, Any]:
+    try:
+        return stored.check(stored.read_json(path), fields, needed)
+    except (OSError, ValueError) as error:
+        raise stored.unreadable(path, error, RESTORE) from error
 
 
 def value(entry: Entry, figure: str) -> float | None:
@@ -131,7 +189,7 @@ def _row(found: Comparison, name: str, operations: int) -> Row:
         "epochs": statistics.mean(e.result["epochs"] for e in entries),
         "converged": sum(e.result["converged"] for e in entries),
         "ops": operations,
-        "nodes": len(next(iter(first.result["genotype"]["cells"].values()))["nodes"]),
+        "nodes": nodes_of(first.result["genotype"]),
         "epoch_seconds": epoch_seconds(entries),
     }
 

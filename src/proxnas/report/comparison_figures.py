@@ -30,7 +30,7 @@ def draw(found: Comparison, folder: Path) -> list[Path]:
     """All figures that the runs allow, as .svg and .png; returns the files."""
     figures = {"convergence": convergence(found), "proximal": proximal(found), "stability": stability(found)}
     for name in found.names:
-        if _family(name) in ("darts", "nasp") and found.of(name):
+        if name in _drawn(found):
             figures[f"stability-{name}"] = edges(found.of(name)[0])
     return [file for name, figure in figures.items() if figure for file in save(figure, folder / f"{name}.svg")]
 
@@ -62,7 +62,7 @@ def proximal(found: Comparison) -> Figure | None:
 
 def stability(found: Comparison) -> Figure | None:
     """How much A and A_bar change from epoch to epoch, for DARTS and NASP: mean over the entries, and over seeds."""
-    names = [name for name in found.names if _family(name) in ("darts", "nasp") and found.of(name)]
+    names = _drawn(found)
     if not names:
         return None
     figure, (of_A, of_A_bar) = panels(1, 2)
@@ -70,7 +70,9 @@ def stability(found: Comparison) -> Figure | None:
         entries = found.of(name)
         steps = _common([np.abs(np.diff(weights(entry), axis=0)).mean((1, 2)) for entry in entries])
         of_A.plot(range(2, 2 + steps.shape[1]), steps.mean(0), label=name, **_style(i))
-        changes = _common([np.array([row["changes"] for row in entry.metrics], float) for entry in entries])
+        changes = _common(
+            [np.array([row.get("changes", math.nan) for row in entry.metrics], float) for entry in entries]
+        )
         of_A_bar.plot(range(1, 1 + changes.shape[1]), changes.mean(0), label=name, **_style(i))
     of_A.set(xlabel="epoch", ylabel="mean change of an entry", title="A (DARTS: softmax of A)")
     of_A_bar.set(xlabel="epoch", ylabel="entries switched in an epoch", title="A_bar")
@@ -127,7 +129,7 @@ def selected(entry: Entry, group: str) -> Array:
         return np.asarray(A.max(-1, keepdims=True) == A, float)
     A_bar = np.zeros_like(A)
     for t, row in enumerate(entry.metrics):
-        for e, k in row["selected"][group]:
+        for e, k in row["selected"].get(group, ()):
             A_bar[t, e, k] = 1.0
     return A_bar
 
@@ -137,7 +139,7 @@ def _over_time(axis: Any, found: Comparison, names: Sequence[str]) -> None:
     for i, name in enumerate(names):
         entries = found.of(name)
         minutes = _common([np.cumsum([sum(row["seconds"].values()) for row in e.metrics]) / 60 for e in entries])
-        reached = _common([np.array([row[figure] for row in entry.metrics], float) for entry in entries])
+        reached = _common([np.array([row.get(figure, math.nan) for row in entry.metrics], float) for entry in entries])
         x, y, spread = minutes.mean(0), reached.mean(0), reached.std(0)
         axis.plot(x, y, label=name, **_style(i))
         if len(entries) > 1:
@@ -151,6 +153,12 @@ def _style(i: int) -> dict[str, Any]:
     """Colours and marks first, then other lines: more methods than colours stay apart."""
     n = len(COLOURS)
     return {"color": COLOURS[i % n], "marker": MARKERS[i % n], "linestyle": LINES[i // n % len(LINES)], "markersize": 3}
+
+
+def _drawn(found: Comparison) -> list[str]:
+    """The methods whose A is drawn: DARTS and NASP, by runs that tell it."""
+    names = [name for name in found.names if _family(name) in ("darts", "nasp") and found.of(name)]
+    return [name for name in names if all(entry.metrics[0].get("A") for entry in found.of(name))]
 
 
 def _family(name: str) -> str:

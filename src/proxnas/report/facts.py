@@ -118,8 +118,3 @@ def called(record: Record) -> str:
     if not isinstance(words, list) or not words:
         return ""
     return shlex.join(["proxnas", *map(str, words[1:])])
-
-
-def printable(name: str) -> str:
-    """A name as one line of text: control characters could write over a table."""
-    return "".join(sign if sign.isprintable() else "?" for sign in name)

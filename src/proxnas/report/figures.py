@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proxnas.errors import InputError
+from proxnas.files import make_folder, write_atomically
 from proxnas.genotype import Genotype
 from proxnas.report.cell import cell_svg
 from proxnas.report.cell_figure import save_cell
@@ -143,7 +145,9 @@ def write_figures(records: Sequence[Record], folder: Path) -> list[Path]:
     written_files: list[Path] = []
     for record in records:
         place = folder if len(records) == 1 else folder / slug(record.name)
-        place.mkdir(parents=True, exist_ok=True)
+        make_folder(place)
+        if place != folder and place.is_symlink():
+            raise InputError(f"{place}: is a symbolic link, through which nothing is written: remove it")
         for name, figure in _all(record):
             written_files += save(figure, place / name)
         if record.genotype:
@@ -153,7 +157,7 @@ def write_figures(records: Sequence[Record], folder: Path) -> list[Path]:
 
 def _write_cell(genotype: Genotype, folder: Path) -> list[Path]:
     vector, *others = (folder / f"cell.{kind}" for kind in ("svg", "png", "pdf"))
-    vector.write_text(cell_svg(genotype), encoding="utf-8")
+    write_atomically(vector, cell_svg(genotype))
     for path in others:
         save_cell(genotype, path)
     return [vector, *others]

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from proxnas.report.facts import figures, printable, seconds_of, shown
-from proxnas.report.reading import children, in_use, last_row, read_object, run_folders, status
+from proxnas.report.facts import figures, seconds_of, shown
+from proxnas.report.reading import children, in_use, last_row, read_config, read_result, run_folders, status
+from proxnas.say import plain
 
 HEAD = ["run", "status", "epochs", "valid", "test", "parameters", "time"]
 
@@ -19,7 +20,7 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
 
 
 def _entry(path: Path, folder: Path) -> dict[str, Any]:
-    config, result = read_object(path / "config.json"), read_object(path / "result.json")
+    config, result = read_config(path), read_result(path)
     row = {} if result else last_row(path / "metrics.jsonl")
     known = figures(config, row, result)
     if row:  # all epochs would have to be read to know it exactly
@@ -35,7 +36,7 @@ def _entry(path: Path, folder: Path) -> dict[str, Any]:
 
 def table(entries: Iterable[dict[str, Any]]) -> str:
     """The list in columns; parts of a run are indented below it. Written plainly, which takes no time."""
-    rows = [HEAD, *map(_cells, entries)]
+    rows = [HEAD, *([plain(cell) for cell in _cells(entry)] for entry in entries)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     aligned = [f"{{:<{width}}}" if i < 2 else f"{{:>{width}}}" for i, width in enumerate(widths)]  # words, figures
     return "\n".join("  ".join(aligned).format(*row).rstrip() for row in rows)
@@ -47,7 +48,7 @@ def _cells(entry: dict[str, Any]) -> list[str]:
     stopped = entry["status"] != "finished" and done is not None and total is not None
     about = "~" if entry["seconds_estimated"] else ""
     return [
-        indent + printable(entry["run"]),
+        indent + entry["run"],
         entry["status"],
         f"{done}/{total}" if stopped else "" if done is None else str(done),
         _score(entry, "valid"),

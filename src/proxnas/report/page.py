@@ -17,6 +17,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from proxnas.files import write_atomically
 from proxnas.report.page_data import page_data, text
 from proxnas.report.reading import Record
 
@@ -37,9 +38,7 @@ def write_report(records: Sequence[Record], out: Path) -> Path:
     content = report_html(records)
     if out.is_file() and out.read_bytes() == content:
         return out
-    part = out.with_name(out.name + ".part")
-    part.write_bytes(content)
-    part.replace(out)
+    write_atomically(out, content)
     return out
 
 

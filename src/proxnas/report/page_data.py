@@ -160,7 +160,7 @@ def groups(record: Record, rows: Sequence[Row]) -> list[dict[str, Any]]:
     found = []
     for name in rows[0].get("A") or {} if rows else {}:
         values = [matrix(row, name) for row in rows]
-        if not values[0] or any(len(frame) != len(values[0]) for frame in values):
+        if not values[0] or any(_form(frame) != _form(values[0]) for frame in values):
             continue  # not what we wrote
         edges, candidates = names(record, name, kind, len(values[0]), len(values[0][0]))
         flat = [a for frame in values for row in frame for a in row if a is not None]
@@ -184,6 +184,11 @@ def matrix(row: Row, group: str) -> list[list[float | None]]:
     if not isinstance(values, list) or not all(isinstance(line, list) for line in values):
         return []
     return [[rounded(a) for a in line] for line in values]
+
+
+def _form(frame: Sequence[Sequence[object]]) -> tuple[int, ...]:
+    """(K, ...): how many values each edge has."""
+    return tuple(map(len, frame))
 
 
 def selected(row: Row, group: str) -> list[list[int]]:

@@ -5,7 +5,6 @@ Nothing here raises because of what a file holds: a report of half a run is wort
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -15,8 +14,8 @@ from typing import Any
 
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype, read
+from proxnas.stored import CONFIG, MOST_LINES_BYTES, RESULT, ROW, opened, parse, read_bytes, read_json, sound
 
-MAX_BYTES = 4_000_000  # of a JSON file of ours; whatever is larger is something else
 TAIL = 65_536
 DEPTH = 2  # a comparison holds runs, a run of `fit` holds search and train
 
@@ -60,12 +59,12 @@ def read_run(folder: Path, name: str = "") -> Record:
     return Record(
         folder=folder,
         name=name or folder.resolve().name,
-        config=read_object(folder / "config.json"),
+        config=read_config(folder),
         environment=read_object(folder / "environment.json"),
         space=read_object(folder / "space.json"),
         rows=read_rows(folder / "metrics.jsonl"),
         genotype=_genotype(folder),
-        result=read_object(folder / "result.json"),
+        result=read_result(folder),
         running=in_use(folder),
     )
 
@@ -103,24 +102,32 @@ def find_runs(folder: str | Path) -> list[Record]:
     found = list(run_folders(top))
     if not found:
         raise InputError(f"{folder}: holds no run (no config.json): give the folder of a run (proxnas runs lists them)")
-    base = top.resolve()
-    return [read_run(path, "/".join([base.name, *path.resolve().relative_to(base).parts])) for path in found]
+    return [read_run(path, "/".join([top.resolve().name, *path.relative_to(top).parts])) for path in found]
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; empty if there is none."""
     try:
-        with path.open("rb") as file:
-            value = json.loads(file.read(MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+        value = read_json(path)
+    except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What config.json says, as far as it can be."""
+    return sound(read_object(folder / "config.json"), CONFIG)
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """What result.json says, as far as it can be."""
+    return sound(read_object(folder / "result.json"), RESULT)
 
 
 def read_rows(path: Path) -> list[Row]:
     """The whole lines of metrics.jsonl in order; a torn line, or one that is no row, is left out."""
     try:
-        lines = path.read_bytes().splitlines(keepends=True)
+        lines = read_bytes(path, MOST_LINES_BYTES).splitlines(keepends=True)
     except OSError:
         return []
     return [row for line in lines if line.endswith(b"\n") and (row := _row(line))]
@@ -130,7 +137,7 @@ def last_row(path: Path) -> Row:
     """The last whole line of metrics.jsonl, without reading what comes before it; empty if there is none."""
     size = TAIL
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             end = file.seek(0, os.SEEK_END)
             while True:
                 file.seek(max(0, end - size))
@@ -139,7 +146,7 @@ def last_row(path: Path) -> Row:
                     lines = lines[1:]  # may have begun before
                 rows = (row for line in reversed(lines) if line.endswith(b"\n") and (row := _row(line)))
                 row = next(rows, {})
-                if row or size >= end:
+                if row or size >= min(end, MOST_LINES_BYTES):
                     return row
                 size *= 4
     except OSError:
@@ -148,10 +155,11 @@ def last_row(path: Path) -> Row:
 
 def _row(line: bytes) -> Row:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = parse(line)
+    except ValueError:
         return {}
-    return row if isinstance(row, dict) and type(row.get("epoch")) is int else {}
+    row = sound(row, ROW) if isinstance(row, dict) else {}
+    return row if "epoch" in row else {}
 
 
 def _genotype(folder: Path) -> Genotype | None:
@@ -166,15 +174,10 @@ def in_use(folder: Path) -> bool:
     import fcntl  # not on every system, and most of a report needs it not
 
     try:
-        descriptor = os.open(folder / ".lock", os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with opened(folder / ".lock") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks
+    except OSError:  # none, or a file system without locks
         return False
-    finally:
-        os.close(descriptor)
     return False

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from proxnas.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,9 +36,16 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
     files = [path.with_suffix(".svg"), path.with_suffix(".png")]
     with rc_context({"svg.hashsalt": "proxnas", "svg.fonttype": "none"}):
-        figure.savefig(files[0], metadata={"Date": None})
-        figure.savefig(files[1], dpi=150)
+        write_figure(figure, files[0], metadata={"Date": None})
+        write_figure(figure, files[1], dpi=150)
     return files
+
+
+def write_figure(figure: Figure, path: Path, **how: Any) -> None:
+    """The figure in a file, of the kind that its ending says; through no link."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix.removeprefix("."), **how)
+    write_atomically(path, drawn.getvalue())
 
 
 def written(label: str) -> str:

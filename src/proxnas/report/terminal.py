@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
@@ -15,9 +14,10 @@ from rich.table import Table
 from proxnas.errors import InputError
 from proxnas.genotype import Genotype
 from proxnas.report.cell import cell_text
-from proxnas.report.facts import duration, figures, labelled, printable
+from proxnas.report.facts import duration, figures, labelled
 from proxnas.report.page import FILE, write_report
 from proxnas.report.reading import find_runs
+from proxnas.say import note, plain, say
 
 WIDE = 1000  # columns where the output is no terminal: nothing is cut
 
@@ -31,7 +31,7 @@ def console() -> Console:
 def print_cell(result: Mapping[str, Any]) -> None:
     """The cell of a result as text, if it has one."""
     try:
-        print(cell_text(Genotype.from_object(result["genotype"])))
+        say(cell_text(Genotype.from_object(result["genotype"])))
     except (KeyError, InputError):
         return
 
@@ -44,7 +44,7 @@ def print_summary(result: Mapping[str, Any], folder: Path, more: Mapping[str, ob
 def print_warning(result: Mapping[str, Any]) -> None:
     """What is doubtful about a result, where it cannot be missed: after all else."""
     if "warning" in result:
-        print(f"proxnas: warning: {printable(str(result['warning']))}", file=sys.stderr)
+        note(f"warning: {result['warning']}")
 
 
 def print_fit(result: Mapping[str, Any], folder: Path) -> None:
@@ -62,5 +62,5 @@ def _print(rows: Mapping[str, object], folder: Path, files: Mapping[str, object]
     table = Table.grid(padding=(0, 2))
     rows = {**rows, "run folder": folder, **files}
     for label, value in rows.items():
-        table.add_row(label, escape(printable(str(value))))
+        table.add_row(escape(plain(label)), escape(plain(value)))
     console().print(table)

@@ -1,0 +1,39 @@
+"""The one place that prints. What is printed may come from a file or a name that somebody else has chosen: signs that
+would steer the terminal (escape sequences) or turn the order of reading are shown as what they are, \\x1b or \\u202e.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import IO
+
+STEERING = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Control characters of both sets, marks of writing direction, breaks of lines, lone surrogates, tags."""
+
+
+def plain(text: object) -> str:
+    """A text as one line that can do nothing but be read."""
+    return STEERING.sub(lambda found: _written(ord(found[0])), str(text))
+
+
+def _written(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def plain_lines(text: object) -> str:
+    """The same of a text whose line breaks and tabs are ours."""
+    return re.sub(r"[^\n\t]+", lambda part: plain(part[0]), str(text))
+
+
+def say(text: object = "", file: IO[str] | None = None, flush: bool = False) -> None:
+    """Prints lines for people."""
+    print(plain_lines(text), file=file, flush=flush)
+
+
+def note(text: object) -> None:
+    """Prints one line about what happens, on standard error, so that it is not mixed with the answer."""
+    line = " ".join(str(text).split())
+    say(f"proxnas: {line}", file=sys.stderr)
