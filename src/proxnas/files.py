@@ -108,8 +108,9 @@ def append_line(path: Path, line: str) -> None:
         raise Unwritable(path, error) from error
 
 
-def make_folder(folder: Path) -> None:
-    """A folder and those above it; an InputError if a link leads out of the run that it is a part of."""
+def make_folder(folder: Path, flag: str = "") -> None:
+    """A folder and those above it; an InputError if a link leads out of the run that it is a part of. `flag`: by which
+    the user chose it."""
     inside = [folder]
     for above in folder.absolute().parents[:DEEPEST]:
         if is_run(above):
@@ -121,7 +122,8 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be made ({error.strerror}): choose another folder") from error
+        place = f"{flag} {folder}".lstrip()
+        raise InputError(f"{place}: cannot be made ({error.strerror}): choose another folder") from error
 
 
 def is_run(folder: Path) -> bool:

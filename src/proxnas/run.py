@@ -184,7 +184,7 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
         meet()
         yield Run(folder)
         return
-    make_folder(folder)
+    make_folder(folder, "--run")
     with _locked(folder):
         run = Run(folder)
         _check_earlier(run, resume, force)

@@ -61,7 +61,8 @@ def stored(folder: Path, command: str, cls: type[AnyRunConfig]) -> AnyRunConfig:
         found = read_json(path)
     except (OSError, ValueError) as error:
         raise unreadable(path, error, "use --force to run anew") from error
-    found = found if isinstance(found, dict) else {}
+    if not isinstance(found, dict) or "proxnas" not in found:
+        raise InputError(f"{path}: not written by proxnas: choose another --run")
     writer, version = str(found.get("command"))[:40], str(found.get("proxnas"))[:40]
     if writer != command:
         raise InputError(f"{folder}: holds a run of `proxnas {writer}`, not of {command}: choose another --run")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from faults import bombs, compare, crash, disk, fuzz, load
+from faults import bombs, compare, crash, disk, fuzz, load, tampered
 
 LINES: list[str] = []
 FAILED: list[str] = []
@@ -86,6 +86,14 @@ def strangers(inputs: int, seed: int, place: Path) -> None:
         print("  " + finding)
 
 
+def tamper(trials: int, seed: int, place: Path) -> None:
+    """One value changed in files of runs and models, for every command that reads them."""
+    count, found = tampered.fuzz(place, crash.stripes(place), trials, seed)
+    tell(f"one value changed in a run or a model: {count} times, {len(found)} findings", not found)
+    for finding in found:
+        print("  " + repr(finding))
+
+
 def loads(steps: int, runs: int, place: Path) -> None:
     """Many steps, many runs."""
     watch = load.many_steps(place, steps)
@@ -104,10 +112,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=50, help="of each: search, train, compare")
     parser.add_argument("--inputs", type=int, default=10_000, help="malformed files")
+    parser.add_argument("--trials", type=int, default=10, help="changed values for each command and file")
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="search,train,compare,disk,strangers,load", help="parts, with commas between")
+    parser.add_argument(
+        "--only", default="search,train,compare,disk,strangers,tampered,load", help="parts, with commas between"
+    )
     asked = parser.parse_args()
     parts: dict[str, Callable[[Path], Any]] = {
         "search": lambda place: kills("search", asked.kills, asked.seed, place),
@@ -115,6 +126,7 @@ def main() -> int:
         "compare": lambda place: kills_of_compare(asked.kills, asked.seed, place),
         "disk": disks,
         "strangers": lambda place: strangers(asked.inputs, asked.seed, place),
+        "tampered": lambda place: tamper(asked.trials, asked.seed, place),
         "load": lambda place: loads(asked.steps, asked.runs, place),
     }
     names = asked.only.split(",")

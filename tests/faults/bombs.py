@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 import struct
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -17,9 +18,10 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from proxnas import genotype, table
+from proxnas import genotype, networks, table
 from proxnas.data import images, text
-from proxnas.model import load_model
+from proxnas.model import Model, load_model, save_model
+from proxnas.networks.cnn import Size
 from proxnas.report import reading
 from proxnas.run import Run
 from proxnas.settings import read_values
@@ -79,6 +81,8 @@ def _bombs() -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]]]:
     yield "a model of 40,000 nodes", "m.safetensors", _model(genotype=large), load_model
     size = {"cells": 200, "channels": 4096, "image_channels": 1024, "classes": 1_000_000}
     yield "a model without end", "m.safetensors", _model(size=json.dumps(size)), load_model
+    for shape in ([3, 65536, 65536], [3, 4000, 4000]):
+        yield f"a model that reads images of {shape}", "m.safetensors", _wide_model(shape), load_model
     header = json.dumps({"w": {"dtype": "F32", "shape": [2**40, 2**20], "data_offsets": [0, 2**62]}}).encode()
     yield "weights of absurd shape", "m.safetensors", struct.pack("<Q", len(header)) + header, load_model
     yield "a header of absurd length", "m.safetensors", struct.pack("<Q", 2**62) + b"{}", load_model
@@ -115,6 +119,16 @@ def _zeros_npz(kind: str, size: int, shape: tuple[int, ...] | None = None) -> by
                     file.write(block[:left])
                     left -= len(block)
     return buffer.getvalue()
+
+
+def _wide_model(shape: list[int]) -> bytes:
+    """A sound little model but for the size of its images."""
+    found, size = genotype.Genotype.from_string(CELL), Size(cells=1, channels=4, image_channels=3, classes=2)
+    network, wide = networks.build(found, size).eval(), (shape[0], shape[1], shape[2])
+    model = Model(network, found, size, ("a", "b"), (0.5,) * 3, (0.5,) * 3, wide)
+    with tempfile.TemporaryDirectory() as place:
+        save_model(Path(place) / "m", model)
+        return (Path(place) / "m").read_bytes()
 
 
 def _many_entries() -> bytes:

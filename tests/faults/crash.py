@@ -28,7 +28,7 @@ class Fault:
     """What happens to a run. The moment is counted in what its kind names: seconds, bytes, syncs or renames."""
 
     kind: str
-    """after: SIGKILL from outside; write, sync, rename: SIGKILL in the middle of it; full: no space from then on."""
+    """after: SIGKILL from outside, hangup: SIGHUP; write, sync, rename: SIGKILL in the middle of it; full: no space from then on."""
     moment: float
 
     def __str__(self) -> str:
@@ -134,9 +134,9 @@ def run(
     argv = [*argv, f"--run={folder}", *(["--resume"] if resume else [])]
     process = FORKED.Process(target=_work, args=(argv, fault, notes, output))
     process.start()
-    process.join(fault.moment if fault.kind == "after" else None)
-    if process.is_alive():
-        process.kill()
+    process.join(fault.moment if fault.kind in ("after", "hangup") else None)
+    if process.is_alive() and process.pid:
+        os.kill(process.pid, signal.SIGHUP if fault.kind == "hangup" else signal.SIGKILL)
     process.join()
     return process.exitcode
 
@@ -170,15 +170,16 @@ def outcome(folder: Path) -> dict[str, Any]:
 
 def draw(random: np.random.RandomState, undisturbed: dict[str, float]) -> Fault:
     """A fault at a random moment of a run that takes so long and writes so much; half are signals from outside."""
-    kind = random.choice(["after", "after", "after", "write", "sync", "rename"])
-    moment = random.uniform(0, undisturbed[kind])
-    return Fault(kind, moment if kind == "after" else 1 + int(moment))
+    kind = random.choice(["after", "after", "hangup", "write", "sync", "rename"])
+    moment = random.uniform(0, undisturbed["after" if kind == "hangup" else kind])
+    return Fault(kind, moment if kind in ("after", "hangup") else 1 + int(moment))
 
 
 def trial(argv: list[str], folder: Path, fault: Fault, wanted: dict[str, Any]) -> tuple[bool, bool]:
     """(whether the run was cut off, whether the resumed one ended as it should)."""
     code = run(argv, folder, fault)
-    if code not in (0, -signal.SIGKILL):
+    stopped = (128 + signal.SIGHUP, -signal.SIGHUP) if fault.kind == "hangup" else (-signal.SIGKILL,)
+    if code not in (0, *stopped):
         return True, False
     resumed = run(argv, folder, resume=True)
     return code != 0, resumed == 0 and outcome(folder) == wanted
