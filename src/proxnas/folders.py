@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from proxnas.launch import here
 from proxnas.run_config import MAY_CHANGE, RunConfig, flag
+from proxnas.say import note
 from proxnas.settings import POSITIONAL, flag_words, storable
+from proxnas.stored import read_json
 
 LONGEST = 40
 """Letters of flags that a name is made longer by at most; a checksum stands for more."""
@@ -48,7 +49,7 @@ def run_folder(config: RunConfig, plain: str, parse: Callable[[list[str]], RunCo
     if not _begun(first) or getattr(config, "resume", False) or getattr(config, "force", False):
         return first
     if not config.quiet and here().leads:
-        print(f"proxnas: {first} holds a run with other flags: this one goes to {beside}", file=sys.stderr)
+        note(f"{first} holds a run with other flags: this one goes to {beside}")
     return beside
 
 
@@ -59,8 +60,8 @@ def _begun(folder: Path) -> bool:
 def _holds(folder: Path, config: RunConfig) -> bool:
     """Whether the folder has a run of this very configuration."""
     try:
-        stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):  # what is damaged is said when it is opened
+        stored = read_json(folder / "config.json")
+    except (OSError, ValueError):  # what is damaged is said when it is opened
         return False
     if not isinstance(stored, dict):
         return False

@@ -28,8 +28,8 @@ from proxnas.launch import here
 from proxnas.methods.base import Metrics
 from proxnas.report.reading import read_object
 from proxnas.run import Run
-from proxnas.threads import Auto, Fixed, Look, threads_for
 from proxnas.say import note
+from proxnas.threads import Auto, Fixed, Look, threads_for
 from proxnas.types import State
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

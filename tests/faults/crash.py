@@ -28,7 +28,8 @@ class Fault:
     """What happens to a run. The moment is counted in what its kind names: seconds, bytes, syncs or renames."""
 
     kind: str
-    """after: SIGKILL from outside, hangup: SIGHUP; write, sync, rename: SIGKILL in the middle of it; full: no space from then on."""
+    """after: SIGKILL from outside, hangup: SIGHUP; write, sync, rename: SIGKILL in the middle of it; full: no space
+    from then on."""
     moment: float
 
     def __str__(self) -> str:

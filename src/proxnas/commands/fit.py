@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from proxnas import text_commands
 from proxnas.fit import fit, plan_fit
 from proxnas.folders import data_word, run_folder
 from proxnas.processes import check_untimed
-from proxnas.jobs import data_word
 from proxnas.say import say
 from proxnas.settings import parse, parse_resumed
 from proxnas.train_config import FitConfig
