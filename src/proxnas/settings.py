@@ -236,7 +236,8 @@ def command_line(cls: type[Config], prog: str, argv: list[str], values: dict[str
     markers: tuple[Any, ...] = (tyro.conf.FlagCreatePairsOff,)  # --quiet without --no-quiet
     with nullcontext() if here().leads else redirect_stderr(io.StringIO()):  # of several processes one complains
         if values:
-            if True in values.values():  # else tyro would offer --no-pick in place of --pick, not both
+            # else tyro would offer --no-pick in place of --pick, not both; 1 == True, but is no such flag
+            if any(value is True for value in values.values()):
                 markers = ()
             found = tyro.cli(cls, args=argv, default=cls(**values), prog=prog, config=markers)
         else:
