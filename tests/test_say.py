@@ -97,7 +97,7 @@ def test_progress_and_messages_of_workers(tmp_path: Path) -> None:
     out = io.StringIO()
     console = Console(file=out, highlight=False, width=200)
     task = Task(EVIL, ("search",), tmp_path)
-    LineBoard(console, 1).end(Outcome(task, 2, EVIL))
+    LineBoard(console, 1, 0).end(Outcome(task, 2, EVIL))
     lines = Lines(console, f"[bold]{EVIL}")
     lines.begin(1, 2, 3)
     lines.epoch({"epoch": 1, "seconds": {}, f"valid_{EVIL}": 0.5})
