@@ -17,7 +17,7 @@ from proxnas.text_config import TextTrainConfig
 from proxnas.train_config import TrainConfig
 
 BENCH = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
-TRAIN = ["--cells=1", "--channels=4", "--batch-size=16", "--schedule=exponential", "--ema=0.9"]
+TRAIN = ["--cells=1", "--channels=4", "--batch-size=16", "--schedule=exponential", "--ema=0.9", "--warmup=0"]
 SEARCH = ["--space=nasbench201", "--cells=1", "--channels=2", "--batch-size=20", "--final-cells=1", "--refine=0",
           "--explore=0", "--learning-rate=0.01", "--learning-rate-min=0.01"]  # fmt: skip
 TEXT = ["--units=4", "--batch-size=4", "--bptt=8"]
@@ -103,6 +103,8 @@ def test_trainings_on_a_cosine_are_made_for_their_epochs(tmp_path: Path) -> None
         as_long_as(TrainConfig(epochs=9), TrainConfig(epochs=3), tmp_path)
     with pytest.raises(InputError, match="its --drop-path rises over 3 epochs"):
         as_long_as(TrainConfig(epochs=9, drop_path=0.2), TrainConfig(epochs=3, drop_path=0.2), tmp_path)
+    with pytest.raises(InputError, match="its --warmup is a share of 3 epochs"):
+        as_long_as(TrainConfig(epochs=9, warmup=1), TrainConfig(epochs=3, warmup=1), tmp_path)
     assert as_long_as(TextTrainConfig(epochs=9), TextTrainConfig(epochs=3), tmp_path).epochs == 9
 
 

@@ -303,17 +303,26 @@ def test_the_auxiliary_tower_and_smoothing_enter_the_loss(make: Callable[..., Tr
 def test_path_dropout_rises(make: Callable[..., Training], monkeypatch: pytest.MonkeyPatch) -> None:
     training, seen = make("--drop-path", "0.3"), []
     monkeypatch.setattr(training.network, "set_drop_path", seen.append)
-    for epoch in range(3):
-        training.epochs_done = epoch
+    for epoch in (0, 1, 2, 2.5):
+        training.optimizer.t = round(epoch * len(training))
         training.step()
-    assert seen == pytest.approx([0.0, 0.1, 0.2])
+    assert seen == pytest.approx([0.0, 0.1, 0.2, 0.3 * round(2.5 * len(training)) / (3 * len(training))])
 
 
 def test_the_schedule() -> None:
     cosine = TrainConfig(epochs=10, learning_rate=1.0, learning_rate_min=0.1)
-    assert [factor(cosine, t, 2) for t in (0, 1, 10, 20)] == pytest.approx([1.0, 1.0, 0.55, 0.1])
+    assert [factor(cosine, t, 2) for t in (0, 10, 20)] == pytest.approx([1.0, 0.55, 0.1])
+    assert factor(cosine, 1, 2) == pytest.approx(0.1 + 0.9 * (1 + math.cos(math.pi / 20)) / 2)
     falling = TrainConfig(epochs=10, schedule="exponential", gamma=0.5, warmup=2)
-    assert [factor(falling, t, 2) for t in (0, 1, 2, 4, 6)] == pytest.approx([0.25, 0.5, 0.375, 0.25, 0.125])
+    assert [factor(falling, t, 2) for t in (0, 2, 4, 6)] == pytest.approx([0.25, 0.375, 0.25, 0.125])
+    assert factor(falling, 5, 2) == pytest.approx(0.5**2.5)
+
+
+def test_a_training_of_one_epoch_is_annealed_and_its_warm_up_is_a_fifth() -> None:
+    short = TrainConfig(epochs=1, learning_rate=1.0, learning_rate_min=0.0, warmup=1)
+    rates = [factor(short, t, 50) for t in range(50)]
+    assert max(rates) == pytest.approx(rates[9], rel=0.01)
+    assert rates[0] < 0.11 and rates[-1] < 0.01 and rates[10:] == sorted(rates[10:], reverse=True)
 
 
 def test_the_average() -> None:

@@ -16,7 +16,7 @@ from proxnas.errors import InputError
 from proxnas.launch import check_alone, here
 from proxnas.run_config import RunConfig, flag, require
 from proxnas.text_config import TextTrainConfig
-from proxnas.train_config import TrainConfig
+from proxnas.train_config import LONGEST_WARMUP, TrainConfig
 from proxnas.uses import PROXIMAL
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def _schedule(config: RunConfig) -> str:
         return ""
     if isinstance(config, TrainConfig):
         falls = config.schedule == "cosine" and config.learning_rate_min != config.learning_rate
+        if config.warmup > LONGEST_WARMUP * config.epochs:
+            return f"its --warmup is a share of {config.epochs} epochs"
         if config.drop_path:
             return f"its --drop-path rises over {config.epochs} epochs"
     else:

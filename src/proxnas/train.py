@@ -91,7 +91,7 @@ class Training:
         who = f"/{here().rank}" if here().rank else ""
         torch.manual_seed(stable_seed(self.config.seed, f"step{who}", self.optimizer.t))
         self.network.train()
-        self.network.set_drop_path(self.config.drop_path * self.epochs_done / self.config.epochs)
+        self.network.set_drop_path(self.config.drop_path * self.optimizer.t / (len(self) * self.config.epochs))
         batch = self.train.next()
         pieces = [Batch(*piece) for piece in zip(*(t.tensor_split(self.config.accumulate) for t in batch), strict=True)]
         results = [self._piece(piece, len(piece.y) / len(batch.y)) for piece in pieces]

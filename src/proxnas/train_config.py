@@ -20,6 +20,8 @@ from proxnas.run_config import FolderConfig, JobConfig, RunConfig, flag, require
 from proxnas.spaces import SPACES
 
 DataArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
+LONGEST_WARMUP = 0.2
+"""Share of a training that its warm-up takes at most: of one epoch, an epoch of warm-up would be all."""
 FitMinutes = Annotated[float, tyro.conf.arg(aliases=["--budget-minutes"])]
 """--minutes of fit, with the name that it had."""
 
@@ -60,7 +62,7 @@ class TrainConfig(ImageFlags, LogFlags, JobConfig):
     gamma: float = 0.97
     """Factor an epoch of the exponential schedule."""
     warmup: int = 0
-    """Epochs at the start in which the learning rate rises."""
+    """Epochs at the start in which the learning rate rises, at most a fifth of all."""
     momentum: float = 0.9
     """Of SGD."""
     weight_decay: float = 3e-4

@@ -1,4 +1,4 @@
-"""The update of the weights: SGD or AdamW, clipped, on a schedule over epochs."""
+"""The update of the weights: SGD or AdamW, clipped, on a schedule over all steps."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from torch import Tensor, nn
 
 from proxnas.consensus import mean_gradients
 from proxnas.guard import Guard, step_if_sound
-from proxnas.train_config import TrainConfig
+from proxnas.train_config import LONGEST_WARMUP, TrainConfig
 from proxnas.types import State
 
 FUSED = ("cpu", "cuda", "mps")
 
 
 def factor(config: TrainConfig, t: int, steps_per_epoch: int) -> float:
-    """What the learning rate is multiplied by in step t: constant within an epoch, but for the warm-up."""
-    epoch = t // steps_per_epoch
-    rising = min(1.0, (t + 1) / (config.warmup * steps_per_epoch)) if config.warmup else 1.0
+    """What the learning rate is multiplied by in step t.
+
+    At the start of an epoch it is where the published schedules by epochs are, and it falls on within, so that a
+    training of one epoch is annealed too.
+    """
+    warmup = min(config.warmup, LONGEST_WARMUP * config.epochs) * steps_per_epoch
+    rising = min(1.0, (t + 1) / warmup) if warmup else 1.0
+    epoch = t / steps_per_epoch
     if config.schedule == "exponential":
         return rising * float(config.gamma**epoch)
     low = config.learning_rate_min / config.learning_rate if config.learning_rate else 0.0
