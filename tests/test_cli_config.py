@@ -53,7 +53,7 @@ def test_flags_that_are_right_only_with_the_file(tmp_path: Path) -> None:
         ('{"preset": "papers"}', 'give one of "default", "paper", "official"'),
         ('{"order": 3}', "give one of 1, 2"),
         ('{"epochs": 0}', "--epochs 0: give"),
-        ('{"eta": NaN}', "--eta nan: give"),
+        ('{"eta": NaN}', "eta is NaN: give a number"),
         ("[]", "not a JSON object"),
         ("epochs = 3", "not JSON"),
         ("", "not JSON"),

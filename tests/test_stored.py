@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
@@ -56,6 +56,7 @@ def test_numbers_of_ours_stay_as_they_are() -> None:
     assert stored.parse(json.dumps(values)) == values
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault
 @given(st.dictionaries(KEYS, JSON, max_size=5))
 def test_what_is_checked_is_what_a_report_keeps(values: dict[str, Any]) -> None:
     for fields in (stored.RESULT, stored.ROW):

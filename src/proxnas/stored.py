@@ -214,7 +214,8 @@ def _fits(name: str, value: Any, fields: Mapping[str, Check]) -> bool:
     if fields is ROW and name.startswith(MEASURED):
         return is_number(value)
     if fields is RESULT and name.startswith(MEASURED):
-        return is_figure(value) or list_of(is_figure)(value)  # of several seeds
+        # nothing where nothing was held out to validate on, a list of several seeds
+        return value is None or is_figure(value) or list_of(is_figure)(value)
     return True
 
 
