@@ -288,7 +288,7 @@ def test_a_run_that_only_lacks_its_result_gets_it(finished: list[str], tmp_path:
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        ("--epochs 3", "--epochs 3"),
+        ("--batch-size 3", "--batch-size 3"),
         ("--seed 1", "--seed 1"),
         ("--method darts-1st", "--method darts-1st"),
         ("--preset paper", "--preset paper"),
@@ -306,6 +306,16 @@ def test_a_flag_that_contradicts_is_named(
     error = capsys.readouterr().err
     assert error.startswith(f"proxnas: error: {said}: the run in {tmp_path / 'run'} was started with")
     assert error.count("\n") == 1
+    assert snapshot(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize(("epochs", "said"), [(3, "cannot be made longer, because"), (1, "can only be made longer")])
+def test_a_run_on_a_schedule_is_neither_made_longer_nor_shorter(
+    finished: list[str], tmp_path: Path, epochs: int, said: str, capsys: Any
+) -> None:
+    before = snapshot(tmp_path / "run")
+    assert main([*finished, "--resume", "--epochs", str(epochs)]) == 2
+    assert said in capsys.readouterr().err
     assert snapshot(tmp_path / "run") == before
 
 
