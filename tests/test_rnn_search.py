@@ -435,4 +435,9 @@ def test_a_run_keeps_its_words_and_refuses_others(corpus: Path, tmp_path: Path, 
     (tmp_path / "run" / "result.json").unlink()
     (text / "train.txt").write_text((text / "train.txt").read_text().replace("a", "z"))
     assert main([*argv, "--resume"]) == 2
+    assert f"{tmp_path / 'run' / 'config.json'}: " in capsys.readouterr().err  # other data
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    del config["fingerprint"]  # as runs of before have none
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    assert main([*argv, "--resume"]) == 2
     assert "the text has other words" in capsys.readouterr().err
