@@ -19,7 +19,7 @@ from proxnas.searching import Search
 from proxnas.starting import selecting
 from proxnas.types import Matrices
 from searches import steps
-from test_methods import QUICK
+from test_methods import short
 
 MakeSearch = Callable[..., Search]
 SHARED = [method for method in METHODS if method not in SAMPLING]
@@ -51,7 +51,7 @@ def measured(search: Search, A_bar: Matrices, weighted: bool = False) -> dict[st
 @pytest.mark.parametrize("method", SHARED)
 def test_the_figures_of_a_row_are_those_of_its_genotype(method: str, limit: str, make_search: MakeSearch) -> None:
     size = ("--final-cells", "1", "--final-channels", "4", "--max-params", limit) if limit else ()
-    search = make_search("--method", method, "--space", "nasbench201", *SHORT, *QUICK.get(method, ()), *size)
+    search = make_search("--method", method, "--space", "nasbench201", *short(method), *size)
     row = after_an_epoch(search)
     cell = selecting(Genotype.from_object(row["genotype"]), search.space)
     assert cell is not None
@@ -74,7 +74,7 @@ def test_what_the_mixture_had_is_another_figure(make_search: MakeSearch) -> None
 
 @pytest.mark.parametrize("method", ["nasp", "darts-1st", "asap", "snas", "gdas"])
 def test_perplexities_are_those_of_the_returned_cell(method: str, make_search: MakeSearch) -> None:
-    search = make_search("--method", method, "--space", "rnn", "--epochs", "1", *QUICK.get(method, ()))
+    search = make_search("--method", method, "--space", "rnn", *short(method, "rnn"))
     steps(search, 2)
     row, returned = search.figures(), search.returned()
     assert row["valid_loss"] == search.measure({name: (a != 0).double() for name, a in returned.items()}).loss

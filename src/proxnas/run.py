@@ -114,7 +114,9 @@ class Run:
         """The whole lines of metrics.jsonl; a line torn by a crash is none."""
         path = self / "metrics.jsonl"
         try:
-            lines = stored.read_bytes(path, stored.MOST_LINES_BYTES).splitlines(keepends=True)
+            content = stored.read_bytes(path, stored.MOST_LINES_BYTES)
+            content.decode("utf-8")  # else it is no file of lines, and all of it would be taken for a torn one
+            lines = content.splitlines(keepends=True)
             rows = (stored.parse(line) for line in lines if line.endswith(b"\n"))
             return [stored.check(row, stored.ROW, ("epoch", "seconds")) for row in rows]
         except FileNotFoundError:

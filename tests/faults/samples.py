@@ -75,7 +75,7 @@ def _json() -> Made:
     yield "config of a search", "config.json", json.dumps(config).encode(), _search_config
     yield "config of a training", "config.json", b'{"epochs": 3, "cell": "zoo:darts_v2", "clip": 5.0}', _train_config
     rows = "".join(
-        json.dumps({"epoch": i, "A": {"cell": [[0.5, 1.0]]}, "seconds": {"arch": 1.0}}) + "\n" for i in range(4)
+        json.dumps({"epoch": i + 1, "A": {"cell": [[0.5, 1.0]]}, "seconds": {"arch": 1.0}}) + "\n" for i in range(4)
     )
     yield "metrics.jsonl", "metrics.jsonl", rows.encode(), lambda path: Run(path.parent).metrics()
     yield "metrics.jsonl of a report", "metrics.jsonl", rows.encode(), lambda path: reading.read_run(path.parent)
