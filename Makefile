@@ -111,6 +111,7 @@ bench: install  ## all timings of docs/performance.md: tables on the screen, JSO
 
 .PHONY: faults
 faults: install  ## kills, full disks, malformed files, load: what docs/reliability.md promises, in great number (25 minutes)
+	@$(PYTEST) tests/test_faults.py tests/test_stored.py tests/test_say.py
 	@PYTHONPATH=tests $(RUN) -m faults $(ARGS)
 
 # A venv of its own with the lowest versions that pyproject.toml allows, on the oldest Python: the bounds are promises.

@@ -1,6 +1,6 @@
 """Does `--threads auto` keep up on a machine that is not quiet? A default search on the digits beside busy processes.
 
-    python benchmarks/busy.py FOLDER [--busy 0,1,2,4] [--epochs 4] [--rounds 3]
+    python benchmarks/busy.py FOLDER [--busy 0,1,2,4] [--epochs 4] [--rounds 3] [--threads auto,1,2]
 
 In every round a search with `--threads auto`, one with `--threads 1` and one with all cores run one after the other
 beside so many processes that do nothing but compute. Seconds are those of the whole command, as a user waits for it,
@@ -59,18 +59,18 @@ def search(threads: str, epochs: int) -> Row:
 
 
 def kinds() -> list[str]:
-    """What --threads is given."""
+    """What the searches are given as --threads, unless one asks for others."""
     return list(dict.fromkeys(["auto", "1", str(cores())]))
 
 
-def measure(file: Path, loads: Sequence[int], epochs: int, rounds: int) -> list[Row]:
+def measure(file: Path, loads: Sequence[int], epochs: int, rounds: int, kinds: list[str]) -> list[Row]:
     """The rows of all rounds; those that the file has are not measured again."""
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     known = {(row["round"], row["busy"], row["threads"]) for row in rows}
     for number in range(rounds):
         for load in loads:
-            turn = number % len(kinds())
-            for threads in kinds()[turn:] + kinds()[:turn]:  # none is always the first
+            turn = number % len(kinds)
+            for threads in kinds[turn:] + kinds[:turn]:  # none is always the first
                 if (number, load, threads) in known:
                     continue
                 with busy(load):
@@ -92,8 +92,9 @@ def summary(rows: Sequence[Row]) -> list[str]:
     ]
     for load in sorted({row["busy"] for row in rows}):
         these = [row for row in rows if row["busy"] == load]
-        whole, within = ({n: median(these, n, key) for n in ("auto", *fixed)} for key in ("whole", "within"))
-        seconds = " | ".join(f"{whole[n]:.1f} s" for n in ("auto", *fixed))
+        there = [n for n in ("auto", *fixed) if any(row["threads"] == n for row in these)]
+        whole, within = ({n: median(these, n, key) for n in there} for key in ("whole", "within"))
+        seconds = " | ".join(f"{whole[n]:.1f} s" if n in whole else "" for n in ("auto", *fixed))
         lines.append(f"| {load} | {seconds} | {ratio(whole):.2f} | {ratio(within):.2f} |")
     return lines
 
@@ -115,10 +116,12 @@ def main() -> None:
     parser.add_argument("--busy", default="0,1,2,4")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", default=",".join(kinds()))
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     file = options.folder / f"busy-{options.epochs}.jsonl"
-    rows = measure(file, [int(number) for number in options.busy.split(",")], options.epochs, options.rounds)
+    loads = [int(number) for number in options.busy.split(",")]
+    rows = measure(file, loads, options.epochs, options.rounds, options.threads.split(","))
     print("\n".join(summary(rows)))
 
 
