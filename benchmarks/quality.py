@@ -88,6 +88,7 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "asap 1 epoch": ["--method", "asap", "--epochs", "1"],
     "asng": ["--method", "asng"],
     "bayesnas": ["--method", "bayesnas"],
+    "bayesnas 1 epoch": ["--method", "bayesnas", "--epochs", "1"],
 } | {f"nasp {name}": flags for name, flags in VARIANTS.items()}
 
 
