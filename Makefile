@@ -90,8 +90,8 @@ test: install  ## installs, then runs the tests that are not marked slow
 	@$(PYTEST) -m 'not slow' $(ARGS)
 
 .PHONY: test-all
-test-all: install  ## every test
-	@$(PYTEST) $(ARGS)
+test-all: install  ## every test, with newly drawn examples
+	@PROXNAS_EXAMPLES=drawn $(PYTEST) $(ARGS)
 
 .PHONY: check
 check: install  ## ruff, format, types, tests: what a change must pass

@@ -10,12 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 from proxnas.config import SearchConfig
 from proxnas.data.images import Images, from_arrays
 from proxnas.data.text import Text
 from proxnas.searching import Search
 from proxnas.settings import parse_search
+
+# The same examples in every run of `make test`, so that it passes everywhere or nowhere; `make test-all` draws new ones.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("drawn")
+settings.load_profile(os.environ.get("PROXNAS_EXAMPLES", "same"))
 
 
 @cache  # a command line takes longer to read than a tiny network to build

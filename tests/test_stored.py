@@ -50,6 +50,11 @@ def test_whole_numbers_of_any_length_can_be_computed_with(digits: int) -> None:
     assert stored.parse("-" + "9" * digits) == -value
 
 
+@pytest.mark.parametrize("value", [HUGE, -HUGE, 2**1024, float("inf"), float("nan"), 1e101])
+def test_numbers_past_every_measurement_are_no_figures(value: float) -> None:
+    assert stored.is_number(value) and not stored.is_figure(value) and not stored.is_amount(value)
+
+
 def test_numbers_of_ours_stay_as_they_are() -> None:
     values = [0, -1, 2**31, 10**17, 0.1, 1e-300, True, None, "9" * 50]
     assert [type(value) for value in stored.parse(json.dumps(values))] == [type(value) for value in values]
