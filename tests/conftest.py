@@ -18,7 +18,7 @@ from proxnas.data.text import Text
 from proxnas.searching import Search
 from proxnas.settings import parse_search
 
-# The same examples in every run of `make test`, so that it passes everywhere or nowhere; `make test-all` draws new ones.
+# The same examples in every run of `make test`: it passes everywhere or nowhere. `make test-all` draws new ones.
 settings.register_profile("same", derandomize=True)
 settings.register_profile("drawn")
 settings.load_profile(os.environ.get("PROXNAS_EXAMPLES", "same"))
