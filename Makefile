@@ -111,14 +111,14 @@ bench: install  ## all timings of docs/performance.md: tables on the screen, JSO
 
 .PHONY: faults
 faults: install  ## kills, full disks, malformed files, load: what docs/reliability.md promises, in great number (25 minutes)
-	@$(PYTEST) tests/test_faults.py tests/test_stored.py tests/test_say.py
+	@$(PYTEST) tests/cli/test_faults.py tests/common
 	@PYTHONPATH=tests $(RUN) -m faults $(ARGS)
 
 # A venv of its own with the lowest versions that pyproject.toml allows, on the oldest Python: the bounds are promises.
 .PHONY: lower
 lower:  ## the tests with the lowest versions of all dependencies, in .venv-lower
 	@$(FIND_PYTHON); [ -x .venv-lower/bin/python ] || "$$python" -m venv .venv-lower
-	@.venv-lower/bin/python tests/lower_bounds.py >.venv-lower/lower.txt
+	@.venv-lower/bin/python tests/support/lower_bounds.py >.venv-lower/lower.txt
 	@.venv-lower/bin/python -m pip -qq install $(if $(TORCH_INDEX),--extra-index-url '$(TORCH_INDEX)') \
 		-r .venv-lower/lower.txt pytest pytest-xdist hypothesis
 	@.venv-lower/bin/python -m pip -qq install --no-deps --editable .

@@ -24,12 +24,12 @@ from typing import Any
 import torch
 from found_cells import interval, proxnas, reduced, trained
 
-from proxnas import spaces
-from proxnas.complexity import parameters
-from proxnas.genotype import read
-from proxnas.latency import latency
-from proxnas.networks.cnn import Size, channels_last
-from proxnas.selection import random_selection
+from proxnas.cells.reading import read_genotype
+from proxnas.core.selection import random_selection
+from proxnas.core.size.complexity import parameters
+from proxnas.core.size.latency import latency
+from proxnas.domains import spaces
+from proxnas.domains.images.networks.cnn import Size, channels_last
 
 SPACE = "darts7"
 SMALL = ["--space", SPACE, "--cells", "3", "--channels", "4", "--epochs", "3"]
@@ -96,7 +96,7 @@ def latencies(folder: Path) -> list[dict[str, Any]]:
         run = folder / f"latency-{share}"
         result = found("digits", run, *SMALL, "--max-latency", f"{1e6 * limit:.0f}us")
         size = Size(8, 16, 1, 10)
-        network = channels_last(spaces.find(SPACE).network(read(run), size).eval())
+        network = channels_last(spaces.find(SPACE).network(read_genotype(run), size).eval())
         torch.set_num_threads(1)
         again = latency(network, (1, 8, 8), runs=200).seconds
         rows.append(loose | {"share": share, "limit": limit, "measured": result["latency"], "again": again})

@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proxnas.cores import cores
-from proxnas.files import append_line
+from proxnas.common.cores import cores
+from proxnas.common.files import append_line
 
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))\n"
 """Computes until whoever started it is gone."""

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import torch
 
-from proxnas.consensus import BITS
-from proxnas.data.images import load
-from proxnas.distributed import exchange, gathered, joined, meet, team
-from proxnas.launch import ALONE, here, launched, taking
-from proxnas.searching import Search
-from proxnas.settings import parse_search
+from proxnas.common.launch import ALONE, here, launched, taking
+from proxnas.domains.images.data.images import load
+from proxnas.runs.consensus import BITS
+from proxnas.runs.messages import exchange, gathered, joined, meet, team
+from proxnas.searching.job import Search
+from proxnas.searching.settings import parse_search
 
 FLAGS = ["digits", "--space", "darts7", "--cells", "5", "--channels", "16", "--device", "cpu", "--threads", "1"]
 FLAGS += ["--explore", "0", "--look-ahead", "0"]  # the path is A_bar, and all steps are alike

@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from proxnas import spaces
-from proxnas.complexity import parameters
-from proxnas.data.images import load, split
-from proxnas.genotype import Genotype, read
-from proxnas.networks.cnn import Size
-from proxnas.selection import random_selection
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.reading import read_genotype
+from proxnas.core.selection import random_selection
+from proxnas.core.size.complexity import parameters
+from proxnas.domains import spaces
+from proxnas.domains.images.data.images import load, split
+from proxnas.domains.images.networks.cnn import Size
 
 IMAGES = 10_000
 SEARCH = ["--cells", "5", "--channels", "8", "--epochs", "5", "--batch-size", "64"]
@@ -111,7 +112,7 @@ def compare(space: str, data: str, folder: Path, options: argparse.Namespace) ->
     for seed, run in zip(options.seeds.split(","), cells.values(), strict=True):
         flags = ["--space", space, *SEARCH, *FINAL, "--seed", seed, "--run", str(run)]
         proxnas("search", data, *flags, variant=options.variant)
-    wanted = statistics.mean(size_of(read(run), space) for run in cells.values())
+    wanted = statistics.mean(size_of(read_genotype(run), space) for run in cells.values())
     cells |= {path.stem.removeprefix(f"{space}-"): path for path in random_cells(space, wanted, options.random, folder)}
     flags = [*TRAIN, "--epochs", str(options.epochs)]
     return [

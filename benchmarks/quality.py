@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from proxnas.data.images import load
-from proxnas.genotype import Genotype
-from proxnas.table import look_up
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.table import look_up
+from proxnas.domains.images.data.images import load
 
 SIZES = ["--space", "nasbench201", "--cells", "1", "--channels", "16", "--epochs", "4", "--batch-size", "64"]
 ALONE = ["--refine", "0"]

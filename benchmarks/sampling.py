@@ -19,11 +19,11 @@ from typing import Any
 
 from scipy import stats
 
-from proxnas.data.images import Images, load
+from proxnas.cells.table import look_up
+from proxnas.domains.images.data.images import Images, load
 from proxnas.methods import SAMPLING
-from proxnas.searching import Search
-from proxnas.settings import parse_search
-from proxnas.table import look_up
+from proxnas.searching.job import Search
+from proxnas.searching.settings import parse_search
 
 TEST = "cifar10_test"
 

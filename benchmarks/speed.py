@@ -18,9 +18,9 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from proxnas.bench import bench
-from proxnas.bench_config import BenchConfig
-from proxnas.commands.bench import MIB
+from proxnas.cli.bench import MIB
+from proxnas.workflows.bench import bench
+from proxnas.workflows.bench_options import BenchConfig
 
 SPACES = ("darts8", "nasp12", "nasp12-full")
 GROWTH: dict[str, tuple[int, ...]] = {

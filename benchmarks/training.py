@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from proxnas import networks
-from proxnas.data.images import Images, from_arrays
-from proxnas.genotype import read
-from proxnas.train import Training
-from proxnas.train_config import TrainConfig
+from proxnas.cells.reading import read_genotype
+from proxnas.domains.images import networks
+from proxnas.domains.images.data.images import Images, from_arrays
+from proxnas.domains.images.train import Training
+from proxnas.training.options import TrainConfig
 
 DROP_PATH, AUXILIARY = 0.2, 0.4
 Step = Callable[[], object]
@@ -54,7 +54,7 @@ def ours(options: argparse.Namespace) -> Training:
         threads=options.threads,
         device=options.device,
     )
-    training = Training(config, noise(max(40, options.batch_size), options.image_size), read(options.cell))
+    training = Training(config, noise(max(40, options.batch_size), options.image_size), read_genotype(options.cell))
     training.epochs_done = 1
     return training
 

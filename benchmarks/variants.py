@@ -14,12 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxnas import choice, cli, ops, scoring
+from proxnas.cli import main as cli
+from proxnas.common.types import Batch, Matrices
+from proxnas.core import choice, scoring
+from proxnas.core.supernet import Supernet
+from proxnas.domains.images import operations as ops
 from proxnas.methods import proximal
 from proxnas.methods.base import random_cell
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.supernet import Supernet
-from proxnas.types import Batch, Matrices
 
 Draw = Callable[[Supernet, int], Matrices]
 """Network, step -> a path."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from proxnas.cli import main
-from proxnas.model import load_model
+from proxnas.cli.main import main
+from proxnas.domains.images.model import load_model
 
 SHORT = ("--search-epochs", "3", "--epochs", "8")
 """Flags if none are given: some minutes; without them it takes as many epochs as `proxnas fit` by itself."""

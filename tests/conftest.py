@@ -12,11 +12,11 @@ import pytest
 import torch
 from hypothesis import settings
 
-from proxnas.config import SearchConfig
-from proxnas.data.images import Images, from_arrays
-from proxnas.data.text import Text
-from proxnas.searching import Search
-from proxnas.settings import parse_search
+from proxnas.domains.images.data.images import Images, from_arrays
+from proxnas.domains.text.data.text import Text
+from proxnas.searching.job import Search
+from proxnas.searching.options import SearchConfig
+from proxnas.searching.settings import parse_search
 
 # The same examples in every run of `make test`: it passes everywhere or nowhere. `make test-all` draws new ones.
 settings.register_profile("same", derandomize=True)

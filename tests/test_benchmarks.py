@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxnas import spaces
-from proxnas.bench_config import BenchConfig
-from proxnas.complexity import parameters
-from proxnas.data.images import load
-from proxnas.genotype import Genotype
-from proxnas.networks.cnn import Size
-from proxnas.settings import parse_search
+from proxnas.cells.genotype import Genotype
+from proxnas.core.size.complexity import parameters
+from proxnas.domains import spaces
+from proxnas.domains.images.data.images import load
+from proxnas.domains.images.networks.cnn import Size
+from proxnas.searching.settings import parse_search
+from proxnas.workflows.bench_options import BenchConfig
+from support.places import ROOT
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
+FOLDER = ROOT / "benchmarks"
 
 
 def script(name: str) -> ModuleType:

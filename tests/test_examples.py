@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from support.places import ROOT
+
 SMALL = {"transformer": ["2", "1"], "tabular": ["1"], "segmentation": ["8", "1"]}
 FIT = "images 50k --search-epochs 1 --epochs 1 --cells 1 --channels 2 --batch-size 16 --threads 1 --quiet"
 SMALL["image_folder"] = FIT.split()

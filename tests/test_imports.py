@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import proxnas
-import proxnas.cli
+import proxnas.cli.main
 
 ROOT = Path(proxnas.__file__).parent
 FILES = {
@@ -20,62 +20,88 @@ FILES = {
     for path in sorted(ROOT.rglob("*.py"))
 }
 """Module -> file."""
+ROOMS = ("common", "cells", "report", "runs", "core", "methods", "training", "domains", "searching", "workflows", "cli")
+"""In the order in which they may import each other, as docs/architecture.md has them."""
+DOMAINS = ("images", "text", "modules")
+LEFT = {
+    ("domains.images.task", "searching.options"),
+    ("domains.modules.task", "searching.options"),
+    ("domains.tasks", "searching.options"),
+    ("domains.text.options", "searching.limit_options"),
+    ("domains.text.search_options", "searching.options"),
+    ("domains.text.settings", "searching.settings"),
+    ("domains.text.task", "searching.options"),
+    ("searching.evaluation", "workflows.jobs"),
+    ("searching.evaluation", "workflows.train_settings"),
+    ("searching.module", "workflows.jobs"),
+    ("searching.refine", "workflows.jobs"),
+    ("searching.settings", "workflows.lengthening"),
+    ("training.options", "domains.images.options"),
+    ("training.options", "domains.spaces"),
+    ("training.options", "searching.limit_options"),
+}
+"""Arrows that still point the wrong way, all of them through options that know every component."""
 WITHOUT_TORCH = [
     "proxnas",
-    "proxnas.genotype",
-    "proxnas.errors",
-    "proxnas.config",
-    "proxnas.settings",
-    "proxnas.cli",
-    "proxnas.interrupt",
-    "proxnas.launch",
-    "proxnas.cores",
-    "proxnas.processes",
-    "proxnas.files",
-    "proxnas.progress",
+    "proxnas.cells.genotype",
+    "proxnas.common.errors",
+    "proxnas.searching.options",
+    "proxnas.searching.settings",
+    "proxnas.cli.main",
+    "proxnas.common.interrupt",
+    "proxnas.common.launch",
+    "proxnas.common.cores",
+    "proxnas.runs.processes",
+    "proxnas.common.files",
+    "proxnas.runs.progress",
     "proxnas.methods",
-    "proxnas.method_options",
-    "proxnas.spaces",
+    "proxnas.searching.method_options",
+    "proxnas.domains.spaces",
     "proxnas.report.cell",
     "proxnas.report.figures",
     "proxnas.report.live",
     "proxnas.report.terminal",
-    "proxnas.image_flags",
-    "proxnas.log_flags",
-    "proxnas.run_config",
-    "proxnas.commands.report",
-    "proxnas.commands.runs",
-    "proxnas.commands.watch",
-    "proxnas.commands.search",
-    "proxnas.commands.show",
-    "proxnas.commands.bench",
-    "proxnas.zoo",
-    "proxnas.designs",
-    "proxnas.sampling_flags",
-    "proxnas.networks",
+    "proxnas.domains.images.options",
+    "proxnas.runs.logging_options",
+    "proxnas.runs.options",
+    "proxnas.cli.report",
+    "proxnas.cli.runs",
+    "proxnas.cli.watch",
+    "proxnas.cli.search",
+    "proxnas.cli.show",
+    "proxnas.cli.bench",
+    "proxnas.cells.zoo",
+    "proxnas.cells.designs",
+    "proxnas.searching.sampling_options",
+    "proxnas.domains.images.networks",
     "proxnas.report.model_card",
-    "proxnas.commands.zoo",
-    "proxnas.commands.export",
-    "proxnas.text_commands",
-    "proxnas.commands.generate",
-    "proxnas.data.corpus",
-    "proxnas.executor",
-    "proxnas.pool",
-    "proxnas.local_executor",
-    "proxnas.ray_executor",
-    "proxnas.commands.evaluate",
-    "proxnas.many_progress",
-    "proxnas.commands.compare",
-    "proxnas.commands.sweep",
-    "proxnas.budget_flags",
-    "proxnas.quantities",
+    "proxnas.cli.zoo",
+    "proxnas.cli.export",
+    "proxnas.cli.text",
+    "proxnas.cli.generate",
+    "proxnas.domains.text.data.corpus",
+    "proxnas.runs.executors.tasks",
+    "proxnas.runs.executors.pool",
+    "proxnas.runs.executors.processes",
+    "proxnas.runs.executors.ray",
+    "proxnas.cli.evaluate",
+    "proxnas.runs.executors.progress",
+    "proxnas.cli.compare",
+    "proxnas.cli.sweep",
+    "proxnas.searching.limit_options",
+    "proxnas.common.quantities",
     "proxnas.report.comparison",
     "proxnas.report.tables",
 ]
 
 
 def test_the_source_is_found() -> None:
-    assert {"proxnas", "proxnas.cli", "proxnas.methods.proximal", "proxnas.spaces.cnn"} <= FILES.keys()
+    assert {
+        "proxnas",
+        "proxnas.cli.main",
+        "proxnas.methods.proximal",
+        "proxnas.domains.images.spaces.cnn",
+    } <= FILES.keys()
 
 
 def is_type_checking(node: ast.AST) -> bool:
@@ -127,52 +153,44 @@ def reachable(module: str) -> set[str]:
     return seen
 
 
-def test_methods_know_no_space_no_data_and_no_run() -> None:
-    forbidden = ("spaces", "data", "run", "searching", "cli", "commands", "report", "networks")
-    places = [f"proxnas.{name}" for name in forbidden]
-    assert [arrow for arrow in arrows("proxnas.methods") if within(arrow[1], *places)] == []
+def room(module: str) -> str:
+    """The room of a module, or "" for the package itself."""
+    return module.removeprefix("proxnas").lstrip(".").split(".")[0]
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "choice",
-        "scoring",
-        "supernet",
-        "prox",
-        "selection",
-        "complexity",
-        "ops",
-        "types",
-        "costs",
-        "projection",
-        "budget",
-        "cost_file",
-        "launch",
-        "cores",
-        "processes",
-        "threads",
-        "distributed",
-        "consensus",
-    ],
-)
-def test_the_foundations_know_nothing_above_them(module: str) -> None:
-    names = ("methods", "spaces", "searching", "run", "data", "cli", "commands", "report")
-    above = [f"proxnas.{name}" for name in names]
-    assert [name for _, name in arrows(f"proxnas.{module}") if within(name, *above)] == []
+def domain(module: str) -> str:
+    """images, text or modules; "" for what the domains share and for every other room."""
+    parts = module.split(".")
+    return parts[2] if parts[1:2] == ["domains"] and parts[2:3] and parts[2] in DOMAINS else ""
 
 
-def test_spaces_and_networks_know_no_method() -> None:
-    above = [f"proxnas.{name}" for name in ("methods", "searching", "run", "data", "cli", "commands", "report")]
-    assert [arrow for arrow in arrows("proxnas.spaces", "proxnas.networks") if within(arrow[1], *above)] == []
+def wrong_arrows() -> set[tuple[str, str]]:
+    """Imports, late ones included, of a room further down, or of another domain."""
+    found = set()
+    for module, name in arrows("proxnas"):
+        if not (room(module) in ROOMS and room(name) in ROOMS and within(name, "proxnas")):
+            continue
+        downwards = ROOMS.index(room(name)) > ROOMS.index(room(module))
+        sideways = "" != domain(module) != domain(name) != ""
+        if downwards or sideways:
+            found.add((module.removeprefix("proxnas."), name.removeprefix("proxnas.")))
+    return found
 
 
-def test_data_knows_no_model() -> None:
-    allowed = ("proxnas.data", "proxnas.errors", "proxnas.types", "proxnas.launch", "proxnas.interrupt", "proxnas.say")
-    found = [
-        arrow for arrow in arrows("proxnas.data") if within(arrow[1], "proxnas") and not within(arrow[1], *allowed)
-    ]
-    assert found == []
+def test_the_house_has_these_rooms() -> None:
+    entries = {path.stem for path in ROOT.iterdir() if path.name != "__pycache__"}
+    assert entries == {*ROOMS, "__init__", "__main__", "py"}
+    for name in ROOMS:
+        law = ast.get_docstring(ast.parse((ROOT / name / "__init__.py").read_text()))
+        assert law and len(law) > 60, f"{name}/__init__.py does not say what lives there and what it may import"
+
+
+def test_a_room_imports_only_rooms_before_it() -> None:
+    assert wrong_arrows() == LEFT
+
+
+def test_a_method_knows_no_domain() -> None:
+    assert [arrow for arrow in arrows("proxnas.core", "proxnas.methods") if within(arrow[1], "proxnas.domains")] == []
 
 
 def test_the_report_reads_files_only() -> None:
@@ -181,15 +199,17 @@ def test_the_report_reads_files_only() -> None:
             assert [name for name in reachable(module) if within(name, "torch", "proxnas.methods")] == []
 
 
-def test_only_the_command_line_imports_commands() -> None:
-    assert [arrow for arrow in arrows("proxnas") if within(arrow[1], "proxnas.commands")] == []
-    # cli names them in its dict, and imports them when they are called
-    named = {target.split(":")[0] for target, _ in proxnas.cli.COMMANDS.values()}
-    assert named == {module for module in FILES if module.startswith("proxnas.commands.")}
+def test_the_command_line_names_every_command() -> None:
+    # cli.main names them in its dict, and imports them when they are called
+    named = {target.split(":")[0] for target, _ in proxnas.cli.main.COMMANDS.values()}
+    assert named == {module for module in FILES if module.startswith("proxnas.cli.")} - {
+        "proxnas.cli.main",
+        "proxnas.cli.text",
+    }
 
 
 def test_nothing_imports_the_command_line() -> None:
-    assert {module for module, name in arrows("proxnas") if name == "proxnas.cli"} == {"proxnas.__main__"}
+    assert {module for module, name in arrows("proxnas") if name == "proxnas.cli.main"} == {"proxnas.__main__"}
 
 
 def test_there_is_no_cycle() -> None:

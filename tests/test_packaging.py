@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 import proxnas
-from lower_bounds import lower_bounds
+from support.lower_bounds import lower_bounds
+from support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TARGETS = ["help", "install", "search", "test", "test-all", "check", "format", "bench", "faults", "lower", "clean"]
 OLD = "#!/bin/sh\ncase $1 in -V) echo Python 3.9.2;; esac\ncase $2 in *version_info*) exit 1;; esac\n"
@@ -49,7 +49,7 @@ def script(path: Path, text: str) -> str:
 
 def test_metadata() -> None:
     assert PROJECT["name"] == "proxnas"
-    assert PROJECT["scripts"] == {"proxnas": "proxnas.cli:main"}
+    assert PROJECT["scripts"] == {"proxnas": "proxnas.cli.main:main"}
     assert PROJECT["requires-python"] == ">=3.11"
     assert PROJECT["license"] == "Apache-2.0"
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from proxnas.cli import main
-from proxnas.interrupt import end_with_parent
+from proxnas.cli.main import main
+from proxnas.common.interrupt import end_with_parent
 
 if __name__ == "__main__":  # processes that are spawned import this file too
     end_with_parent()

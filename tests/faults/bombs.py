@@ -18,13 +18,16 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from proxnas import genotype, networks, table
-from proxnas.data import images, text
-from proxnas.model import Model, load_model, save_model
-from proxnas.networks.cnn import Size
+from proxnas.cells import genotype, table
+from proxnas.cells.reading import read_genotype
+from proxnas.domains.images import networks
+from proxnas.domains.images.data import images
+from proxnas.domains.images.model import Model, load_model, save_model
+from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.text.data import text
 from proxnas.report import reading
-from proxnas.run import Run
-from proxnas.settings import read_values
+from proxnas.runs.folder import Run
+from proxnas.searching.settings import read_values
 
 from faults.samples import CELL, Sample, _as_class  # isort: skip
 
@@ -68,7 +71,7 @@ def _bombs() -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]]]:
     wide = b"arch," + b"a," * 200_000 + b"\n" + (b"b," * 200_000 + b"\n") * 40
     yield "table of wide rows", "t.csv.gz", gzip.compress(wide), table.check
     for what, content in (("deep", b"[" * 900_000), ("deep objects", b'{"a":' * 120_000), ("digits", b"9" * 900_000)):
-        yield f"{what} as a genotype", "genotype.json", content, genotype.read
+        yield f"{what} as a genotype", "genotype.json", content, read_genotype
         yield f"{what} as a configuration", "config.json", content, read_values
         yield f"{what} as a result", "result.json", content, lambda path: Run(path.parent).read_json(path.name)
         yield f"{what} as metrics", "metrics.jsonl", content + b"\n", lambda path: Run(path.parent).metrics()
@@ -77,7 +80,7 @@ def _bombs() -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]]]:
     nodes = [[["sep_conv_3x3", 0]] for _ in range(40_000)]
     cells = {name: {"nodes": nodes[:20_000], "concat": [2]} for name in ("normal", "reduce")}
     large = json.dumps({"schema": 1, "kind": "cnn", "space": None, "cells": cells})
-    yield "a genotype of 40,000 nodes", "genotype.json", large.encode(), genotype.read
+    yield "a genotype of 40,000 nodes", "genotype.json", large.encode(), read_genotype
     yield "a model of 40,000 nodes", "m.safetensors", _model(genotype=large), load_model
     size = {"cells": 200, "channels": 4096, "image_channels": 1024, "classes": 1_000_000}
     yield "a model without end", "m.safetensors", _model(size=json.dumps(size)), load_model
@@ -154,7 +157,7 @@ def _png(width: int, height: int, mode: int, bits: int, channels: int) -> bytes:
 
 def _model(**metadata: str) -> bytes:
     size = {"cells": 1, "channels": 4, "image_channels": 3, "classes": 3}
-    sound = {"genotype": genotype.read(CELL).to_json(), "size": json.dumps(size), "classes": '["a", "b", "c"]'}
+    sound = {"genotype": read_genotype(CELL).to_json(), "size": json.dumps(size), "classes": '["a", "b", "c"]'}
     return bytes(save({"w": torch.zeros(1)}, sound | {"shape": "[3, 8, 8]"} | metadata))
 
 
@@ -228,7 +231,7 @@ def _evil(canary: Path) -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]
 
 
 READERS: dict[str, Callable[[Path], Any]] = {
-    "genotype.json": genotype.read,
+    "genotype.json": read_genotype,
     "config.json": read_values,
     "result.json": lambda path: Run(path.parent).read_json(path.name),
     "metrics.jsonl": lambda path: Run(path.parent).metrics(),

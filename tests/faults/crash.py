@@ -16,8 +16,9 @@ from typing import IO, Any
 import numpy as np
 
 FORKED = multiprocessing.get_context("forkserver")  # real processes that need not import torch anew
-FORKED.set_forkserver_preload(["proxnas.searching", "proxnas.train", "proxnas.progress", "proxnas.commands.search",
-                               "proxnas.commands.train", "proxnas.jobs", "torch._dynamo"])  # fmt: skip
+FORKED.set_forkserver_preload(["proxnas.searching.job", "proxnas.domains.images.train", "proxnas.runs.progress",
+                               "proxnas.cli.search", "proxnas.cli.train", "proxnas.workflows.jobs",
+                               "torch._dynamo"])  # fmt: skip
 SIZES = {"cells": 2, "channels": 4, "batch-size": 16, "threads": 1, "checkpoint-minutes": 0}
 EPOCHS = 4
 CLOCK = ("seconds", "memory")
@@ -64,7 +65,7 @@ class _Disk:
         self.fault, self.counts = fault, {"write": 0, "sync": 0, "rename": 0}
 
     def arm(self) -> None:
-        from proxnas import files
+        from proxnas.common import files
 
         real_open, real_sync, real_rename = files.opened, os.fsync, os.replace
         files.opened = lambda part: _File(real_open(part), self)  # type: ignore[assignment]
@@ -108,7 +109,7 @@ class _File:
 
 
 def _work(argv: list[str], fault: Fault, notes: str, output: str) -> None:
-    from proxnas.cli import main
+    from proxnas.cli.main import main
 
     disk = _Disk(fault)
     disk.arm()
@@ -155,7 +156,7 @@ def counts(folder: Path) -> dict[str, float]:
 
 def outcome(folder: Path) -> dict[str, Any]:
     """All that must be equal to the bit: metrics, result, genotype, the last state and the model, but for the clock."""
-    from proxnas.run import digest, sound_state
+    from proxnas.runs.folder import digest, sound_state
 
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     result = json.loads((folder / "result.json").read_text())

@@ -60,7 +60,7 @@ def limits() -> Iterator[None]:
 
 def judge(sample: Sample, content: bytes, place: Path, report: Report) -> None:
     """One malformed file for one reader."""
-    from proxnas.errors import InputError
+    from proxnas.common.errors import InputError
 
     report.inputs += 1
     path = place / sample.file

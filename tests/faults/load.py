@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from faults import compare
-from run_folders import make_rows
+from support.run_folders import make_rows
 
 
 def many_runs(folder: Path, runs: int) -> None:
@@ -103,13 +103,13 @@ def many_steps(folder: Path, steps: int, epochs: int = 100) -> Watch:
     import torch
     from torch import nn
 
-    from proxnas.choice import Choice
-    from proxnas.config import SearchConfig
-    from proxnas.loop import run_epochs
-    from proxnas.run import open_run
-    from proxnas.searching import Search
-    from proxnas.spaces.custom import CustomSpace
-    from proxnas.tasks.custom import CustomData
+    from proxnas.core.choice import Choice
+    from proxnas.domains.modules.space import CustomSpace
+    from proxnas.domains.modules.task import CustomData
+    from proxnas.runs.folder import open_run
+    from proxnas.runs.loop import run_epochs
+    from proxnas.searching.job import Search
+    from proxnas.searching.options import SearchConfig
 
     examples = 2 * steps // epochs
     half = torch.randn(examples, 2), torch.arange(examples) % 2

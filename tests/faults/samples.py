@@ -18,18 +18,22 @@ import numpy as np
 import torch
 from PIL import Image
 
-from proxnas import genotype, networks, table, text_model
-from proxnas.data import corpus, images, text
-from proxnas.data.options import LoadOptions
-from proxnas.genotype import Genotype
-from proxnas.model import Model, load_model, save_model
-from proxnas.networks.cnn import Size
-from proxnas.networks.language import LanguageSize
+from proxnas.cells import table
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.reading import read_genotype
+from proxnas.domains.images import networks
+from proxnas.domains.images.data import images
+from proxnas.domains.images.data.options import LoadOptions
+from proxnas.domains.images.model import Model, load_model, save_model
+from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.text import model as text_model
+from proxnas.domains.text.data import corpus, text
+from proxnas.domains.text.language import LanguageSize
+from proxnas.domains.text.model import TextModel, load_text_model, save_text_model
 from proxnas.report import reading
-from proxnas.run import Run, digest
-from proxnas.settings import parse_search, read_values
-from proxnas.text_model import TextModel, load_text_model, save_text_model
-from proxnas.train_config import TrainConfig
+from proxnas.runs.folder import Run, digest
+from proxnas.searching.settings import parse_search, read_values
+from proxnas.training.options import TrainConfig
 
 CELL = "|nor_conv_1x1~0|+|skip_connect~0|none~1|+|avg_pool_3x3~0|nor_conv_3x3~1|skip_connect~2|"
 RANDOM = np.random.RandomState(0)
@@ -61,8 +65,8 @@ Made = Iterator[tuple[str, str, bytes, Callable[[Path], Any]]]
 
 def _json() -> Made:
     for name in ("zoo:darts_v2", "zoo:RNN_DARTS_V2", CELL):
-        yield f"genotype {name[:16]}", "genotype.json", genotype.read(name).to_json().encode(), genotype.read
-    yield "nasbench201 string", "cell.txt", CELL.encode(), genotype.read
+        yield f"genotype {name[:16]}", "genotype.json", read_genotype(name).to_json().encode(), read_genotype
+    yield "nasbench201 string", "cell.txt", CELL.encode(), read_genotype
     config = {
         "epochs": 3,
         "method": "nasp",

@@ -116,7 +116,7 @@ def trial(folder: Path, place: Path, reader: Reader, draw: random.Random) -> str
 
 def readers(data: Path, table: Path) -> Iterator[tuple[str, Reader]]:
     """(search, stopped, train or compare: whose folder it reads, the reader)."""
-    from proxnas.cli import main
+    from proxnas.cli.main import main
     from proxnas.report.live import Snapshot
 
     def command(*words: str) -> Callable[[Path], int]:
@@ -159,7 +159,7 @@ def make_runs(data: Path, place: Path) -> dict[str, Path]:
     """Small finished runs of each kind."""
     from PIL import Image
 
-    from proxnas.cli import main
+    from proxnas.cli.main import main
 
     sizes = ["--epochs=2", "--batch-size=16", "--threads=1", "--quiet"]
     small = ["--space=nasbench201", "--cells=1", "--channels=4", "--final-cells=1", "--final-channels=4", "--refine=0"]
@@ -183,9 +183,9 @@ def make_runs(data: Path, place: Path) -> dict[str, Path]:
 
 def table_of(folder: Path, path: Path) -> Path:
     """A table with the cell that the search in the folder found."""
-    from proxnas.genotype import read
+    from proxnas.cells.reading import read_genotype
 
-    path.write_text(f"arch,valid,test\n{read(folder).without_values().to_string()},91.0,90.0\n")
+    path.write_text(f"arch,valid,test\n{read_genotype(folder).without_values().to_string()},91.0,90.0\n")
     return path
 
 

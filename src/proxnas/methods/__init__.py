@@ -1,11 +1,12 @@
-"""The search methods by name, resolved late so that listing them needs no torch."""
+"""One file a search method, and the dict that names them; resolved late, so that listing them needs no torch. Imports
+nothing below `core`: no space, no data."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from proxnas.errors import unknown
+from proxnas.common.errors import unknown
 
 if TYPE_CHECKING:
     from proxnas.methods.base import Method, Setup

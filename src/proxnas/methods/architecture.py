@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxnas.errors import InputError
-from proxnas.guard import Diverged
-from proxnas.types import Matrices, State
+from proxnas.common.errors import InputError
+from proxnas.common.types import Matrices, State
+from proxnas.runs.divergence import Diverged
 
 
 @dataclass(frozen=True)

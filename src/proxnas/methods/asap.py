@@ -17,12 +17,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxnas.errors import InputError
-from proxnas.methods.base import Metrics, Setup, relaxed_gradient, weight_step
+from proxnas.common.errors import InputError
+from proxnas.common.types import Matrices, State
+from proxnas.core.selection import changed, one_hot
+from proxnas.core.size.nesting import best
+from proxnas.methods.base import Setup, relaxed_gradient, weight_step
 from proxnas.methods.learner import Learner, geometric
-from proxnas.nesting import best
-from proxnas.selection import changed, one_hot
-from proxnas.types import Matrices, State
+from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)

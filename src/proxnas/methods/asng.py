@@ -25,13 +25,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxnas.consensus import mean_of
+from proxnas.common.types import Batch, Matrices, State
+from proxnas.core.selection import changed
 from proxnas.methods.architecture import diverged
-from proxnas.methods.base import Metrics, Setup, weight_step
+from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.variables import Variables
-from proxnas.selection import changed
-from proxnas.types import Batch, Matrices, State
+from proxnas.runs.consensus import mean_of
+from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from proxnas.budget import Budget
-from proxnas.clock import Clock
-from proxnas.consensus import mean, mean_matrices
-from proxnas.genotype import Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.common.clock import Clock
+from proxnas.common.types import Batch, Matrices, State
+from proxnas.core.selection import one_hot
+from proxnas.core.size.budget import Budget
+from proxnas.core.supernet import Supernet, correct
 from proxnas.methods.architecture import ArchitectureOptions
 from proxnas.methods.cells import Cell
 from proxnas.methods.optimizers import WeightOptimizer, WeightOptions
-from proxnas.selection import one_hot
-from proxnas.supernet import Supernet, correct
-from proxnas.types import Batch, Matrices, State
+from proxnas.runs.consensus import mean, mean_matrices
+from proxnas.runs.metrics import Metrics, Validation
 
-__all__ = ["Method", "Metrics", "Setup", "Stream", "Validation", "correct", "weight_step"]
+__all__ = ["Method", "Setup", "Stream", "correct", "weight_step"]
 
 
 class Stream(Protocol):
@@ -33,22 +34,6 @@ class Stream(Protocol):
     def state_dict(self) -> State: ...
 
     def load_state_dict(self, state: State) -> None: ...
-
-
-class Metrics(NamedTuple):
-    """What one step reports; tensors stay on the device and are read at the end of an epoch."""
-
-    loss: Tensor
-    correct: Tensor
-    images: int
-    changes: int
-
-
-class Validation(NamedTuple):
-    """How good an architecture is on the half of the data for A."""
-
-    loss: float
-    accuracy: float
 
 
 def accuracy(measured: Validation) -> float:

@@ -25,13 +25,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from proxnas.choice import NONE, Group
+from proxnas.common.types import Batch, Matrices, State
+from proxnas.core.choice import NONE, Group
+from proxnas.core.selection import changed, one_hot
 from proxnas.methods.architecture import diverged
-from proxnas.methods.base import Metrics, Setup
+from proxnas.methods.base import Setup
 from proxnas.methods.learner import joint_step
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.selection import changed, one_hot
-from proxnas.types import Batch, Matrices, State
+from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import torch
 
-from proxnas.budget import Budget
-from proxnas.choice import NONE, SKIP, Group
-from proxnas.selection import random_selection
-from proxnas.types import Matrices
+from proxnas.common.types import Matrices
+from proxnas.core.choice import NONE, SKIP, Group
+from proxnas.core.selection import random_selection
+from proxnas.core.size.budget import Budget
 
 Pick = tuple[int, int]
 NodePicks = tuple[Pick, ...]

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from proxnas.choice import NONE, Group
-from proxnas.types import Matrices
+from proxnas.common.types import Matrices
+from proxnas.core.choice import NONE, Group
 
 
 @dataclass(frozen=True)

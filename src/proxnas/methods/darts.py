@@ -14,12 +14,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from proxnas.common.types import Batch, Matrices, State
+from proxnas.core.selection import changed, one_hot
 from proxnas.methods.architecture import ArchitectureOptimizer
-from proxnas.methods.base import Metrics, Setup, relaxed_gradient, weight_step
+from proxnas.methods.base import Setup, relaxed_gradient, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.unrolled import UnrolledStep
-from proxnas.selection import changed, one_hot
-from proxnas.types import Batch, Matrices, State
+from proxnas.runs.metrics import Metrics
 
 
 class Darts:

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from proxnas.consensus import mean_of
-from proxnas.methods.base import Metrics, Setup, weight_step
+from proxnas.common.types import Batch, Matrices, State
+from proxnas.core.selection import changed
+from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.controller import Controller, ControllerOptions, recurrent
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.selection import changed
-from proxnas.types import Batch, Matrices, State
+from proxnas.runs.consensus import mean_of
+from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)

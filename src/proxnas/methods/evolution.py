@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 import torch
 
+from proxnas.common.types import State
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells, Place, changed, stored, uniform
 from proxnas.methods.sampling import Sampling
-from proxnas.types import State
 
 TRIES = 100
 """Mutations that are drawn to find one which the limit of skip connections allows."""

@@ -20,14 +20,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from proxnas.choice import NONE, Call, Group
-from proxnas.consensus import mean_matrices
-from proxnas.errors import InputError
-from proxnas.methods.base import Metrics, Setup, by_name, weight_step
+from proxnas.common.errors import InputError
+from proxnas.common.types import Batch, Matrices, State
+from proxnas.core.choice import NONE, Call, Group
+from proxnas.core.selection import changed
+from proxnas.methods.base import Setup, by_name, weight_step
 from proxnas.methods.gumbel import concrete, gumbel, hard
 from proxnas.methods.learner import Learner, linear
-from proxnas.selection import changed
-from proxnas.types import Batch, Matrices, State
+from proxnas.runs.consensus import mean_matrices
+from proxnas.runs.metrics import Metrics
 
 REDUCTION = "reduce"
 

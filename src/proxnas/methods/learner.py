@@ -12,13 +12,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from proxnas.clock import Clock
-from proxnas.consensus import mean
+from proxnas.common.clock import Clock
+from proxnas.common.types import Batch, Matrices, State
+from proxnas.core.supernet import Supernet
 from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.supernet import Supernet
-from proxnas.types import Batch, Matrices, State
+from proxnas.runs.consensus import mean
 
 
 class Learner:

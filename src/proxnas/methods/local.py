@@ -12,10 +12,10 @@ from functools import partial
 
 import torch
 
+from proxnas.common.types import State
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells, stored
 from proxnas.methods.sampling import Sampling
-from proxnas.types import State
 
 
 class Local:

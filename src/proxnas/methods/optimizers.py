@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from proxnas.consensus import mean_gradients
-from proxnas.guard import Guard, step_if_sound
-from proxnas.supernet import Supernet
-from proxnas.types import State
+from proxnas.common.types import State
+from proxnas.core.supernet import Supernet
+from proxnas.runs.consensus import mean_gradients
+from proxnas.runs.divergence import Guard, step_if_sound
 
 Factory = Callable[[list[Tensor]], torch.optim.Optimizer]
 """The weights -> what trains them."""

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 
 import torch
 
-from proxnas.choice import NONE, SKIP
+from proxnas.common.types import State
+from proxnas.core.choice import NONE, SKIP
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells, NodePicks, Place, stored
 from proxnas.methods.sampling import Sampling
 from proxnas.methods.surrogate import SurrogateOptions, features, fit
-from proxnas.types import State
 
 Partial = tuple[NodePicks, ...]
 """The nodes of a cell so far, in the order of levels."""

@@ -16,18 +16,19 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from proxnas.choice import NONE
-from proxnas.complexity import R_gradient, parameter_costs
+from proxnas.common.types import Batch, Matrices, State
+from proxnas.core.choice import NONE
+from proxnas.core.prox import prox_c, prox_c1, prox_c2
+from proxnas.core.selection import changed, keep_inputs
+from proxnas.core.share import Share
+from proxnas.core.size.complexity import R_gradient, parameter_costs
+from proxnas.core.supernet import EVERYTHING
 from proxnas.methods.architecture import ArchitectureOptimizer
-from proxnas.methods.base import Metrics, Setup, weight_step
+from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.gumbel import gumbel
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.unrolled import UnrolledStep
-from proxnas.prox import prox_c, prox_c1, prox_c2
-from proxnas.scoring import Share
-from proxnas.selection import changed, keep_inputs
-from proxnas.supernet import EVERYTHING
-from proxnas.types import Batch, Matrices, State
+from proxnas.runs.metrics import Metrics
 
 Prox = Callable[[Tensor, Tensor | None], Tensor]
 PRICE_RATE = 2.5

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import torch
 
+from proxnas.common.types import State
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells
 from proxnas.methods.sampling import Sampling
-from proxnas.types import State
 
 
 class Random:

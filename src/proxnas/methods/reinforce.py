@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from proxnas.common.types import State
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells
 from proxnas.methods.controller import Controller, ControllerOptions, Trace, given
 from proxnas.methods.sampling import Sampling
-from proxnas.types import State
 
 
 def nasnet() -> ControllerOptions:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from proxnas.choice import Source
-from proxnas.complexity import parameters
-from proxnas.costs import multiply_adds_at, on_meta, places, sums
-from proxnas.supernet import Supernet
-from proxnas.types import Matrices
+from proxnas.common.types import Matrices
+from proxnas.core.choice import Source
+from proxnas.core.size.complexity import parameters
+from proxnas.core.size.costs import multiply_adds_at, on_meta, places, sums
+from proxnas.core.supernet import Supernet
 
 EXAMPLES = 2
 """One example would leave batch statistics undefined where an image is a single pixel."""

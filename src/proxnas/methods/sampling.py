@@ -21,12 +21,13 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from proxnas.genotype import Genotype
-from proxnas.methods.base import Metrics, Setup, Validation, weight_step
+from proxnas.cells.genotype import Genotype
+from proxnas.common.types import Matrices, State
+from proxnas.core.selection import changed
+from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.cells import Cell, Cells, stored
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.selection import changed
-from proxnas.types import Matrices, State
+from proxnas.runs.metrics import Metrics, Validation
 
 Evaluate = Callable[[Genotype], float]
 

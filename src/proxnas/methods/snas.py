@@ -17,12 +17,13 @@ from dataclasses import dataclass
 
 import torch
 
-from proxnas.methods.base import Metrics, Setup
+from proxnas.common.types import Batch, Matrices, State
+from proxnas.core.selection import changed, keep_inputs
+from proxnas.methods.base import Setup
 from proxnas.methods.gumbel import concrete, gumbel, hard
 from proxnas.methods.learner import Learner, clipped, joint_step, linear
 from proxnas.methods.resource import log_costs
-from proxnas.selection import changed, keep_inputs
-from proxnas.types import Batch, Matrices, State
+from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)

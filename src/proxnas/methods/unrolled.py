@@ -8,10 +8,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from proxnas.consensus import mean
+from proxnas.common.types import Batch, Matrices
+from proxnas.core.supernet import Supernet
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.supernet import Supernet
-from proxnas.types import Batch, Matrices
+from proxnas.runs.consensus import mean
 
 
 class UnrolledStep:

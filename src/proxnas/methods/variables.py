@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from proxnas.choice import NONE, Group
-from proxnas.types import Matrices
+from proxnas.common.types import Matrices
+from proxnas.core.choice import NONE, Group
 
 
 class Slot(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.sax.saxutils import escape
 
-from proxnas.genotype import CUSTOM, FIRST_NODE, Cell, Genotype
+from proxnas.cells.genotype import CUSTOM, FIRST_NODE, Cell, Genotype
 from proxnas.report.layout import (
     INK,
     INPUTS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proxnas.genotype import Genotype
+from proxnas.cells.genotype import Genotype
 from proxnas.report.layout import INK, LINE, PALE, Box, Drawing, Label, Mark, Stroke, drawings, page
 from proxnas.report.style import write_figure, written
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxnas import stored
-from proxnas.errors import InputError
+from proxnas.common import stored
+from proxnas.common.errors import InputError
 
 PARTS = ("arch", "forward", "backward", "other", "evaluate")
 SIZED = ("params", "flops", "seconds")

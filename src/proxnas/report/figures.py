@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proxnas.errors import InputError
-from proxnas.files import make_folder, write_atomically
-from proxnas.genotype import Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.common.errors import InputError
+from proxnas.common.files import make_folder, write_atomically
 from proxnas.report.cell import cell_svg
 from proxnas.report.cell_figure import save_cell
 from proxnas.report.page_data import CURVES, groups

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from proxnas.genotype import CUSTOM, Cell, Edge, Genotype
+from proxnas.cells.genotype import CUSTOM, Cell, Edge, Genotype
 
 TITLES = {"normal": "normal cell", "reduce": "reduction cell", "recurrent": "recurrent cell", "cell": "cell"}
 INPUTS = {"cnn": ("c_{k-2}", "c_{k-1}"), "rnn": ("x_{t}, h_{t-1}",), "nasbench201": ("input",), CUSTOM: ("input",)}

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from proxnas.common.say import plain
 from proxnas.report.facts import figures, seconds_of, shown
 from proxnas.report.reading import children, in_use, last_row, read_config, read_result, run_folders, status
-from proxnas.say import plain
 
 HEAD = ["run", "status", "epochs", "valid", "test", "parameters", "time"]
 

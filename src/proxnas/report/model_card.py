@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxnas.designs import Architecture, Design
+from proxnas.cells.designs import Architecture, Design
 from proxnas.report.cell import cell_text
 
 MOST_CLASSES = 50  # that are listed by name

@@ -17,7 +17,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from proxnas.files import write_atomically
+from proxnas.common.files import write_atomically
 from proxnas.report.page_data import page_data, text
 from proxnas.report.reading import Record
 

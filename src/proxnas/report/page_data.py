@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from proxnas.errors import InputError
-from proxnas.genotype import Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.common.errors import InputError
 from proxnas.report.cell import cell_svgs, cell_text
 from proxnas.report.facts import called, duration, facts, number, reproduce, seconds_of
 from proxnas.report.layout import TITLES, state_name

@@ -1,4 +1,4 @@
-"""Run folders as they are found: finished, under way, stopped or damaged; read, never written.
+"""Run folders as they are found: finished, under way, stopped or damaged; read_genotype, never written.
 
 Nothing here raises because of what a file holds: a report of half a run is worth more than none.
 """
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxnas.errors import InputError
-from proxnas.genotype import Genotype, read
-from proxnas.stored import CONFIG, MOST_LINES_BYTES, RESULT, ROW, opened, parse, read_bytes, read_json, sound
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.reading import read_genotype
+from proxnas.common.errors import InputError
+from proxnas.common.stored import CONFIG, MOST_LINES_BYTES, RESULT, ROW, opened, parse, read_bytes, read_json, sound
 
 TAIL = 65_536
 DEPTH = 2  # a comparison holds runs, a run of `fit` holds search and train
@@ -164,7 +165,7 @@ def _row(line: bytes) -> Row:
 
 def _genotype(folder: Path) -> Genotype | None:
     try:
-        return read(folder)
+        return read_genotype(folder)
     except InputError:
         return None
 

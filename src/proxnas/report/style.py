@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proxnas.files import write_atomically
+from proxnas.common.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from proxnas.errors import InputError
-from proxnas.genotype import Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.common.errors import InputError
+from proxnas.common.say import note, plain, say
 from proxnas.report.cell import cell_text
 from proxnas.report.facts import duration, figures, labelled
 from proxnas.report.page import FILE, write_report
 from proxnas.report.reading import find_runs
-from proxnas.say import note, plain, say
 
 WIDE = 1000  # columns where the output is no terminal: nothing is cut
 

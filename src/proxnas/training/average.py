@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from proxnas.types import State
+from proxnas.common.types import State
 
 Decay = Callable[[int], float]
 """What the average of the steps before weighs at step t = 1, 2, ..."""

@@ -7,10 +7,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from proxnas.consensus import mean_gradients
-from proxnas.guard import Guard, step_if_sound
-from proxnas.train_config import LONGEST_WARMUP, TrainConfig
-from proxnas.types import State
+from proxnas.common.types import State
+from proxnas.runs.consensus import mean_gradients
+from proxnas.runs.divergence import Guard, step_if_sound
+from proxnas.training.options import LONGEST_WARMUP, TrainConfig
 
 FUSED = ("cpu", "cuda", "mps")
 

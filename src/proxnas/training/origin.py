@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxnas.report.reading import read_object
-from proxnas.run import Run
+from proxnas.runs.folder import Run
 
 
 def method_of(cell: str, run: Run) -> str | None:

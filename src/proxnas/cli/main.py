@@ -1,0 +1,135 @@
+"""The command line: one dict of commands, each imported when it is called, so that help is quick."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
+from importlib import import_module
+
+from proxnas import __version__
+from proxnas.common.cores import wait_without_spinning
+from proxnas.common.errors import InputError, unknown
+from proxnas.common.interrupt import Interrupted, terminable
+from proxnas.common.launch import PeerLost, Place, check_command, continued, launched, speaks, taking
+from proxnas.common.say import note, say
+from proxnas.runs.processes import Ended
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "fit": ("proxnas.cli.fit:main", "search, train, test and export, in one go"),
+    "search": ("proxnas.cli.search:main", "search a cell on your data; makes a run folder"),
+    "train": ("proxnas.cli.train:main", "train the network of a cell from scratch, and test it"),
+    "test": ("proxnas.cli.test:main", "test a trained model: accuracy, by class, confusion matrix"),
+    "predict": ("proxnas.cli.predict:main", "say what a trained model sees in images"),
+    "generate": ("proxnas.cli.generate:main", "let a trained language model write on from a prompt"),
+    "show": ("proxnas.cli.show:main", "show a cell as text, or draw it with --svg, --png or --pdf FILE"),
+    "report": ("proxnas.cli.report:main", "one HTML page of runs: the cell by epoch, curves, configuration"),
+    "watch": ("proxnas.cli.watch:main", "the same page live while a run is under way"),
+    "runs": ("proxnas.cli.runs:main", "list runs: how far, how good, how large, how long"),
+    "export": ("proxnas.cli.export:main", "write a trained model as ONNX or torch.export program, and its card"),
+    "evaluate": ("proxnas.cli.evaluate:main", "evaluate one cell of a search: what its workers do"),
+    "zoo": ("proxnas.cli.zoo:main", "list the published cells and networks, or show one"),
+    "sweep": ("proxnas.cli.sweep:main", "search with several etas or limits; size against accuracy"),
+    "compare": ("proxnas.cli.compare:main", "search with several methods and seeds; tables, tests and figures"),
+    "query": ("proxnas.cli.query:main", "look a NAS-Bench-201 cell up in a table of trained networks"),
+    "bench": ("proxnas.cli.bench:main", "time and memory of an iteration, NASP beside DARTS"),
+}
+"""Command -> (module:function that takes the rest of the command line, what it does)."""
+
+
+def usage() -> str:
+    """The text of `proxnas --help`."""
+    commands = "\n".join(f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items())
+    return f"""usage: proxnas COMMAND ...
+
+Neural architecture search by proximal iterations.
+
+{commands}
+
+proxnas COMMAND ... --help lists its flags, with the values that they have on that command line; proxnas --version
+prints the version."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs a command line; returns its exit code: 0 done, 2 bad input, 1 an internal error, 130, 143 or 129 stopped."""
+    if argv is None:  # a process of our own: torch is not loaded yet, and nobody else's threads wait here
+        wait_without_spinning()
+    arguments = sys.argv[1:] if argv is None else argv
+    return _answered(lambda: _launched(arguments))
+
+
+def _launched(arguments: list[str]) -> int:
+    """Runs a command line by itself, or as one process of those that torchrun has started."""
+    place = launched()
+    if place is None:
+        return _dispatch(arguments)
+    own = nullcontext() if place.leads else redirect_stdout(io.StringIO())  # the others would print the same
+    with taking(place), own:
+        return _answered(lambda: _together(place, continued(place, arguments)))
+
+
+def _together(place: Place, arguments: list[str]) -> int:
+    check_command(place, arguments)
+    if place.alone:
+        return _dispatch(arguments)
+    from proxnas.runs.messages import joined
+
+    with joined(place):
+        return _answered(lambda: _dispatch(arguments))
+
+
+def _answered(work: Callable[[], int]) -> int:
+    """The exit code of what is done; every fault is said in one line, but for those of proxnas."""
+    try:
+        with terminable():
+            code = work()
+        sys.stdout.flush()  # here, where a broken pipe can still be told
+        return code
+    except InputError as error:
+        return _say(str(error), 2)
+    except PeerLost as error:
+        return _say(str(error), 1)
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again when it exits
+        return 141
+    except OSError as error:  # a full disk, a folder that vanished: nothing that a traceback would explain
+        return _say(f"{error.filename or 'input or output'}: {error.strerror or error}: check the path and the disk", 2)
+    except Interrupted as stop:
+        how = "; a checkpoint is written: the same command with --resume goes on" if stop.saved else ""
+        return _say(f"{stop}{how}", stop.exit_code)
+    except Ended as end:  # what went wrong was said by those who did the work
+        return end.code
+    except KeyboardInterrupt:
+        return _say("stopped", 130)
+    except Exception:
+        say(traceback.format_exc(), file=sys.stderr)
+        return _say(f"internal error in proxnas {__version__}: please report the lines above with the command", 1)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        say(usage())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        say(f"proxnas {__version__}")
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise unknown("command", name, COMMANDS)
+    module, function = COMMANDS[name][0].split(":")
+    getattr(import_module(module), function)(rest)
+    return 0
+
+
+def _say(message: str, code: int) -> int:
+    if not speaks():
+        return code
+    note(f"{'error: ' if code in (1, 2) else ''}{message}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

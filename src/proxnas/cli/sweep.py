@@ -1,0 +1,29 @@
+"""`proxnas sweep DATA`: size against accuracy, over the weight of the size regulariser or over limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proxnas.runs.executors.tasks import Outcome
+from proxnas.workflows.folders import data_word, slug
+from proxnas.workflows.study_options import study_command
+from proxnas.workflows.sweep_options import SweepConfig
+
+
+def main(argv: list[str]) -> None:
+    """Parses the flags, runs what is not finished, prints the table."""
+    study_command(argv, SweepConfig, default_folder, _sweep, "method")
+
+
+def _sweep(config: SweepConfig, folder: Path) -> list[Outcome]:
+    from proxnas.workflows.sweep import sweep
+
+    config.settings()  # an InputError if there is nothing to sweep over
+    return sweep(config, folder)
+
+
+def default_folder(config: SweepConfig) -> str:
+    """runs/sweep-<data>-<space>-<method>-<what>-<seeds>."""
+    what = config.settings()[0].flag.replace("_", "-")
+    seeds = "-".join(map(str, config.all_seeds()))
+    return f"runs/sweep-{data_word(config.data)}-{config.space}-{config.method}-{what}-{slug(seeds)}"

@@ -1,0 +1,85 @@
+"""`proxnas zoo [NAME]`: the published cells and networks, or one of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import tyro
+
+from proxnas.cells import zoo
+from proxnas.cells.designs import Design
+from proxnas.common.say import say
+from proxnas.report.cell import cell_text
+from proxnas.searching.settings import command_line
+
+
+@dataclass(frozen=True)
+class ZooConfig:
+    """List the published cells and networks, or show one: zoo:NAME stands for it wherever a cell is asked for."""
+
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = ""
+    """A cell to show; without one all are listed."""
+    json: bool = False
+    """Print JSON."""
+
+
+def main(argv: list[str]) -> None:
+    """Prints the list or the cell."""
+    config = command_line(ZooConfig, "proxnas zoo", argv)
+    if not config.name:
+        rows = list(zoo.entries().values())
+        say(json.dumps([entry.summary() for entry in rows], indent=2)) if config.json else print_table(rows)
+        return
+    entry = zoo.entry(config.name)
+    if config.json:
+        say(json.dumps({**entry.summary(), "genotype": json.loads(entry.genotype.to_json())}, indent=2))
+    else:
+        genotype = entry.genotype
+        say(f"{entry.name}: {'a network made by hand' if isinstance(genotype, Design) else cell_text(genotype)}")
+        say("\n".join(facts(entry)))
+
+
+def print_table(entries: list[zoo.Entry]) -> None:
+    """All cells for people; what does not fit a narrow terminal is folded, never cut."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(caption="error: CIFAR-10 test error in %, or PTB test perplexity (ppl), as published", box=None)
+    for title, place in (("name", "left"), ("kind", "left"), ("params", "right"), ("published", "right")):
+        table.add_column(title, justify=place, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("error", no_wrap=True)
+    table.add_column("GPU days", justify="right")
+    table.add_column("source", overflow="fold")
+    for e in entries:
+        cells = (e.name, e.genotype.kind, millions(e.params), millions(e.published.get("params")))
+        days = e.published.get("gpu_days")
+        table.add_row(*cells, quality(e.published), "" if days is None else f"{days:g}", e.published.get("source", ""))
+    console = Console(highlight=False, markup=False)
+    console.print(table) if console.is_terminal else Console(width=160, highlight=False, markup=False).print(table)
+    say(f"{zoo.PREFIX}{zoo.LSTM} (for `proxnas train` on text): an LSTM of the size of a recurrent cell with 8 nodes")
+
+
+def facts(entry: zoo.Entry) -> list[str]:
+    """What is known of a cell, a line each."""
+    lines: dict[str, Any] = {"params here": entry.params}
+    for name, value in entry.published.items():
+        lines[("" if isinstance(value, str) else "published ") + name.replace("_", " ")] = value
+    lines["notes"] = entry.notes
+    width = max(map(len, lines))
+    shown = {name: f"{value:,}" if isinstance(value, int) else value for name, value in lines.items() if value}
+    return [f"{name:{width}}  {value}" for name, value in shown.items()]
+
+
+def millions(count: int | None) -> str:
+    """A parameter count for a narrow column."""
+    return "" if count is None else f"{count / 1e6:.2f}M"
+
+
+def quality(published: Mapping[str, Any]) -> str:
+    """The published error with its spread, or the perplexity."""
+    if "error" in published:
+        return f"{published['error']:.2f}" + (f"±{published['error_std']:.2f}" if "error_std" in published else "")
+    return f"{published['test_perplexity']:.1f} ppl" if "test_perplexity" in published else ""

@@ -1,1 +1,0 @@
-"""The commands: each parses its flags without torch, then imports what it needs."""

@@ -1,0 +1,44 @@
+"""Sizes and times as people write them: 500k, 20M, 2ms. No torch here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from proxnas.common.errors import InputError
+
+COUNTS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
+NUMBER = r"(\d{1,15}(?:\.\d{0,9})?|\.\d{1,9})"
+
+
+def count(flag: str, text: str) -> int:
+    """A whole number: 500000, 500k, 1.5M, 2G."""
+    found = re.fullmatch(NUMBER + r"([kKMG]?)", text.strip())
+    value = int(float(found[1]) * COUNTS[found[2]] + 1e-6) if found else 0
+    if value <= 0:
+        raise InputError(f"{flag} {text}: give a number above 0, for example 500k or 20M")
+    return value
+
+
+def seconds(flag: str, text: str) -> float:
+    """Seconds: 2ms, 800us, 0.01s."""
+    found = re.fullmatch(NUMBER + r"(s|ms|us|µs)", text.strip())
+    value = float(found[1]) * SECONDS[found[2]] if found else 0.0
+    if value <= 0:
+        raise InputError(f"{flag} {text}: give a time above 0 with its unit, for example 2ms, 800us or 0.01s")
+    return value
+
+
+def shown_budget(budget: Mapping[str, Any]) -> str:
+    """The `budget` of result.json for people."""
+    limit, smallest, largest = (shown(budget["of"], budget[name]) for name in ("limit", "smallest", "largest"))
+    return f"{limit}  (smallest network {smallest}, largest {largest})"
+
+
+def shown(of: str, value: float) -> str:
+    """A size for people."""
+    if of == "latency":
+        return f"{1e3 * value:.3g} ms"
+    return f"{value:,.0f} {'parameters' if of == 'params' else 'multiply-adds'}"

@@ -1,0 +1,1 @@
+"""How large an architecture is and how it is kept small: R(A), costs, exact projections, limits."""

@@ -1,0 +1,45 @@
+"""What a search space is: groups of rows, a search network, and the final network of a genotype."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+from torch import nn
+
+from proxnas.cells.genotype import Edge, Genotype
+from proxnas.common.types import Matrices
+from proxnas.core.choice import Group
+
+Size = TypeVar("Size", contravariant=True)
+"""How large its networks are: that of networks/cnn.py, or of networks/language.py."""
+
+
+class Space(Protocol[Size]):
+    """A family of networks that A_bar chooses from."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def groups(self) -> Mapping[str, Group]: ...
+
+    def search_network(self, size: Size) -> nn.Module:
+        """The network of Choices that is trained during the search."""
+
+    def choice_network(self, size: Size) -> nn.Module | None:
+        """The final network with all candidates as Choices: for counting what each would add. None: no Choices."""
+
+    def genotype(self, A_bar: Matrices) -> Genotype:
+        """The cell that A_bar selects."""
+
+    def network(self, genotype: Genotype, size: Size, searched: bool = False) -> nn.Module:
+        """The discrete network of a genotype; `searched`: normalised as in the search network."""
+
+
+def selected_edges(group: Group, A_bar: list[list[float]], sources: list[int]) -> list[list[Edge]]:
+    """Node by node the edges with a non-zero entry; sources[e] is the state that row e reads."""
+    return [
+        [Edge(group.candidates[k], sources[e], a) for e in rows for k, a in enumerate(A_bar[e]) if a]
+        for rows in group.nodes
+    ]

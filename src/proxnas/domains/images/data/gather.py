@@ -1,0 +1,189 @@
+"""Pictures of unlike kinds and sizes -> one data set: looked at, brought to one form, kept in memory or read later."""
+
+# N images, H height, W width, C channels
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from proxnas.common.errors import InputError
+from proxnas.common.seeds import Array
+from proxnas.common.telling import listed, tell
+from proxnas.domains.images.data.arrays import Images, Part, build
+from proxnas.domains.images.data.lazy import REMEDY, Lazy, Pictures, threaded
+from proxnas.domains.images.data.options import SMALLEST_SIDE, LoadOptions
+from proxnas.domains.images.data.picture import BrokenImage, Head, head, quiet
+from proxnas.runs.fingerprint import of_pictures
+
+SIDES = (64, 48, 32)
+"""That pictures of different sizes are brought to by themselves, the largest that suits them."""
+LARGE = 256
+"""A side beyond which a network takes so long that it is said."""
+NAMED = 20  # broken images that an error names
+
+
+class Broken:
+    """Pictures that could not be read."""
+
+    def __init__(self, skip: bool) -> None:
+        self.skip = skip
+        self.reasons: dict[str, str] = {}
+
+    def settle(self, of: int) -> None:
+        """Stops unless they are to be skipped or there are none."""
+        if self.reasons and not self.skip:
+            first, why = next(iter(self.reasons.items()))
+            names = list(self.reasons)[1:]
+            others = f" and {len(names)} more: {listed(names, NAMED)}" if names else ""
+            raise InputError(f"{first}: broken image ({why}), 1 of {of}{others}: {REMEDY}")
+
+    def tell(self, of: int) -> None:
+        """One line for people about what was left out."""
+        if self.reasons:
+            tell(f"skipped {len(self.reasons)} broken of {of} images: {listed(list(self.reasons))}")
+
+
+def gather(
+    parts: Mapping[str, tuple[Pictures, Array]],
+    classes: Sequence[str],
+    name: str,
+    where: str,
+    options: LoadOptions,
+    shift: bool = True,
+    flip: bool = False,
+    warnings: tuple[str, ...] = (),
+) -> Images:
+    """Images of parts of pictures with labels 0 .. K-1; errors begin with the name of a picture, or with `where`."""
+    total, broken = sum(len(y) for _, y in parts.values()), Broken(options.skip_broken)
+    with quiet():
+        form, lazy = _looked_at(parts, broken, where, options)
+        found: dict[str, Part] = dict(lazy)
+        if total * prod(form) <= options.resident_limit:
+            _tell_size(total, form, where, options)
+            found = {part: _resident(x, y, broken) for part, (x, y) in lazy.items()}
+            broken.settle(total)  # one round: of broken heads and of broken pixels alike
+        else:
+            broken.settle(total)
+            _tell_size(total, form, where, options)
+        if not options.for_model and len(missing := np.setdiff1d(np.arange(len(classes)), found["train"][1])):
+            raise InputError(f"{where}: no readable image of class {classes[missing[0]]} in train: give some")
+        if not options.for_model and (empty := [part for part, (_, y) in found.items() if not len(y)]):
+            raise InputError(f"{where}: no readable image in {empty[0]}: give some")
+        broken.tell(total)
+        return build(
+            found,
+            classes,
+            name,
+            where,
+            shift=shift,
+            flip=flip,
+            skipped=tuple(broken.reasons),
+            warnings=warnings,
+            fingerprint=of_pictures(parts, classes),
+            for_model=bool(options.for_model),
+        )
+
+
+def _looked_at(
+    parts: Mapping[str, tuple[Pictures, Array]], broken: Broken, where: str, options: LoadOptions
+) -> tuple[tuple[int, int, int], dict[str, tuple[Lazy, Array]]]:
+    """The form that all can take, and the parts without the pictures whose heads are broken."""
+    heads = {
+        part: [_head(pictures, number, broken) for number in range(len(y))] for part, (pictures, y) in parts.items()
+    }
+    known = [found for row in heads.values() for found in row if found]
+    if not known:
+        broken.settle(len(broken.reasons))
+        raise InputError(f"{next(iter(broken.reasons), 'data')}: broken image, and so are all others: mend the data")
+    height, width, resize = _size(known, where, options)
+    channels = options.for_model[0] if options.for_model else 1 if all(found.grey for found in known) else 3
+    form = height, width, channels
+    lazy = {}
+    for part, (pictures, y) in parts.items():
+        rows = np.flatnonzero(np.array([found is not None for found in heads[part]], dtype=bool))
+        lazy[part] = Lazy(pictures, rows, form, resize, options.skip_broken), y[rows].astype(np.int64)
+    return form, lazy
+
+
+def _head(pictures: Pictures, number: int, broken: Broken) -> Head | None:
+    try:
+        with pictures.open(number) as image:
+            return head(image)
+    except BrokenImage as error:
+        broken.reasons[pictures.name(number)] = str(error)
+        return None
+
+
+def _size(known: Sequence[Head], where: str, options: LoadOptions) -> tuple[int, int, bool]:
+    """(H, W, whether pictures are brought to it): as asked for, as they all have it, or a side by the data."""
+    if options.for_model:
+        return _size_for(options.for_model, known, where)
+    if options.image_size:
+        return options.image_size, options.image_size, True
+    smallest, largest = (choose(known, key=_pixels) for choose in (min, max))
+    if len({(found.height, found.width) for found in known}) == 1:
+        if min(smallest.height, smallest.width) < SMALLEST_SIDE:
+            sizes = f"{where}: images of {smallest.width} x {smallest.height} pixels"
+            raise InputError(f"{sizes}, less than {SMALLEST_SIDE}: give larger images, or --image-size N")
+        return smallest.height, smallest.width, False
+    side = auto_side([min(found.height, found.width) for found in known])
+    tell(
+        f"{where}: {len(known)} images from {smallest.width} x {smallest.height} to {largest.width} x {largest.height} "
+        f"pixels: the middle square of each is brought to {side} x {side} (--image-size N: another size)"
+    )
+    return side, side, True
+
+
+def _size_for(shape: tuple[int, int, int], known: Sequence[Head], where: str) -> tuple[int, int, bool]:
+    """The size that a model reads; what the pictures lose by it is said."""
+    channels, height, width = shape
+    other = sum((found.height, found.width) != (height, width) for found in known)
+    if other and height == width:
+        tell(
+            f"{where}: {other} of {len(known)} images are brought to the {width} x {height} pixels that the model reads"
+        )
+    if channels == 1 and (coloured := sum(not found.grey for found in known)):
+        tell(f"{where}: {coloured} of {len(known)} images lose their colours: the model reads grey images")
+    return height, width, height == width
+
+
+def auto_side(shorter: Sequence[int]) -> int:
+    """A side for pictures of many sizes, by the median of their shorter sides: few of them are enlarged, and what
+    large ones lose costs little beside the time that it saves."""
+    middle = int(np.median(np.asarray(shorter)))
+    return next((side for side in SIDES if side <= middle), max(SMALLEST_SIDE, middle // 4 * 4))
+
+
+def _pixels(found: Head) -> int:
+    return found.height * found.width
+
+
+def _tell_size(total: int, form: tuple[int, int, int], where: str, options: LoadOptions) -> None:
+    """Said before anything is decoded: what is too large for the memory, or for a search."""
+    size, wide = total * prod(form), max(form[:2]) > LARGE and not options.image_size and not options.for_model
+    if size <= options.resident_limit and not wide:
+        return
+    how = ", read batch by batch" if size > options.resident_limit else ""
+    smaller = ": --image-size N makes them smaller, and everything faster" if wide else ""
+    tell(f"{where}: {total} images of {form[1]} x {form[0]} are {size / 2**30:.1f} GiB of pixels{how}{smaller}")
+
+
+def _resident(x: Lazy, y: Array, broken: Broken) -> Part:
+    """The part as one array, without the pictures that turn out to be broken."""
+    array, sound = np.empty(x.shape, np.uint8), np.ones(len(x), dtype=bool)
+
+    def read(number: int) -> BrokenImage | None:
+        try:
+            array[number] = x.read(number)
+        except BrokenImage as error:
+            return error
+        return None
+
+    for number, error in enumerate(threaded(read, range(len(x)))):
+        if error is not None:
+            sound[number] = False
+            broken.reasons[x.name(number)] = str(error)
+    return (array, y) if sound.all() else (array[sound], y[sound])

@@ -1,0 +1,70 @@
+"""DATA on the command line -> labelled images: a word, a path, or the name of a set on the Hugging Face hub."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+
+import numpy as np
+
+from proxnas.common.errors import InputError
+from proxnas.common.seeds import split, stable_seed
+from proxnas.domains.images.data.arrays import Images, Part, from_arrays, search_parts, sized
+from proxnas.domains.images.data.options import DEFAULTS, LoadOptions
+
+__all__ = ["Images", "LoadOptions", "Part", "from_arrays", "load", "search_parts", "split", "stable_seed"]
+
+ACCEPTED = "give digits, an .npz file, a CIFAR folder, a folder of class folders, a .parquet file or hf:NAME"
+
+
+def load(spec: str, options: LoadOptions = DEFAULTS) -> Images:
+    """The data set that DATA names."""
+    try:
+        return _load(spec, options)
+    except OSError as error:
+        raise InputError(
+            f"{spec!r}: cannot be read ({error.strerror or error}): check the path and its permissions"
+        ) from error
+
+
+def _load(spec: str, options: LoadOptions) -> Images:
+    if spec == "digits":
+        return sized(_digits(), options)
+    if spec.startswith("hf:"):
+        from proxnas.domains.images.data import hub
+
+        return hub.read(spec.removeprefix("hf:"), options)
+    path = Path(place := os.path.expanduser(spec))  # os.path: unlike Path's, its questions never raise
+    if os.path.isdir(place):
+        return _folder(path, options)
+    if os.path.isfile(place) and path.suffix.lower() == ".npz":
+        from proxnas.domains.images.data import npz
+
+        return sized(npz.read(path, options), options)
+    if os.path.isfile(place) and path.suffix.lower() == ".parquet":
+        from proxnas.domains.images.data import hub
+
+        return hub.read(place, options)
+    if os.path.exists(place) or len(path.parts) > 1 or path.suffix:
+        fault = "not a kind of data that can be read" if os.path.exists(place) else "no such file or folder"
+        raise InputError(f"{spec!r}: {fault}: {ACCEPTED}")
+    hint = "did you mean digits? " if difflib.get_close_matches(spec.lower(), ["digits"], cutoff=0.5) else ""
+    raise InputError(f"unknown data {spec[:200]!r}: {hint}{ACCEPTED}")
+
+
+def _folder(path: Path, options: LoadOptions) -> Images:
+    from proxnas.domains.images.data import cifar, folder
+
+    if (found := cifar.find(path)) is not None:
+        return sized(cifar.read(*found), options)
+    return folder.read(path, options)
+
+
+def _digits() -> Images:
+    """The 1797 hand-written digits that scikit-learn brings along: 8 x 8 pixels of 0 .. 16."""
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    x = np.rint(x * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8)
+    return from_arrays({"x_train": x, "y_train": y}, name="digits", where="digits")

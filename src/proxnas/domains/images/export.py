@@ -1,0 +1,156 @@
+"""A trained network as a file that needs no proxnas: ONNX, or a program of torch.export.
+
+The file reads float32 images (N, C, H, W) of any number N: bytes divided by 255, or the values themselves where the
+data are float32; normalisation is inside. Before a file is put in its place it is read back and run on the images
+given: its answers must be those of the network.
+"""
+
+# N images, H height, W width, C channels, K classes
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from proxnas import __version__
+from proxnas.domains.exporting import TOLERANCE, check_places, onnx_session, quiet
+from proxnas.domains.images.model import Model
+from proxnas.runs.folder import write_atomically
+
+INPUT, OUTPUT = "images", "logits"
+
+Run = Callable[[Tensor], Tensor]
+
+
+class Deployed(nn.Module):
+    """A network behind its normalisation; `mean` and `std` have an entry a channel."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(-1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = (images - self.mean) / self.std
+        logits: Tensor = self.network(x.contiguous(memory_format=torch.channels_last))
+        return logits
+
+
+def deployed(model: Model) -> Deployed:
+    """The model's network as it is exported: a copy on the host, without what only training needs."""
+    network = copy.deepcopy(model.network).cpu().eval()
+    if getattr(network, "auxiliary", None) is not None:
+        network.auxiliary = None  # type: ignore[assignment]
+    return Deployed(network, model.mean, model.std).eval()
+
+
+def as_input(images: Any) -> Tensor:
+    """Arrays (N, H, W, C), or (N, H, W) of grey images, as the exported file reads them."""
+    x = torch.from_numpy(np.ascontiguousarray(images))
+    x = x[..., None] if x.ndim == 3 else x
+    return (x.float() if x.dtype.is_floating_point else x.float() / 255).permute(0, 3, 1, 2).contiguous()
+
+
+def export_model(model: Model, images: Any, onnx: Path | None = None, program: Path | None = None) -> dict[Path, float]:
+    """Write the files asked for; file -> the largest difference of a logit on the images (arrays as trained on)."""
+    check_places(onnx, program)
+    network, example = deployed(model), as_input(images)
+    with torch.no_grad():
+        # the normalisation too is held to the model's own
+        _check(network, example, model.network(model.normalised(images)).cpu(), "the network made for export")
+    metadata = _metadata(model)
+    differences = {onnx: export_onnx(network, example, onnx, metadata)} if onnx else {}
+    return differences | ({program: export_torch(network, example, program, metadata)} if program else {})
+
+
+def export_onnx(network: nn.Module, example: Tensor, path: Path, metadata: Mapping[str, str] | None = None) -> float:
+    """Write an ONNX file of a network in evaluation mode; the largest difference that onnxruntime showed."""
+    with quiet():
+        made = torch.onnx.export(
+            network,
+            (_several(example),),
+            dynamo=True,
+            verbose=False,
+            dynamic_shapes=_any_number(),
+            input_names=[INPUT],
+            output_names=[OUTPUT],
+        )
+    assert made is not None  # only without dynamo
+    made.model.metadata_props.update(metadata or {})
+    file = made.model_proto.SerializeToString()
+    difference = _check(onnx_runner(file), example, _answers(network, example), str(path))
+    write_atomically(path, file)
+    return difference
+
+
+def export_torch(network: nn.Module, example: Tensor, path: Path, metadata: Mapping[str, str] | None = None) -> float:
+    """Write a torch.export program of a network in evaluation mode; the largest difference once it was reloaded."""
+    file = io.BytesIO()
+    with quiet():
+        made = torch.export.export(_contiguous(network), (_several(example),), dynamic_shapes=_any_number())
+        torch.export.save(made, file, extra_files=dict(metadata or {}))
+        reloaded = torch.export.load(io.BytesIO(file.getvalue())).module()
+    difference = _check(reloaded, example, _answers(network, example), str(path))
+    write_atomically(path, file.getvalue())
+    return difference
+
+
+def _contiguous(network: nn.Module) -> nn.Module:
+    """A copy with weights in the default format: torch.export warns of others, which it stores in a roundabout way."""
+    network = copy.deepcopy(network)
+    for w in network.parameters():
+        w.data = w.data.contiguous()
+    return network
+
+
+def _several(example: Tensor) -> Tensor:
+    """At least two images: the exporters take a batch of one for a constant."""
+    return example if len(example) > 1 else example.repeat(2, 1, 1, 1)
+
+
+def _any_number() -> tuple[dict[int, Any]]:
+    return ({0: torch.export.Dim("batch")},)
+
+
+@torch.no_grad()
+def _answers(run: Run, x: Tensor) -> Tensor:
+    return run(x)
+
+
+def _check(run: Run, example: Tensor, expected: Tensor, what: str) -> float:
+    """The largest difference on all images at once and on the first alone, which must be small."""
+    got = torch.cat([_answers(run, example), _answers(run, example[:1])]).cpu()
+    expected = torch.cat([expected, expected[:1]])
+    difference = (got - expected).abs()
+    if not bool((difference <= TOLERANCE * (1 + expected.abs())).all()):  # also if it is not a number
+        raise RuntimeError(f"{what}: answers differ from the network's by {difference.max():g}; nothing was written")
+    return float(difference.max())
+
+
+def onnx_runner(file: bytes) -> Run:
+    """The network in an ONNX file."""
+    session = onnx_session(file)
+    return lambda x: torch.from_numpy(session.run([OUTPUT], {INPUT: x.numpy()})[0])
+
+
+def _metadata(model: Model) -> dict[str, str]:
+    """What the files carry besides the network."""
+    pixels = "bytes divided by 255" if model.pixels == "uint8" else "values as in the data"
+    return {
+        "proxnas": __version__,
+        "classes": json.dumps(model.classes),
+        "input": f"{INPUT}: float32 (N, {', '.join(map(str, model.shape))}), {pixels}; normalised inside",
+        "genotype": model.genotype.to_json(),
+    }

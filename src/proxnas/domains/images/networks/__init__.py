@@ -1,0 +1,39 @@
+"""Discrete networks from a Genotype or made by hand, and the stacks of cells that search networks share with them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from proxnas.cells.designs import DESIGNS, Architecture, Design
+from proxnas.common.errors import InputError
+
+if TYPE_CHECKING:
+    from proxnas.domains.images.networks.baselines import HandMade
+    from proxnas.domains.images.networks.cnn import Size, Stack
+    from proxnas.domains.images.networks.nasbench201 import Stages
+
+NETWORKS: dict[str, str] = {
+    "cnn": "proxnas.domains.images.networks.cnn:cell_network",
+    "nasbench201": "proxnas.domains.images.networks.nasbench201:nasbench201_network",
+}
+"""Kind of a genotype -> 'module:function' that makes its network, resolved late."""
+
+
+def build(genotype: Architecture, size: Size) -> Stack | Stages | HandMade:
+    """The network that is trained, for a genotype of any kind that classifies images, or for a design.
+
+    A design has a size of its own: of `size` it takes what is read and told apart, and the stem.
+
+    It is called with images and gives logits; `forward_auxiliary` gives (logits, auxiliary logits or None), and
+    `set_drop_path(probability)` sets how often a path is left out in training.
+    """
+    if isinstance(genotype, Design):
+        module, function = DESIGNS[genotype.name].split(":")
+        made: HandMade = getattr(import_module(module), function)(size)
+        return made
+    if genotype.kind not in NETWORKS:
+        raise InputError(f"a cell of kind {genotype.kind} makes no image classifier: give one of {', '.join(NETWORKS)}")
+    module, function = NETWORKS[genotype.kind].split(":")
+    network: Stack | Stages = getattr(import_module(module), function)(genotype, size)
+    return network

@@ -1,0 +1,30 @@
+"""Which images train the network and which choose its weights."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proxnas.common.seeds import Array, stable_seed
+from proxnas.domains.images.data.images import Images, Part
+
+
+def train_parts(images: Images, share: float) -> tuple[Part, Part | None]:
+    """(training part, validation part): the data's own, or a share held out of the training part; None without."""
+    x, y = images.x_train, images.y_train
+    if images.x_valid is not None and images.y_valid is not None:
+        return (x, y), (images.x_valid, images.y_valid)
+    train, valid = held_out(y, share)
+    return ((x[train], y[train]), (x[valid], y[valid])) if len(valid) else ((x, y), None)
+
+
+def held_out(y: Array, share: float) -> tuple[Array, Array]:
+    """Indices that stay and that are held out: fixed whatever the seed, equal shares of each class to within one."""
+    # RandomState: its numbers are frozen for all versions of numpy
+    random = np.random.RandomState(stable_seed(0, "held out") % 2**32).random_sample(len(y))
+    order = np.lexsort((random, y))
+    count = np.floor(np.arange(1, len(y) + 1) * share)
+    chosen = np.zeros(len(y), dtype=bool)
+    chosen[order] = count > np.floor(np.arange(len(y)) * share)
+    _, inverse, counts = np.unique(y, return_inverse=True, return_counts=True)
+    chosen[counts[inverse] == 1] = False  # the only image of its class is for training
+    return np.flatnonzero(~chosen), np.flatnonzero(chosen)

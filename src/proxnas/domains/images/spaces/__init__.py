@@ -1,0 +1,1 @@
+"""Search spaces of convolutional cells."""

@@ -1,0 +1,108 @@
+"""Searching image classifiers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proxnas.cells.genotype import Genotype
+from proxnas.common.types import Batch, Matrices
+from proxnas.core.size import costs
+from proxnas.core.size.complexity import multiply_adds
+from proxnas.core.size.costs import materialised
+from proxnas.core.size.latency import latency
+from proxnas.core.space import Space
+from proxnas.core.supernet import Supernet
+from proxnas.domains.images.data.augment import Augment
+from proxnas.domains.images.data.images import Images, search_parts
+from proxnas.domains.images.data.stream import ImageBatches, Stream
+from proxnas.domains.images.networks.cnn import Size, channels_last
+from proxnas.runs.folder import Run
+from proxnas.runs.loop import PRECISIONS
+from proxnas.runs.messages import total
+from proxnas.runs.metrics import Validation
+from proxnas.searching.options import SearchConfig
+
+
+class ImageTask:
+    """Half of the training images for w, half for A."""
+
+    def __init__(self, config: SearchConfig, images: Images, space: Space[Size], device: torch.device) -> None:
+        self.config, self.images, self.space, self.device = config, images, space, device
+        module = channels_last(space.search_network(self._size(config.cells, config.channels)).to(device))
+        limit = None if config.max_skip < 0 else config.max_skip
+        groups = {name: replace(group, max_skip=limit) for name, group in space.groups.items()}
+        self.net = Supernet(module, groups, precision=PRECISIONS[config.precision])
+        for_w, for_A = search_parts(images, config.seed)
+        augment = Augment(cutout=config.cutout)  # both halves alike, as in the public codes
+        self.part = ImageBatches(images, for_A, augment, device=device)
+        part = ImageBatches(images, for_w, augment, device=device)
+        self.train = Stream(part, config.batch_size, config.seed, "w")
+        self.valid = Stream(self.part, config.batch_size, config.seed, "A")
+
+    def _size(self, cells: int, channels: int) -> Size:
+        return Size(cells, channels, self.images.shape[0], self.images.num_classes)
+
+    @torch.no_grad()
+    def evaluate(self, batches: int | None = None) -> Validation:
+        """The network in use on the half for A, normalised by the batch."""
+        sums, images = torch.zeros(2, device=self.device), 0
+        for batch in self.part.evaluation_batches(max(self.config.batch_size, 64), batches):
+            loss, right = self.net.objective.measure(*self.net.loss(batch), batch)
+            sums += torch.stack([loss * len(batch.y), right.to(sums.dtype)])
+            images += len(batch.y)
+        loss, right, count = total(torch.cat([sums, sums.new_tensor([images])]))
+        return Validation(*(torch.stack([loss, right]) / count).tolist())
+
+    def final_network(self, genotype: Genotype) -> nn.Module:
+        with torch.device("meta"):
+            return self.space.network(genotype, self._size(self.config.final_cells, self.config.final_channels))
+
+    def bare_network(self, genotype: Genotype) -> nn.Module:
+        size = self._size(self.config.cells, self.config.channels)
+        return channels_last(self.space.network(genotype, size, searched=True).to(self.device))
+
+    def loss(self, network: nn.Module, batch: Batch, of_weights: bool = True) -> Tensor:
+        network.requires_grad_(of_weights)
+        return nn.functional.cross_entropy(network(batch.x.requires_grad_(not of_weights)), batch.y)
+
+    def multiply_adds(self, network: nn.Module) -> int:
+        return multiply_adds(network, self.images.shape)
+
+    def score(self, measured: Validation) -> float:
+        return measured.accuracy
+
+    def seconds(self, network: nn.Module) -> float:
+        return latency(channels_last(materialised(network, self.device)), self.images.shape).seconds
+
+    def entries(self, of: str) -> Matrices:
+        with torch.device("meta"):
+            module = self.space.choice_network(self._size(self.config.final_cells, self.config.final_channels))
+            assert module is not None, "cells of images are made of Choices"
+            x = torch.empty(1, *self.images.shape)
+        return costs.entries(Supernet(module.eval(), self.net.groups), x, of, self.device)
+
+    def candidate_costs(self, of: str) -> dict[str, Tensor]:
+        # two images: the statistics of one would be undefined where it is a single pixel
+        x = torch.zeros(2, *self.images.shape, device=self.device)
+        return costs.candidate_costs(self.net, x, of, self.device)
+
+    def figures(self, part: str, measured: Validation) -> dict[str, float]:
+        return {f"{part}_loss": measured.loss, f"{part}_accuracy": measured.accuracy}
+
+    def keep(self, run: Run) -> None:
+        """Nothing: class names are found in the data."""
+
+    def describe(self) -> dict[str, Any]:
+        c = self.config
+        return {
+            "images": list(self.images.shape),
+            "classes": self.images.num_classes,
+            "cells": c.cells,
+            "channels": c.channels,
+            "final_cells": c.final_cells,
+            "final_channels": c.final_channels,
+        }

@@ -1,0 +1,273 @@
+"""From-scratch training of a discrete network: build it, step, log, checkpoint, keep the best weights, test once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proxnas.cells.designs import Architecture
+from proxnas.common.clock import Clock
+from proxnas.common.environment import pick_device, set_deterministic, set_threads
+from proxnas.common.errors import InputError
+from proxnas.common.launch import here
+from proxnas.common.seeds import stable_seed
+from proxnas.common.types import Batch, State
+from proxnas.core.sharing import shared_relu
+from proxnas.core.size.complexity import multiply_adds, parameters
+from proxnas.domains.images import networks
+from proxnas.domains.images.data.augment import AS_SUITS, Augment
+from proxnas.domains.images.data.images import Images, Part
+from proxnas.domains.images.data.stream import ImageBatches, Stream
+from proxnas.domains.images.evaluate import TOP, Evaluation, evaluate
+from proxnas.domains.images.model import Model, check_shape, save_model
+from proxnas.domains.images.networks.cnn import Size, channels_last
+from proxnas.domains.images.parts import train_parts
+from proxnas.domains.model_file import FILE
+from proxnas.methods.base import correct
+from proxnas.runs.deadline import MINUTES, Deadline
+from proxnas.runs.fingerprint import Fingerprint
+from proxnas.runs.folder import Run, write_atomically
+from proxnas.runs.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
+from proxnas.runs.metrics import Metrics
+from proxnas.runs.options import FINGERPRINT
+from proxnas.training.average import Average, rising
+from proxnas.training.optimizer import Optimizer
+from proxnas.training.options import TrainConfig
+from proxnas.training.origin import method_of
+
+CHOICE = {"auto": None, "yes": True, "no": False}
+
+
+class Training:
+    """A network, its optimizer and its data, with everything that a checkpoint must hold."""
+
+    def __init__(self, config: TrainConfig, images: Images, genotype: Architecture) -> None:
+        self.config, self.images, self.genotype = config, images, genotype
+        self.device = pick_device(config.device)
+        set_threads(config.threads)
+        set_deterministic(config.deterministic)
+        self.precision = PRECISIONS[config.precision]
+        torch.manual_seed(stable_seed(config.seed, "weights"))
+        self.size = _size(config, images)
+        self.network = networks.build(genotype, self.size).to(self.device)
+        check_shape(images.shape, self.size, self.network)
+        channels_last(self.network)
+        self.flops = multiply_adds(self.network, images.shape)
+        train, valid = train_parts(images, config.valid_share)
+        self.valid = self.batches(valid) if valid else None
+        self.train = Stream(self.batches(train, augmentation(config)), config.batch_size, config.seed, "train")
+        own = self.train.mine.stop - self.train.mine.start
+        if config.accumulate > own // 2:  # batch statistics of one image are none
+            raise InputError(f"--accumulate {config.accumulate}: each of {here().size} processes has {own} images of a "
+                             f"batch: give at most {own // 2}")  # fmt: skip
+        self.optimizer = Optimizer(self.network, config, len(self.train))
+        self.guard = self.optimizer.guard
+        self.average = Average(self.network, rising(config.ema)) if config.ema else None
+        self.clock = Clock(self.device)
+        self.totals = Totals(self.device)
+        self.epochs_done = 0
+        self.best: State = {}
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of the data."""
+        return self.images.fingerprint
+
+    def batches(self, part: Part, augment: Augment = AS_SUITS) -> ImageBatches:
+        """A part of the images on the device."""
+        return ImageBatches(self.images, part, augment=augment, device=self.device)
+
+    def __len__(self) -> int:
+        return len(self.train)
+
+    def done(self) -> bool:
+        return self.epochs_done >= self.config.epochs
+
+    def step(self) -> Metrics:
+        """One update by one batch, computed in `accumulate` parts."""
+        # seeded by the step, so that dropped paths need no state in the checkpoint; other images, other paths
+        who = f"/{here().rank}" if here().rank else ""
+        torch.manual_seed(stable_seed(self.config.seed, f"step{who}", self.optimizer.t))
+        self.network.train()
+        self.network.set_drop_path(self.config.drop_path * self.optimizer.t / (len(self) * self.config.epochs))
+        batch = self.train.next()
+        pieces = [Batch(*piece) for piece in zip(*(t.tensor_split(self.config.accumulate) for t in batch), strict=True)]
+        results = [self._piece(piece, len(piece.y) / len(batch.y)) for piece in pieces]
+        loss, right = (sum(values[1:], values[0]) for values in zip(*results, strict=True))
+        with self.clock("update"):
+            self.optimizer.step(loss, len(batch.y))
+            if self.average:
+                self.average.update(self.network)
+        return Metrics(loss, right, len(batch.y), 0)
+
+    def _piece(self, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
+        """(share of the loss, right answers); the gradient is added up."""
+        smooth = self.config.label_smoothing
+        with self.clock("forward"):
+            half = torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
+            with half, shared_relu():
+                logits, auxiliary = self.network.forward_auxiliary(batch.x)
+            loss = nn.functional.cross_entropy(logits.float(), batch.y, label_smoothing=smooth) * share
+            total = loss
+            if auxiliary is not None:
+                more = nn.functional.cross_entropy(auxiliary.float(), batch.y, label_smoothing=smooth)
+                total = loss + self.config.auxiliary * share * more
+        with self.clock("backward"):
+            self.optimizer.backward(total)
+        return loss.detach(), correct(logits, batch.y)
+
+    @property
+    def kept(self) -> nn.Module:
+        """What is evaluated and kept: the average of the weights if there is one."""
+        return self.average.network if self.average else self.network
+
+    def evaluation(self, network: nn.Module, part: ImageBatches) -> Evaluation:
+        return evaluate(network, part, self.size.classes, self.precision)
+
+    def row(self, start: float) -> dict[str, Any]:
+        train_loss, train_accuracy = self.totals.means()
+        check_finite(train_loss)
+        row = {
+            "epoch": self.epochs_done + 1,
+            "step": self.optimizer.t,
+            "train_loss": train_loss,
+            "train_accuracy": train_accuracy,
+        }
+        if self.valid:
+            with self.clock("evaluate"):
+                found = self.evaluation(self.kept, self.valid)
+            check_finite(found.loss)
+            row |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
+        self._keep(row)
+        seconds = dict.fromkeys(("forward", "backward", "update", "evaluate"), 0.0) | self.clock.take()
+        other = max(0.0, time.perf_counter() - start - sum(seconds.values()))
+        return row | {"seconds": seconds | {"other": other}}
+
+    def _keep(self, row: dict[str, Any]) -> None:
+        """Remember the weights if they are the best yet; without a validation part the last ones are."""
+        rank = [row["valid_accuracy"], -row["valid_loss"]] if self.valid else [row["epoch"]]
+        if not self.best or rank > self.best["rank"]:
+            kept = {n: w.clone() for n, w in self.kept.state_dict().items() if "auxiliary" not in n.split(".")}
+            self.best = {"rank": rank, "epoch": row["epoch"], "accuracy": row.get("valid_accuracy"), "weights": kept}
+
+    def best_network(self) -> nn.Module:
+        """The network to keep: best weights, no auxiliary tower."""
+        network = networks.build(self.genotype, dataclasses.replace(self.size, auxiliary=False)).to(self.device)
+        network.load_state_dict(self.best["weights"])
+        return channels_last(network).eval()
+
+    def write(self, run: Run) -> None:
+        """Nothing besides the checkpoint: the genotype is there from the start."""
+
+    def state_dict(self) -> State:
+        return {
+            "weights": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": self.average.state_dict() if self.average else None,
+            "train": self.train.state_dict(),
+            "totals": self.totals.state_dict(),
+            "epochs_done": self.epochs_done,
+            "best": self.best,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self.network.load_state_dict(state["weights"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.average:
+            self.average.load_state_dict(state["average"])
+        self.train.load_state_dict(state["train"])
+        self.totals.load_state_dict(state["totals"])
+        self.epochs_done, self.best = state["epochs_done"], state["best"]
+
+
+def _size(config: TrainConfig, images: Images) -> Size:
+    return Size(
+        cells=config.cells,
+        channels=config.channels,
+        image_channels=images.shape[0],
+        classes=images.num_classes,
+        stem=config.stem,
+        auxiliary=config.auxiliary > 0,
+    )
+
+
+def augmentation(config: TrainConfig) -> Augment:
+    """What is done to training images."""
+    return Augment(
+        shift=CHOICE[config.shift],
+        flip=CHOICE[config.flip],
+        cutout=config.cutout,
+        rotation=config.rotation,
+        colour=config.colour,
+        resized_crop=config.resized_crop,
+    )
+
+
+def train(this: Training, run: Run, progress: Progress, deadline: Deadline | None = None) -> dict[str, Any]:
+    """Trains to the end, from where the folder stands, tests the best weights; returns what result.json holds."""
+    write_atomically(run / "genotype.json", this.genotype.to_json())
+    deadline = deadline or Deadline()
+    rows = run_epochs(this, run, progress, deadline)
+    network = this.best_network()
+    test = this.batches((this.images.x_test, this.images.y_test))
+    tested = evaluate(network, test, this.size.classes, torch.float32)  # as the kept model will be used
+    result = {"method": method_of(this.config.cell, run)} | _result(this, rows, network, tested)
+    if deadline.cut:
+        result["stopped"] = MINUTES
+    save_model(run / FILE, _model(this, network, result))
+    run.write_json("result.json", result)
+    return result
+
+
+def _result(this: Training, rows: list[dict[str, Any]], network: nn.Module, tested: Evaluation) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "cell": this.config.cell,
+        "space": this.genotype.space,
+        "data": this.config.data,
+        "seed": this.config.seed,
+        "genotype": json.loads(this.genotype.to_json()),
+        "params": parameters(network),
+        "flops": this.flops,
+        "valid_accuracy": this.best["accuracy"],
+        "best_epoch": this.best["epoch"],
+        "test_accuracy": tested.accuracy,
+        "test_loss": tested.loss,
+        "test_images": tested.images,
+        "majority_accuracy": tested.majority,
+        "epochs": this.epochs_done,
+        "seconds": sum(sum(row["seconds"].values()) for row in rows),
+    }
+    if this.size.classes > TOP:
+        result["test_top5"] = tested.top5
+    warnings = list(this.images.warnings)
+    if not tested.beats_majority():
+        warnings.append(
+            f"test accuracy {tested.accuracy:.4f} is not better than always answering the most frequent class, "
+            f"right for {tested.majority:.4f} of the {tested.images} test images: the network has learnt nothing that "
+            f"shows ({this.optimizer.t} steps); give it more time, smaller batches or more images"
+        )
+    if warnings:
+        result["warning"] = "; ".join(warnings)
+    return result
+
+
+def _model(this: Training, network: nn.Module, result: dict[str, Any]) -> Model:
+    images = this.images
+    wanted = ("params", "flops", "valid_accuracy", "test_accuracy", "test_top5", "test_images", "epochs", "seed")
+    known = {"data": images.name, "protocol": this.config.protocol, FINGERPRINT: dict(images.fingerprint)}
+    return Model(
+        network=network,
+        genotype=this.genotype,
+        size=dataclasses.replace(this.size, auxiliary=False),
+        classes=images.classes,
+        mean=images.mean,
+        std=images.std,
+        shape=images.shape,
+        pixels=str(images.x_train.dtype),
+        info=known | {k: result[k] for k in wanted if k in result},
+    )

@@ -1,0 +1,1 @@
+"""Any nn.Module with choices, and batches of the user's own."""

@@ -1,0 +1,266 @@
+"""Searching a module of the user's own, on data and by a loss of their own."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.utils._pytree import tree_map
+from torch.utils.flop_counter import FlopCounterMode
+
+from proxnas.cells.genotype import Genotype
+from proxnas.common.clock import Clock
+from proxnas.common.errors import InputError
+from proxnas.common.types import Batch, Inputs, Matrices
+from proxnas.core.check import check_candidates, check_parameters
+from proxnas.core.size import costs
+from proxnas.core.size.costs import materialised
+from proxnas.core.size.latency import warm_runs
+from proxnas.core.size.nesting import check_holders, own_parameters
+from proxnas.core.supernet import Supernet
+from proxnas.domains.modules.batches import UserStream, fingerprint_of, passes, target_of
+from proxnas.domains.modules.space import CustomSpace, skeleton
+from proxnas.runs.fingerprint import Fingerprint
+from proxnas.runs.folder import Run
+from proxnas.runs.loop import PRECISIONS
+from proxnas.runs.metrics import Validation
+from proxnas.searching.options import SearchConfig
+
+Criterion = Callable[[Any, Any], Tensor]
+"""(output, target) -> the mean loss of the batch."""
+Metric = Callable[[Any, Any], Tensor | float]
+"""(output, target) -> a mean over the batch."""
+RECALIBRATION = 32
+"""Training batches that the statistics of batch norm are measured on."""
+
+
+@dataclass(frozen=True, eq=False)
+class CustomData:
+    """What `proxnas.search` is given."""
+
+    train: Any
+    valid: Any
+    loss: Criterion | None = None
+    metric: Metric | None = None
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """Of those parts that are tensors; what other data give is known to their owner alone."""
+        given = {"train data": self.train, "valid data": self.valid}
+        found = {name: fingerprint_of(data) for name, data in given.items()}
+        return {name: digest for name, digest in found.items() if digest is not None}
+
+
+@dataclass(frozen=True)
+class CustomObjective:
+    """A loss and a metric of the user's."""
+
+    criterion: Criterion
+    metric: Metric | None
+
+    def loss(self, net: Supernet, batch: Batch, weights: bool) -> tuple[Tensor, Any]:
+        output = net(batch.x)
+        full = output if net.precision == torch.float32 else tree_map(_float, output)
+        loss = self.criterion(full, target_of(batch))
+        if not isinstance(loss, Tensor) or loss.ndim:
+            found = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            raise InputError(f"the loss is {found}, not one number: return the mean over the batch as a tensor")
+        return loss, output
+
+    @torch.no_grad()
+    def measure(self, loss: Tensor, output: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        mean = self.metric(output, target_of(batch)) if self.metric else 0.0
+        return loss.detach(), torch.as_tensor(mean, dtype=torch.float32, device=loss.device) * len(batch.y)
+
+    def examples(self, batch: Batch) -> int:
+        return len(batch.y)
+
+    def share(self, batch: Batch) -> float:
+        return 1.0
+
+
+def classification(output: Any, target: Any) -> Tensor:
+    """Cross-entropy, the loss if none is given; an InputError for what it cannot judge."""
+    if not isinstance(output, Tensor):
+        what = f"{type(output).__name__}, not a tensor"
+        part = "output.logits" if hasattr(output, "logits") else "output[...]"
+        raise InputError(
+            f"the module puts out a {what}: give loss=lambda output, target: cross_entropy({part}, target), or let its "
+            "forward return the tensor alone"
+        )
+    if not isinstance(target, Tensor):
+        raise InputError(f"the target is a {type(target).__name__}, not a tensor of class numbers: give a loss for it")
+    if not target.is_floating_point():
+        target = target.long()
+        _check_classes(output, target)
+    elif target.shape != output.shape:
+        kind = str(target.dtype).removeprefix("torch.")
+        raise InputError(
+            f"the target holds {kind} of shape {tuple(target.shape)} for an output of {tuple(output.shape)}: for "
+            "classes give whole numbers (target.long()), for values to be predicted a loss "
+            "such as torch.nn.functional.mse_loss"
+        )
+    return nn.functional.cross_entropy(output, target)
+
+
+def _check_classes(output: Tensor, target: Tensor) -> None:
+    """Class numbers that the output has; on a GPU to look would mean to wait for it."""
+    if target.device.type != "cpu" or output.ndim < 2 or not target.numel():
+        return
+    classes = target[target != IGNORED]
+    if classes.numel() and not 0 <= int(classes.min()) <= int(classes.max()) < output.shape[1]:
+        raise InputError(
+            f"the target has classes from {int(classes.min())} to {int(classes.max())}, and the module puts out "
+            f"{output.shape[1]}: number them from 0, or give the last layer more outputs"
+        )
+
+
+IGNORED = -100
+"""A class number that torch's cross-entropy leaves out."""
+
+
+def accuracy(output: Tensor, target: Tensor) -> Tensor:
+    """The share of right answers; classes in dimension 1, target their numbers or, as floats, their probabilities."""
+    answer = target.argmax(1) if target.is_floating_point() else target
+    return (output.argmax(1) == answer).float().mean()
+
+
+class CustomTask:
+    """A module with Choices, judged by a loss on data in two parts."""
+
+    def __init__(self, config: SearchConfig, data: CustomData, space: CustomSpace, device: torch.device) -> None:
+        self.config, self.space, self.device = config, space, device
+        metric = data.metric or (accuracy if data.loss is None else None)
+        self.metric_name = _name(metric) if metric else ""
+        module = space.module.to(device).train()
+        self.objective = CustomObjective(data.loss or classification, metric)
+        self.net = Supernet(module, space.groups, precision=PRECISIONS[config.precision], objective=self.objective)
+        self.train, self.valid = (
+            UserStream(passes(part, config.batch_size, config.seed, name), config.seed, name, device)
+            for part, name in ((data.train, "train"), (data.valid, "valid"))
+        )
+        check_parameters(module)
+        self.example = next(self.valid.whole())
+        check_candidates(self.net, self.example)
+
+    @torch.no_grad()
+    def evaluate(self, batches: int | None = None) -> Validation:
+        """The network in use on all of `valid`: no dropout, batch norm by the batch, as statistics would be stale.
+
+        Always on everything: the first batches of a user's own order may all be of one kind.
+        """
+        sums, examples = torch.zeros(2, device=self.device), 0
+        with by_the_batch(self.net.module):
+            for batch in self.valid.whole():
+                loss, right = self.net.objective.measure(*self.net.loss(batch), batch)
+                sums += torch.stack([loss.to(sums.dtype) * len(batch.y), right])
+                examples += len(batch.y)
+        return Validation(*(sums / examples).tolist())
+
+    def final_network(self, genotype: Genotype) -> nn.Module:
+        return skeleton(self.space.module, genotype)
+
+    def bare_network(self, genotype: Genotype) -> nn.Module:
+        return self.space.network(genotype)
+
+    def loss(self, network: nn.Module, batch: Batch, of_weights: bool = True) -> Tensor:
+        network.requires_grad_(of_weights)
+        return self.objective.criterion(run(network, batch), target_of(batch))
+
+    @torch.no_grad()
+    def multiply_adds(self, network: nn.Module) -> int:
+        """Of one example, counted on real ones: a module of the user's may look at values, which meta tensors lack."""
+        with by_the_batch(network), FlopCounterMode(display=False) as counter:
+            run(network, self.example)
+        return int(counter.get_total_flops()) // 2 // len(self.example.y)
+
+    @torch.inference_mode()
+    def seconds(self, network: nn.Module) -> float:
+        real = materialised(network, self.device).eval()
+        return statistics.median(warm_runs(lambda: run(real, self.example), Clock(self.device, exact=True)))
+
+    def entries(self, of: str) -> Matrices:
+        if of == "params":
+            return own_parameters(self.net.module, self.net.groups)
+        for name, group in self.net.groups.items():
+            if group.inside:
+                where = f"Choice {name!r} stands inside a candidate of {group.inside.group!r}"
+                raise InputError(f"{where}: there only parameters can be limited: give max_params")
+        check_holders(self.net.module)
+        return costs.entries(self.net, self.example.x, of, self.device)
+
+    def candidate_costs(self, of: str) -> dict[str, Tensor]:
+        return costs.candidate_costs(self.net, self.example.x, of, self.device)
+
+    def score(self, measured: Validation) -> float:
+        """By the loss: of a metric of the user's nobody knows whether more is better."""
+        return -measured.loss
+
+    def figures(self, part: str, measured: Validation) -> dict[str, float]:
+        metric = {f"{part}_{self.metric_name}": measured.accuracy} if self.metric_name else {}
+        return {f"{part}_loss": measured.loss} | metric
+
+    def keep(self, run: Run) -> None:
+        """Nothing: the data are the user's."""
+
+    def describe(self) -> dict[str, Any]:
+        return {"choices": {name: list(group.candidates) for name, group in self.net.groups.items()}}
+
+    @torch.no_grad()
+    def recalibrate(self, network: nn.Module) -> None:
+        """Running statistics as they are in this network, on a few training batches; in the search candidates and
+        whatever follows them have seen each other's."""
+        norms = [part for part in network.modules() if isinstance(part, _NormBase) and part.running_mean is not None]
+        if not norms:
+            return
+        momenta = [norm.momentum for norm in norms]
+        network.eval()
+        for norm in norms:
+            norm.train().reset_running_stats()
+            norm.momentum = None  # the plain mean of all batches
+        for batch in self.train.first(RECALIBRATION):
+            run(network, batch)
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+
+
+def run(network: nn.Module, batch: Batch) -> Any:
+    """The network's output on a batch."""
+    x: Any = batch.x
+    return network(*x.args, **x.kwargs) if isinstance(x, Inputs) else network(x)
+
+
+@contextmanager
+def by_the_batch(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode, but batch norm by the statistics of the batch, and leaving its own as they are."""
+    modes = {part: part.training for part in module.modules()}
+    norms = [part for part in modes if isinstance(part, _NormBase) and part.running_mean is not None]
+    momenta = [norm.momentum for norm in norms]
+    try:
+        module.eval()
+        for norm in norms:
+            norm.train()
+            norm.momentum = 0.0
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+
+
+def _float(x: Any) -> Any:
+    return x.float() if isinstance(x, Tensor) and x.is_floating_point() else x
+
+
+def _name(metric: Metric) -> str:
+    name = getattr(metric, "__name__", type(metric).__name__).strip("<>")
+    return name if name.isidentifier() and name not in ("loss", "lambda", "function", "partial") else "metric"

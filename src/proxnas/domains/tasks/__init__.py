@@ -1,0 +1,117 @@
+"""What a search is for: images, text, or a module of the user's own.
+
+A task has the data in two streams, the networks for them and their figures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from proxnas.cells.genotype import Genotype
+from proxnas.common.errors import InputError
+from proxnas.common.types import Batch, Matrices
+from proxnas.core.supernet import Supernet
+from proxnas.domains.text.data.corpus import is_text
+from proxnas.methods.base import Stream
+from proxnas.runs.metrics import Validation
+from proxnas.searching.options import SearchConfig
+
+if TYPE_CHECKING:
+    from proxnas.domains.images.data.images import Images
+    from proxnas.domains.modules.task import CustomData
+    from proxnas.domains.text.data.text import Text
+    from proxnas.runs.folder import Run
+
+
+class Task(Protocol):
+    """One domain; the loop, the methods and the run folder know none."""
+
+    net: Supernet
+
+    @property
+    def train(self) -> Stream:
+        """For w."""
+
+    @property
+    def valid(self) -> Stream:
+        """For A."""
+
+    def evaluate(self, batches: int | None = None) -> Validation:
+        """The network in use on the whole part for A, or on its first batches."""
+
+    def final_network(self, genotype: Genotype) -> nn.Module:
+        """The network that would be trained, without memory behind it: for counting."""
+
+    def bare_network(self, genotype: Genotype) -> nn.Module:
+        """The selected network alone, normalised like the search network."""
+
+    def loss(self, network: nn.Module, batch: Batch, of_weights: bool = True) -> Tensor:
+        """Of a bare network; with gradients of its weights, or only of its input."""
+
+    def multiply_adds(self, network: nn.Module) -> int:
+        """Of one image or one word."""
+
+    def score(self, measured: Validation) -> float:
+        """What methods that evaluate whole cells maximise."""
+
+    def seconds(self, network: nn.Module) -> float:
+        """Of a final network for one image or one word on the device: the median of some runs."""
+
+    def entries(self, of: str) -> Matrices:
+        """Group -> (E, K): what each entry of A_bar adds to the params, flops or latency of the final network."""
+
+    def candidate_costs(self, of: str) -> dict[str, Tensor]:
+        """Group -> p_k (K,): flops or latency of operation k in the search network, the mean over its places."""
+
+    def figures(self, part: str, measured: Validation) -> dict[str, float]:
+        """A row's entries for `train` or `valid`."""
+
+    def keep(self, run: Run) -> None:
+        """What a run writes once, at its start."""
+
+    def describe(self) -> dict[str, Any]:
+        """What is read and how large the networks are, for --dry-run."""
+
+
+def load_data(config: SearchConfig) -> Images | Text:
+    """What DATA names, if the space can be searched on it."""
+    if config.space == "rnn":
+        from proxnas.domains.text.data import text
+
+        if not is_text(config.data) and not config.data.startswith("hf:"):
+            _check_no_images(config.data)
+        return text.load(config.data, config.text_options())
+    if is_text(config.data):
+        raise InputError(f"{config.data}: is text, and --space {config.space} is for images: give --space rnn")
+    from proxnas.domains.images.data import images
+
+    return images.load(config.data, config.load_options())
+
+
+def _check_no_images(data: str) -> None:
+    from proxnas.domains.images.data import images
+
+    try:
+        images.load(data)
+    except InputError:
+        return  # neither, so let the reader of text say what it wants
+    raise InputError(f"{data}: is images, and --space rnn is for text: give a text, or another --space")
+
+
+def make(config: SearchConfig, data: Images | Text | CustomData, space: Any, device: torch.device) -> Task:
+    """The task of the data's kind."""
+    from proxnas.domains.modules.task import CustomData, CustomTask
+    from proxnas.domains.text.data.text import Text
+
+    if isinstance(data, CustomData):
+        return CustomTask(config, data, space, device)
+    if isinstance(data, Text):
+        from proxnas.domains.text.task import TextTask
+
+        return TextTask(config, data, space, device)
+    from proxnas.domains.images.task import ImageTask
+
+    return ImageTask(config, data, space, device)

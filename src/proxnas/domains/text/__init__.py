@@ -1,0 +1,1 @@
+"""Text: corpora, recurrent cells, language models, perplexity, generation, export."""

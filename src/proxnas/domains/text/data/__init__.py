@@ -1,0 +1,1 @@
+"""Corpora read, split into tokens and served in columns."""

@@ -1,0 +1,90 @@
+"""Text as numbers: three parts and the vocabulary of the first, checked before anything is built on them."""
+
+# N tokens of a part, V words of the vocabulary; train, valid and test are (N,), int64
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from proxnas.common.errors import InputError
+from proxnas.domains.text.data import vocabulary as words
+from proxnas.domains.text.data.corpus import ACCEPTED, PARTS, Corpus, is_text, read
+from proxnas.runs.fingerprint import Fingerprint, of_texts
+
+Array = NDArray[Any]
+LEAST_TOKENS = 2  # one to read, one to predict
+
+__all__ = ["ACCEPTED", "Text", "TextOptions", "is_text", "load", "to_numbers"]
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How text becomes tokens."""
+
+    tokens: Literal["word", "char"] = "word"
+    """Words between white space, with <eos> at the end of each line; or characters."""
+    max_words: int = 0
+    """Keep so many words, the most frequent; the others are <unk>; 0: all."""
+    min_count: int = 0
+    """Words that occur less often are <unk>; 0: 2, or 1 for a text with <unk> in it."""
+    train_tokens: int = 0
+    """Train on the first so many tokens only, and take the vocabulary from them; 0: all."""
+
+    def __post_init__(self) -> None:
+        if self.tokens not in ("word", "char"):
+            raise InputError(f"--tokens {self.tokens!r}: give word or char")
+        for name, least in (("max_words", 3), ("min_count", 1), ("train_tokens", LEAST_TOKENS)):
+            if (value := getattr(self, name)) and value < least:
+                raise InputError(f"--{name.replace('_', '-')} {value}: give at least {least}, or 0")
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A text in memory."""
+
+    name: str
+    """A short word, safe as part of a folder's name."""
+    tokens: Literal["word", "char"]
+    vocabulary: tuple[str, ...]
+    train: Array
+    valid: Array
+    test: Array
+    warnings: tuple[str, ...] = ()
+    """What is odd about the text, a line each: it was said when it was read, and belongs into results."""
+    fingerprint: Fingerprint = field(default_factory=dict)
+    """Whether it is still the same text."""
+
+    @property
+    def num_words(self) -> int:
+        return len(self.vocabulary)
+
+
+def load(spec: str, options: TextOptions | None = None, vocabulary: Sequence[str] | None = None) -> Text:
+    """The text that DATA names, numbered by its own vocabulary, or by that of a model."""
+    return to_numbers(read(spec), options or TextOptions(), vocabulary)
+
+
+def to_numbers(corpus: Corpus, options: TextOptions, vocabulary: Sequence[str] | None = None) -> Text:
+    """Cut into tokens, count the words of the training part, and number them."""
+
+    def tokens(part: str) -> Iterator[str]:  # twice over train: a list of its words takes many times its memory
+        limit = options.train_tokens if part == "train" else 0
+        return islice(words.split(getattr(corpus, part), options.tokens, f"{corpus.where}, {part}"), limit or None)
+
+    used = tuple(vocabulary or words.build(tokens("train"), options.max_words, options.min_count))
+    if len(set(used) - {words.UNKNOWN, words.END}) < 2:
+        raise InputError(
+            f"{corpus.where}: the training part has fewer than two words that occur more than once: "
+            "give a longer text, or --min-count 1"
+        )
+    parts = {part: words.encode(tokens(part), used) for part in PARTS}
+    for part, numbers in parts.items():
+        if len(numbers) < LEAST_TOKENS:
+            raise InputError(f"{corpus.where}: {len(numbers)} tokens in part {part}: give a longer text")
+    fingerprint = of_texts({part: getattr(corpus, part) for part in PARTS})
+    return Text(corpus.name, options.tokens, used, **parts, warnings=corpus.warnings, fingerprint=fingerprint)

@@ -1,0 +1,82 @@
+"""The files that a language model is handed on as: the exported step and the model card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from proxnas import __version__
+from proxnas.common.say import say
+from proxnas.core.size.complexity import parameters
+from proxnas.domains.exporting import CARD, ONNX, PROGRAM, onnx_available
+from proxnas.domains.text.export import export_text_model, state_names
+from proxnas.domains.text.model import TextModel, multiply_adds
+from proxnas.report.cell import cell_text
+from proxnas.report.model_card import escape
+from proxnas.runs.folder import write_atomically
+
+LIMITS = (
+    "The perplexity holds for text like that which it was tested on, cut into tokens in the same way. Words that are "
+    "not in the vocabulary are read as \\<unk\\>. What it writes is no source of facts."
+)
+
+
+def deliver_text(
+    model: TextModel, folder: Path, found: Mapping[str, Any] | None = None, say: Callable[[str], None] = say
+) -> tuple[dict[str, Path], float]:
+    """Write model.onnx (model.pt2 without the extra `onnx`) and model_card.md; (onnx, torch or card -> file, the
+    largest difference of a logit)."""
+    if onnx_available():
+        files = {"onnx": folder / ONNX}
+        differences = export_text_model(model, onnx=files["onnx"])
+    else:
+        files = {"torch": folder / PROGRAM}
+        differences = export_text_model(model, program=files["torch"])
+        say(f"{PROGRAM} written instead of {ONNX}: pip install 'proxnas[onnx]' to have that")
+    write_atomically(folder / CARD, text_card(model, files, found))
+    return files | {"card": folder / CARD}, max(differences.values())
+
+
+def text_card(model: TextModel, files: Mapping[str, Path], found: Mapping[str, Any] | None = None) -> str:
+    """What the model is for, how good and large it is, how it was made and how to use it, as Markdown."""
+    info, made = model.info, {**(found or {})}
+    cell = cell_text(model.genotype).rstrip() if model.genotype else "an LSTM of two layers"
+    rows = {
+        "task": f"foresees the next {model.options.tokens} of a text, and writes on from one",
+        "data": escape(info.get("data", "")),
+        "test perplexity": " ".join(filter(None, (_figure(info.get("test_perplexity")), _tested(info)))),
+        "validation perplexity": _figure(info.get("valid_perplexity")),
+        "vocabulary": f"{len(model.vocabulary):,}",
+        "units": f"{model.size.units:,}",
+        "parameters": f"{parameters(model.network):,}",
+        "multiply-adds of a token": f"{multiply_adds(model.network):,}",
+        "search": escape(f"{made['method']} on {made['space']}, seed {made['seed']}") if "method" in made else "",
+        "training": escape(f"{info.get('protocol')}, {info.get('epochs')} epochs, seed {info.get('seed')}"),
+        "proxnas": __version__,
+    }
+    table = "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)])
+    parts = ["# Model card", table, "## The cell", f"```text\n{cell}\n```"]
+    parts += ["## How to use it", *_use(model, files)] if files else []
+    return "\n\n".join([*parts, "## Limits", LIMITS]) + "\n"
+
+
+def _use(model: TextModel, files: Mapping[str, Path]) -> list[str]:
+    befores, afters = state_names(model.network)
+    names = " and ".join(escape(path.name) for path in files.values())
+    return [
+        f"{names}: one step. Inputs `words` (int64, one number of the vocabulary for each of N texts) and "
+        f"{', '.join(f'`{name}`' for name in befores)} (float32, zeros at the start of a text); outputs `logits` (N, "
+        f"{len(model.vocabulary)}) of the next {model.options.tokens} and {', '.join(f'`{name}`' for name in afters)}, "
+        "which are the states of the next step. The vocabulary is in the metadata of the file.",
+        "With proxnas: `proxnas generate MODEL --prompt TEXT`.",
+    ]
+
+
+def _tested(info: Mapping[str, Any]) -> str:
+    tokens = info.get("test_tokens")
+    return f"on {tokens:,} tokens" if isinstance(tokens, int) else ""
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else ""

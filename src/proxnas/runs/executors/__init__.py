@@ -1,0 +1,1 @@
+"""Many jobs side by side: processes on this machine, or tasks of a Ray cluster."""

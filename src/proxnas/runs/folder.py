@@ -1,0 +1,285 @@
+"""The run folder: locked while in use, written so that a crash at any moment loses nothing that was finished.
+
+Text files are replaced whole (written beside, synced, renamed). A checkpoint loads with `weights_only=True`,
+holds a checksum of its own content, and the one before it is kept. metrics.jsonl grows by a line an epoch and is cut
+back to the checkpoint on resume.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from torch import Tensor
+
+from proxnas.common import stored
+from proxnas.common.errors import InputError
+from proxnas.common.files import append_line, is_run, make_folder, rename, sync_folder, write_beside
+from proxnas.common.files import write_atomically as write_atomically  # where the others look for it
+from proxnas.common.launch import here
+from proxnas.common.say import note
+from proxnas.common.types import State
+from proxnas.runs.messages import meet
+
+FILES = (
+    "table.md",
+    "table.csv",
+    "table.json",
+    "tests.json",
+    "plan.json",
+    "report.html",
+    "result.json",
+    "model_card.md",
+    "model.onnx",
+    "model.pt2",
+    "model.safetensors",
+    "checkpoint.pt",
+    "checkpoint.previous.pt",
+    "checkpoint.damaged.pt",
+    "metrics.jsonl",
+    "genotype.json",
+    "vocabulary.json",
+    "space.json",
+    "environment.json",
+    "config.json",
+)
+"""What a run writes into its folder, and what --force removes: config.json last, it says whose the others are."""
+
+EVALUATIONS = "evaluations"
+"""Where a search whose cells are evaluated by workers has a folder for each."""
+NEIGHBOURS, REFINED = "neighbours", "refined"
+"""Where a search with --refine trains the neighbours of what it found, and the best of them for longer."""
+CELL = "cell.json"
+"""In such a folder: what is to be evaluated, its number and the picks of every node."""
+LOCK_SECONDS = 0.3
+"""A command that looks whether a run is under way holds the lock for an instant; whoever runs holds it for longer."""
+SHARED = 10
+"""So many names a tensor of a checkpoint may have at most, on average; it is stored once."""
+ANEW = "use --force to run anew"
+DAMAGE = (Exception,)  # a damaged file makes torch.load raise nearly every kind
+
+
+class Run:
+    """One run folder that is open, and locked against other processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __truediv__(self, name: str) -> Path:
+        return self.folder / name
+
+    @property
+    def finished(self) -> bool:
+        return (self / "result.json").exists()
+
+    def write_json(self, name: str, value: Any) -> None:
+        write_atomically(self / name, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+    def read_json(self, name: str, most: int = stored.MOST_BYTES) -> Any:
+        try:
+            return stored.read_json(self / name, most)
+        except (OSError, ValueError) as error:
+            raise stored.unreadable(self / name, error, ANEW) from error
+
+    def result(self, needed: Iterable[str] = (), fields: Mapping[str, stored.Check] = stored.RESULT) -> dict[str, Any]:
+        """What result.json holds: values that can be such, those that are needed among them; else an InputError."""
+        try:
+            return stored.check(self.read_json("result.json"), fields, needed)
+        except ValueError as error:
+            raise stored.unreadable(self / "result.json", error, ANEW) from error
+
+    def keep_vocabulary(self, words: Sequence[str]) -> None:
+        """Written once; a text that has changed since cannot go on with the weights of the old one."""
+        path = self / "vocabulary.json"
+        if not path.exists():
+            write_atomically(path, json.dumps(list(words), ensure_ascii=False, indent=0) + "\n")
+        elif self.read_json(path.name, stored.MOST_LINES_BYTES) != list(words):
+            raise InputError(
+                f"{path}: the text has other words than when this run was started: restore the text, or use --force "
+                "to start anew"
+            )
+
+    def append_metrics(self, row: dict[str, Any]) -> None:
+        append_line(self / "metrics.jsonl", json.dumps(row) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The whole lines of metrics.jsonl; a line torn by a crash is none."""
+        path = self / "metrics.jsonl"
+        try:
+            content = stored.read_bytes(path, stored.MOST_LINES_BYTES)
+            content.decode("utf-8")  # else it is no file of lines, and all of it would be taken for a torn one
+            lines = content.splitlines(keepends=True)
+            rows = (stored.parse(line) for line in lines if line.endswith(b"\n"))
+            return [stored.check(row, stored.ROW, ("epoch", "seconds")) for row in rows]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: damaged ({getattr(error, 'strerror', None) or error}): {ANEW}") from error
+
+    def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
+        """The rows of the first so many epochs; later ones, written after the checkpoint, are removed."""
+        rows = self.metrics()[:epochs]
+        if len(rows) < epochs:
+            raise InputError(f"{self / 'metrics.jsonl'}: has {len(rows)} epochs, the checkpoint {epochs}: use --force")
+        write_atomically(self / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        return rows
+
+    def save_checkpoint(self, state: State) -> None:
+        if not here().leads:
+            return
+        newest = self / "checkpoint.pt"
+        part = write_beside(newest, lambda file: torch.save({"sha256": digest(state), "state": state}, file))
+        if newest.exists():  # killed between the two renames: the previous one is still there to resume from
+            rename(newest, self / "checkpoint.previous.pt")
+        rename(part, newest)
+        sync_folder(self.folder)
+
+    def load_checkpoint(self) -> State | None:
+        """The newest sound checkpoint; None if the run was stopped before its first."""
+        newest, previous = self / "checkpoint.pt", self / "checkpoint.previous.pt"
+        found = [path for path in (newest, previous) if path.exists()]
+        for path in found:
+            if (state := sound_state(path)) is not None:
+                if path != found[0]:
+                    self._set_aside(newest)
+                return state
+        if found:
+            both = f", and so is {previous.name}" if len(found) > 1 else ""
+            raise InputError(f"{found[0]}: the checkpoint is damaged or truncated{both}: use --force to start anew")
+        return None
+
+    def _set_aside(self, newest: Path) -> None:
+        """Away with it before the next checkpoint is written, which would move it over the sound one."""
+        rename(newest, self / "checkpoint.damaged.pt")
+        note(f"{newest}: damaged or truncated, kept as checkpoint.damaged.pt: going on from checkpoint.previous.pt")
+
+
+def sound_state(path: Path) -> State | None:
+    """What a checkpoint holds; None if its content is not what was written. Nothing of it is ever run."""
+    with stored.opened(path) as file:  # what cannot be read at all is no damage
+        try:
+            found = torch.load(file, map_location="cpu", weights_only=True)
+            state: State = found["state"]
+            if claimed(state) > SHARED * path.stat().st_size:  # one number can be seen as a tensor of any size
+                return None
+            return state if found["sha256"] == digest(state) else None
+        except DAMAGE:
+            return None
+
+
+@contextmanager
+def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterator[Run]:
+    """The run folder, made if need be and locked; an earlier run in it is neither overwritten nor mixed with.
+
+    Of several processes of a job the first does that, when all have seen what is there; the others use it with it.
+    """
+    meet()
+    if not here().leads:
+        meet()
+        yield Run(folder)
+        return
+    make_folder(folder, "--run")
+    with _locked(folder):
+        run = Run(folder)
+        _check_earlier(run, resume, force)
+        meet()
+        yield run
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Ours alone, as the system sees to: the lock of a process that died is free. `.owner` says who has it."""
+    lock, owner = FileLock(folder / ".lock"), folder / ".owner"
+    if (folder / ".lock").is_symlink() or ((folder / ".lock").exists() and not (folder / ".lock").is_file()):
+        raise InputError(f"{folder / '.lock'}: is a symbolic link or no regular file, which no lock is: remove it")
+    try:
+        lock.acquire(timeout=LOCK_SECONDS)
+    except Timeout as error:
+        raise InputError(f"{folder}: in use by {_owner(owner)}: wait for it or choose another --run") from error
+    except OSError as error:
+        raise InputError(f"--run {folder}: cannot be written ({error.strerror}): choose another folder") from error
+    try:
+        with suppress(InputError):  # a full disk is for the files that matter to complain of
+            write_atomically(owner, json.dumps({"process": os.getpid(), "host": platform.node()}) + "\n")
+        yield
+    finally:
+        with suppress(OSError):
+            owner.unlink(missing_ok=True)
+        lock.release()
+
+
+def _owner(path: Path) -> str:
+    """The process that has the lock, by its own word."""
+    try:
+        found = stored.read_json(path)
+        process, host = int(found["process"]), str(found["host"])
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):
+        return "another process"
+    return f"process {process}" + ("" if host == platform.node() else f" on {host[:60]!r}")
+
+
+def _check_earlier(run: Run, resume: bool, force: bool) -> None:
+    if not (run / "config.json").exists():
+        for name in FILES:  # ours come after config.json and go before it
+            if (run / name).exists():
+                raise InputError(f"{run / name}: without a config.json beside it, whose is it? choose another --run")
+        return
+    if not is_run(run.folder):
+        raise InputError(f"{run / 'config.json'}: not written by proxnas: choose another --run")
+    if force:
+        evaluated = run / EVALUATIONS
+        cells = [] if evaluated.is_symlink() else evaluated.glob("[0-9]*")
+        for folder in (*cells, run / NEIGHBOURS, run / REFINED):
+            if not folder.is_symlink():  # else what is removed would be elsewhere
+                _forget(folder)
+        _forget(run.folder)
+    elif not resume:
+        state = "a finished run" if run.finished else "an unfinished run"
+        raise InputError(f"{run.folder}: holds {state}: use --resume to go on, --force to overwrite, or another --run")
+
+
+def _forget(folder: Path) -> None:
+    for name in (CELL, *FILES):
+        (folder / f"{name}.part").unlink(missing_ok=True)
+        (folder / name).unlink(missing_ok=True)
+
+
+def claimed(value: Any) -> int:
+    """Bytes of all tensors in nested dicts and lists, if each were written out."""
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return sum(map(claimed, items))
+
+
+def digest(value: Any) -> str:
+    """A checksum of nested dicts, lists, tensors, numbers and strings."""
+    sha = hashlib.sha256()
+    _feed(sha, value)
+    return sha.hexdigest()
+
+
+def _feed(sha: hashlib._Hash, value: Any) -> None:
+    if isinstance(value, dict):
+        sha.update(f"{{{len(value)}".encode())
+        for key, item in value.items():
+            sha.update(f"{key!r}:".encode())
+            _feed(sha, item)
+    elif isinstance(value, list | tuple):
+        sha.update(f"[{len(value)}".encode())
+        for item in value:
+            _feed(sha, item)
+    elif isinstance(value, Tensor):
+        flat = value.detach().cpu().contiguous()
+        sha.update(f"{flat.dtype}{tuple(flat.shape)}".encode())
+        sha.update(flat.reshape(-1).view(torch.uint8).numpy().data)
+    else:
+        sha.update(repr(value).encode())

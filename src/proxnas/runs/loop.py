@@ -1,0 +1,329 @@
+"""The loop of everything that runs in epochs: step, log, checkpoint, and stop when asked.
+
+After each epoch: a line of metrics.jsonl, the job's own files, then the checkpoint, which decides whether it counts.
+A loss or gradient that is not finite sends the job back to its last checkpoint, at a lower learning rate.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+
+from proxnas.common.cores import Asked
+from proxnas.common.environment import describe
+from proxnas.common.errors import InputError
+from proxnas.common.interrupt import Interrupted, Request, stop_requests
+from proxnas.common.launch import here
+from proxnas.common.say import note
+from proxnas.common.types import State
+from proxnas.report.reading import read_object
+from proxnas.runs.consensus import agreed, asked, check_alike
+from proxnas.runs.deadline import Deadline
+from proxnas.runs.divergence import MOST, Diverged, Guard
+from proxnas.runs.folder import Run
+from proxnas.runs.messages import gathered, shared, shared_state, total
+from proxnas.runs.metrics import Metrics
+from proxnas.runs.threads import Auto, Fixed, Look, threads_for
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Progress(Protocol):
+    """Whoever shows how far the job is."""
+
+    def begin(self, epoch: int, epochs: int, steps: int) -> None: ...
+
+    def step(self, changes: int) -> None: ...
+
+    def epoch(self, row: dict[str, Any]) -> None: ...
+
+
+class Totals:
+    """Sums over the steps of an epoch; loss and answers stay on the device until its end."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.sums = torch.zeros(2, device=device)  # loss times images, right answers
+        self.count = self.changes = self.steps = 0
+
+    def add(self, metrics: Metrics) -> None:
+        self.sums += torch.stack([metrics.loss * metrics.images, metrics.correct.to(self.sums.dtype)])
+        self.count += metrics.images
+        self.changes += metrics.changes
+        self.steps += 1
+
+    def means(self) -> tuple[float, float]:
+        """(loss, accuracy) of all processes, read by the host here and only here."""
+        loss, right = (total(self.sums) / self._counted()).tolist()
+        return loss, right
+
+    def _counted(self) -> int:
+        return int(total(torch.tensor(self.count)))
+
+    def state_dict(self) -> State:
+        """Of all processes: the sums of each, a row each if there are several, and what they have counted together."""
+        return vars(self) | {"sums": gathered(self.sums), "count": self._counted()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Each process takes its own sums up again; if there are others than then, the first has them all."""
+        rows = state["sums"].view(-1, 2)
+        first = rows.sum(0) if here().leads else torch.zeros(2)
+        mine = rows[here().rank] if len(rows) == here().size else first
+        count = state["count"] if here().leads else 0
+        vars(self).update(state | {"sums": mine.to(self.sums.device, copy=True), "count": count})
+
+
+class Limits(Protocol):
+    """What a job's configuration says about its length."""
+
+    @property
+    def epochs(self) -> int: ...
+
+    @property
+    def learning_rate(self) -> float: ...
+
+    @property
+    def checkpoint_minutes(self) -> float: ...
+
+    @property
+    def threads(self) -> Asked: ...
+
+
+class Job(Protocol):
+    """A search or a training: it can stop after any step and go on as if it had not."""
+
+    totals: Totals
+    epochs_done: int
+    guard: Guard
+    """Shared with whatever moves the weights."""
+
+    @property
+    def config(self) -> Limits: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def __len__(self) -> int:
+        """Steps of an epoch."""
+
+    def done(self) -> bool: ...
+
+    def step(self) -> Metrics: ...
+
+    def row(self, start: float) -> dict[str, Any]:
+        """The metrics of an epoch whose steps are done; `start` is when they (or the rest of them) began."""
+
+    def write(self, run: Run) -> None:
+        """Files that stand beside the checkpoint."""
+
+    def state_dict(self) -> State:
+        """What it refers to may change with the next step, but not while `row` is made."""
+
+    def load_state_dict(self, state: State) -> None: ...
+
+
+@runtime_checkable
+class Hurried(Protocol):
+    """A job that would choose something in its last step, and may have to choose before."""
+
+    def choose_now(self) -> None: ...
+
+
+def run_epochs(job: Job, run: Run | None, progress: Progress, deadline: Deadline | None = None) -> list[dict[str, Any]]:
+    """Runs a job to its end, from where its folder stands; returns the rows of all its epochs.
+
+    Those of a folder without matrices, which it keeps. Without a folder nothing is kept: a signal then ends the job as
+    it would end any program. When the deadline is over the epoch under way ends with the step (a run has one at least).
+    """
+    deadline = deadline or Deadline()
+    kept = InMemory() if run is None else run
+    state = _loaded(kept)
+    if state is None:
+        state = _state(job)
+        kept.save_checkpoint(state)  # to go back to
+        state = None if here().alone else shared_state(state)  # all begin with the same weights
+    if state is not None:
+        _restore(job, kept, state)
+    threads = _threads(job, run)
+    rows = _rows(job, kept)
+    deadline.take_up(rows)
+    with nullcontext(Request()) if run is None else stop_requests() as request:
+        while not job.done() and not (rows and deadline.over()):
+            try:
+                rows.append(_light(_epoch(job, kept, progress, request, deadline, threads), kept))
+                deadline.note(rows[-1])
+            except Diverged as fault:
+                _go_back(job, kept, fault)
+                rows = _rows(job, kept)
+    deadline.cut = deadline.cut or not job.done()
+    return rows
+
+
+class InMemory:
+    """Stands in for a run folder where none is wanted: the rows, and a state to go back to."""
+
+    def __init__(self) -> None:
+        self.state: State | None = None
+        self.rows: list[dict[str, Any]] = []
+
+    def save_checkpoint(self, state: State) -> None:
+        self.state = copy.deepcopy(state)
+
+    def load_checkpoint(self) -> State | None:
+        return copy.deepcopy(self.state)  # optimizers go on with the very tensors that they are given
+
+    def append_metrics(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+
+    def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
+        del self.rows[epochs:]
+        return self.rows
+
+
+def _loaded(kept: Run | InMemory) -> State | None:
+    """The checkpoint of the folder, which one process reads for all."""
+    return shared_state(kept.load_checkpoint() if here().leads else None)
+
+
+def _rows(job: Job, kept: Run | InMemory) -> list[dict[str, Any]]:
+    rows = [_light(row, kept) for row in kept.cut_metrics(job.epochs_done)] if here().leads else []
+    found: list[dict[str, Any]] = rows if here().alone else json.loads(shared(json.dumps(rows).encode()) or b"[]")
+    return found
+
+
+def _light(row: dict[str, Any], kept: Run | InMemory) -> dict[str, Any]:
+    """A row without what its file has kept: memory must not grow with the epochs."""
+    if isinstance(kept, InMemory):
+        return row
+    return {name: value for name, value in row.items() if name == "seconds" or not isinstance(value, dict | list)}
+
+
+def _state(job: Job) -> State:
+    return job.state_dict() | {"rollbacks": job.guard.rollbacks}
+
+
+def _restore(job: Job, kept: Run | InMemory, state: State) -> None:
+    try:
+        job.load_state_dict(state)
+        job.guard.go_back(int(state["rollbacks"]))
+        range(job.epochs_done)
+    except Exception as error:  # a sound file that another program or version has written raises nearly every kind
+        fault = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        where = f"{kept.folder}: " if isinstance(kept, Run) else ""
+        raise InputError(f"{where}the checkpoint is of another run ({fault}): use --force to start anew") from error
+
+
+def _threads(job: Job, run: Run | None) -> Auto | Fixed:
+    """Those of the steps to come; environment.json says which, and what led to it."""
+    if run is None:
+        return threads_for(job.config.threads, job.device)
+
+    def keep(looks: list[Look]) -> None:
+        run.write_json("environment.json", describe(job.device) | ({"looks": looks} if looks else {}))
+
+    before = read_object(run / "environment.json").get("looks")
+    threads = threads_for(job.config.threads, job.device, keep, before)
+    keep(threads.looks)
+    return threads
+
+
+def _epoch(
+    job: Job, kept: Run | InMemory, progress: Progress, request: Request, deadline: Deadline, threads: Auto | Fixed
+) -> dict[str, Any]:
+    """The rest of an epoch; its row of metrics is written before its checkpoint, which decides whether it counts.
+
+    One that the deadline cuts short is judged like any other, but the checkpoint stays that of its last step: a run
+    that is given more time goes on from there as if it had never been judged.
+    """
+    progress.begin(job.epochs_done + 1, job.config.epochs, len(job))
+    start = saved = time.perf_counter()
+    while job.totals.steps < len(job):
+        with threads.step(job.epochs_done + 1, job.totals.steps + 1):
+            metrics = job.step()
+            job.guard.check()
+            job.totals.add(metrics)
+        progress.step(metrics.changes)
+        late = time.perf_counter() - saved > 60 * job.config.checkpoint_minutes
+        signum, late = agreed(request.signum, late)
+        if signum is not None or late:
+            job.guard.settle()
+            kept.save_checkpoint(_state(job))
+            saved = time.perf_counter()
+        if signum is not None:
+            raise Interrupted(signum)
+        if deadline.over():
+            break
+    job.guard.settle()
+    cut = job.totals.steps < len(job)
+    if cut:
+        deadline.cut = True
+        kept.save_checkpoint(_state(job))
+        if isinstance(job, Hurried):
+            job.choose_now()
+    row = _judged(job, kept, start, request) | {"rollbacks": job.guard.rollbacks}
+    job.epochs_done += 1
+    job.totals = Totals(job.device)
+    state = _state(job)
+    check_alike(state)
+    kept.append_metrics(row)
+    if isinstance(kept, Run):
+        job.write(kept)
+    if not cut:
+        kept.save_checkpoint(state)
+    progress.epoch(row)
+    return row
+
+
+def _judged(job: Job, kept: Run | InMemory, start: float, request: Request) -> dict[str, Any]:
+    """The row of an epoch. Evaluating can take minutes: whoever asks to stop meanwhile need not wait for it.
+
+    Several processes evaluate together, so that none can leave: they ask each other before, and stop after.
+    """
+    state = _state(job)
+    try:
+        with request.at_once() if here().alone else _asked_before(request):
+            return job.row(start)
+    except Interrupted as stop:
+        kept.save_checkpoint(state)  # all steps are done; the epoch is judged when the run goes on
+        raise Interrupted(stop.signum) from None
+
+
+@contextmanager
+def _asked_before(request: Request) -> Iterator[None]:
+    if (signum := asked(request.signum)) is not None:
+        raise Interrupted(signum, saved=False)
+    yield
+
+
+def _go_back(job: Job, kept: Run | InMemory, fault: Diverged) -> None:
+    """To the last checkpoint at a lower learning rate; after `MOST` times an InputError."""
+    where, times = f"{fault.what} is not finite in epoch {job.epochs_done + 1}", job.guard.rollbacks + 1
+    rate = job.config.learning_rate
+    if times > MOST:
+        raise InputError(
+            f"{where}: lower --learning-rate (now {rate}): also at {rate * job.guard.factor:g}, after {MOST} returns "
+            "to the last checkpoint, it does not stay finite; that checkpoint is kept"
+        ) from fault
+    state = _loaded(kept)
+    assert state is not None, "one is written before the first step"
+    job.load_state_dict(state)
+    job.guard.go_back(times)
+    kept.save_checkpoint(_state(job))  # a run that is stopped now must not start at the old rate
+    if not here().leads:
+        return
+    note(
+        f"{where}: back to the last checkpoint (step {job.totals.steps} of epoch {job.epochs_done + 1}), "
+        f"learning rate times {job.guard.factor:g} from now on ({times} of {MOST})"
+    )
+
+
+def check_finite(loss: float) -> None:
+    """Diverged unless the loss of an epoch, or of its evaluation, is finite."""
+    if not math.isfinite(loss):
+        raise Diverged("the loss")

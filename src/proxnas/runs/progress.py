@@ -1,0 +1,104 @@
+"""How far a run is: a bar with time left, accuracy and changes on a terminal, a line an epoch elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from proxnas.common.say import plain
+from proxnas.report.facts import duration
+
+
+class Silent:
+    """Says nothing."""
+
+    def begin(self, epoch: int, epochs: int, steps: int) -> None:
+        """An epoch starts."""
+
+    def step(self, changes: int) -> None:
+        """A step is done."""
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """An epoch is done."""
+
+
+class Lines(Silent):
+    """A plain line an epoch."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self.console, self.title, self.epochs = console, title, 0
+        self.taken: list[float] = []  # seconds of each epoch of this call
+
+    def begin(self, epoch: int, epochs: int, steps: int) -> None:
+        self.epochs = epochs
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        self.taken.append(sum(row["seconds"].values()))
+        line = f"{self.title} epoch {row['epoch']}/{self.epochs} {summary(row)} seconds {self.taken[-1]:.1f}"
+        if left := self.epochs - row["epoch"]:
+            line += f" left {duration(left * sum(self.taken) / len(self.taken))}"
+        self.console.print(plain(line), soft_wrap=True, markup=False)
+
+
+class LiveBar:
+    """A bar over all steps."""
+
+    def __init__(self, bar: Bar, title: str) -> None:
+        self.bar, self.changes, self.last = bar, 0, ""
+        self.task = bar.add_task(escape(plain(title)), total=None, detail="")
+
+    def begin(self, epoch: int, epochs: int, steps: int) -> None:
+        self.changes = 0
+        self.bar.update(self.task, total=epochs * steps, completed=(epoch - 1) * steps)
+
+    def step(self, changes: int) -> None:
+        self.changes += changes
+        self.bar.update(self.task, advance=1)
+        self._show()
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        self.last = summary({name: value for name, value in row.items() if name.startswith("valid_")})
+        self._show()
+
+    def _show(self) -> None:
+        changes = f" changes {self.changes}" if self.changes else ""
+        self.bar.update(self.task, detail=escape(plain(self.last + changes)))
+
+
+FIGURES = {
+    "train_accuracy": "train {:.3f}",
+    "train_perplexity": "train perplexity {:.2f}",
+    "valid_accuracy": "valid {:.3f}",
+    "valid_perplexity": "valid perplexity {:.2f}",
+    "changes": "changes {}",
+    "params": "params {:,}",
+}
+
+
+def summary(row: dict[str, Any]) -> str:
+    """The figures of an epoch in one line; those of a user's own metric, or the loss, where none of ours are."""
+    own = [name for name in row if name.startswith(("train_", "valid_")) and name not in FIGURES]
+    own = [name for name in own if not name.endswith("_loss")] or own
+    usual = any(name in FIGURES for name in row if name.startswith("valid_"))
+    words = [] if usual else [f"{name.replace('_', ' ', 1)} {row[name]:.4g}" for name in own]
+    return " ".join([*words, *(text.format(row[name]) for name, text in FIGURES.items() if name in row)])
+
+
+@contextmanager
+def shown(console: Console, title: str, quiet: bool) -> Iterator[Silent | LiveBar]:
+    """The progress that suits where the output goes."""
+    if quiet:
+        yield Silent()
+    elif not console.is_terminal:
+        yield Lines(console, title)
+    else:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                   TimeRemainingColumn(), TextColumn("{task.fields[detail]}"))  # fmt: skip
+        with Bar(*columns, console=console) as bar:
+            yield LiveBar(bar, title)

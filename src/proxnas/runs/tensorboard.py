@@ -1,0 +1,77 @@
+"""Event files for TensorBoard, beside the run's own files: the figures of every epoch.
+
+After a resumption the epochs that are run again hide those written before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from proxnas.common.errors import InputError
+from proxnas.common.files import make_folder
+from proxnas.runs.loop import Progress
+
+FOLDER = "tensorboard"
+
+
+def check_tensorboard() -> None:
+    """An InputError if the extra is not installed."""
+    if find_spec("tensorboard") is None:
+        raise InputError("--tensorboard: not installed: pip install 'proxnas[tensorboard]', or leave the flag out")
+
+
+class Board:
+    """Whoever else shows the progress, and the event files."""
+
+    def __init__(self, other: Progress, folder: Path) -> None:
+        self.other, self.folder = other, folder
+        self.writer: Any = None
+
+    def begin(self, epoch: int, epochs: int, steps: int) -> None:
+        self.other.begin(epoch, epochs, steps)
+        if self.writer is None:
+            from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
+
+            self.writer = SummaryWriter(str(self.folder), purge_step=epoch)
+
+    def step(self, changes: int) -> None:
+        self.other.step(changes)
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        self.other.epoch(row)
+        for name, value in scalars(row).items():
+            self.writer.add_scalar(name, value, row["epoch"])
+        self.writer.flush()
+
+    def close(self) -> None:
+        """Ends the file, if one was begun."""
+        if self.writer is not None:
+            self.writer.close()
+
+
+def scalars(row: dict[str, Any]) -> dict[str, float]:
+    """The numbers of an epoch by name: train/loss, valid/accuracy, changes, params, seconds/forward, ..."""
+    found = {}
+    for name, value in row.items():
+        part, _, figure = name.partition("_")
+        if name not in ("epoch", "step") and isinstance(value, int | float):
+            found[f"{part}/{figure}" if figure else name] = value
+    return found | {f"seconds/{part}": value for part, value in row["seconds"].items()}
+
+
+@contextmanager
+def with_board(other: Progress, folder: Path, wanted: bool) -> Iterator[Progress]:
+    """The progress, with event files if they are wanted."""
+    if not wanted:
+        yield other
+        return
+    make_folder(folder / FOLDER)  # its files have names that are new each time
+    board = Board(other, folder / FOLDER)
+    try:
+        yield board
+    finally:
+        board.close()

@@ -1,0 +1,358 @@
+"""One search: build it from its configuration, step, log, checkpoint, stop when converged."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from proxnas import methods
+from proxnas.cells.genotype import CUSTOM, Genotype
+from proxnas.cells.table import look_up, validation
+from proxnas.common.clock import Clock
+from proxnas.common.cores import available
+from proxnas.common.environment import pick_device, set_deterministic, set_threads
+from proxnas.common.errors import InputError
+from proxnas.common.seeds import stable_seed
+from proxnas.common.types import Matrices, State
+from proxnas.core.selection import without_weights
+from proxnas.core.size.complexity import parameters
+from proxnas.core.space import Space
+from proxnas.domains import spaces, tasks
+from proxnas.methods.architecture import ArchitectureOptions
+from proxnas.methods.base import Judged, Mixing, Preferring, Priced, Setup
+from proxnas.methods.optimizers import WeightOptions
+from proxnas.runs.deadline import MINUTES, Deadline
+from proxnas.runs.divergence import Guard
+from proxnas.runs.fingerprint import Fingerprint
+from proxnas.runs.folder import Run, write_atomically
+from proxnas.runs.loop import Hurried, Progress, Totals, check_finite, run_epochs
+from proxnas.runs.metrics import Metrics, Validation
+from proxnas.searching import sizing
+from proxnas.searching.options import SearchConfig
+from proxnas.searching.start import start
+from proxnas.searching.uses import PROXIMAL
+
+if TYPE_CHECKING:
+    from proxnas.domains.images.data.images import Images
+    from proxnas.domains.modules.task import CustomData
+    from proxnas.domains.text.data.text import Text
+
+
+class Search:
+    """A method over a supernet and two streams, with everything that a checkpoint must hold."""
+
+    def __init__(
+        self,
+        config: SearchConfig,
+        data: Images | Text | CustomData,
+        space: Space[Any] | None = None,
+        exact_clock: bool = False,
+        judge: Callable[[Genotype], float] | None = None,
+        adjust: Callable[[Setup], Setup] = lambda setup: setup,
+    ) -> None:
+        """`judge`: how good a cell is, from 0 to 1, for sampling methods; None: the table, or a short training.
+        `adjust`: what no configuration can hold, such as an optimizer of the user's."""
+        config = with_fixed_threads(config)
+        self.config, self.data = config, data
+        self.judge = _judge(config) if judge is None else judge
+        self.device = pick_device(config.device)
+        set_threads(config.threads)
+        set_deterministic(config.deterministic)
+        self.space: Space[Any] = space or spaces.find(config.space)
+        torch.manual_seed(stable_seed(config.seed, "weights"))
+        self.task = tasks.make(config, data, self.space, self.device)
+        self.net, self.train, self.valid = self.task.net, self.task.train, self.task.valid
+        self.evaluate = self.task.evaluate
+        self.final_network = self.task.final_network
+        self.clock = Clock(self.device, exact_clock)
+        self.guard = Guard()
+        with self._random_numbers_kept():
+            self.budget = sizing.budget(config, self.task, self.space)
+        self.seconds: float | None = None
+        self.setup = adjust(self._setup())
+        self.method = methods.make(config.method, self.setup)
+        self.totals = Totals(self.device)
+        self.epochs_done = self.quiet_epochs = self.steps_done = 0
+        self.hurried = False
+
+    def _setup(self) -> Setup:
+        c = self.config
+        architecture = ArchitectureOptions(
+            optimizer=c.arch_optimizer,
+            learning_rate=c.arch_learning_rate,
+            betas=(c.arch_beta1, c.arch_beta2),
+            weight_decay=c.arch_decay,
+            noise=c.arch_noise,
+            value=c.value,
+            ties=c.ties,
+            eta=c.eta,
+            eta_cells=c.eta_cells,
+            eta_at=c.eta_at,
+            order=c.order,
+            explore=c.explore,
+            look_ahead=c.look_ahead,
+            horizon=c.horizon,
+            warmup=c.warmup_epochs(),
+            every=c.arch_every,
+            score_batch=c.score_batch,
+            score_nodes=c.score_nodes,
+            random_cells=c.random_cells,
+            evaluations=c.evaluations,
+            population=c.population,
+            tournament=c.tournament,
+            tau=(c.tau_start, c.tau_end),
+            resource=c.resource,
+            fixed_reduction=c.fixed_reduction,
+            unsampled=c.unsampled_gradient,
+            controller_steps=c.controller_steps,
+        )
+        weights = WeightOptions(
+            learning_rate=c.learning_rate,
+            learning_rate_min=c.learning_rate_min,
+            momentum=c.momentum,
+            weight_decay=c.weight_decay,
+            clip=c.clip,
+            clip_unrolled=c.space == "rnn",
+            epochs=c.epochs,
+            drift=c.unselected == "drift",
+            guard=self.guard,
+        )
+        seed = stable_seed(c.seed, "architecture")
+        with self._random_numbers_kept():
+            costs = sizing.costs_of_R(c, self.task) if c.eta or (self.budget and c.method in PROXIMAL) else None
+        setup = Setup(self.net, self.train, self.valid, architecture, weights, self.clock, self.evaluate, seed)
+        setup = replace(setup, score=self.task.score, judge=self.judge, genotype=self.space.genotype)
+        begin = start(c.start, self.space) if c.start else None
+        return replace(setup, costs=costs, budget=self.budget, start=begin)
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of the data."""
+        return self.data.fingerprint
+
+    def _random_numbers_kept(self) -> AbstractContextManager[object]:
+        """Sizes may be counted on networks that run: a limit must not change what is drawn in the search."""
+        return torch.random.fork_rng([self.device] if self.device.type == "cuda" else [])
+
+    def genotype(self) -> Genotype:
+        """The cell as it stands, within the limit."""
+        return self.space.genotype(self.returned())
+
+    def returned(self) -> Matrices:
+        """A_bar as it would be returned: methods that know of no limit are brought within it here."""
+        A, A_bar = self.method.architecture()
+        if self.budget is None:
+            return A_bar
+        compared = self.method.preferences() if isinstance(self.method, Preferring) else A
+        return self.budget.project(compared, A_bar)
+
+    def validation(self) -> Validation:
+        """How good the cell is that would be returned now: by the shared weights, whatever mixture trained them."""
+        returned = self.returned()
+        if isinstance(self.method, Judged) and returned is self.method.architecture()[1]:
+            return self.method.validation()
+        return self.measure(returned)
+
+    def measure(self, A_bar: Matrices) -> Validation:
+        """How good a cell is by the weights as they stand; its entries are factors only with the value rule a_k."""
+        self.net.use(A_bar, weighted=any(((a != 0) & (a != 1)).any() for a in A_bar.values()))
+        return self.evaluate()
+
+    def supernet(self) -> Validation | None:
+        """How good the mixture is that the method trains; None: it trains cells."""
+        if not isinstance(self.method, Mixing):
+            return None
+        self.method.use_mixture()
+        return self.evaluate()
+
+    def figures(self) -> dict[str, float]:
+        """What a row says of the part for A: of the cell and, where it is another network, of what is trained."""
+        supernet = self.supernet()
+        of_supernet = self.task.figures("supernet", supernet) if supernet else {}
+        return self.task.figures("valid", self.validation()) | of_supernet
+
+    def describe_space(self) -> dict[str, Any]:
+        """What the rows and columns of A stand for, for those who read the run folder."""
+        groups = {
+            name: {"candidates": list(group.candidates), "nodes": [list(rows) for rows in group.nodes]}
+            for name, group in self.net.groups.items()
+        }
+        return {"space": self.config.space, "groups": groups}
+
+    def __len__(self) -> int:
+        """Batches of the half for w; with a judge an equal part of the evaluations."""
+        if self.judge is None:
+            return len(self.train)
+        c, n = self.config, self.epochs_done
+        return (n + 1) * c.evaluations // c.epochs - n * c.evaluations // c.epochs
+
+    def done(self) -> bool:
+        return self.epochs_done >= self.config.epochs or self.converged
+
+    @property
+    def converged(self) -> bool:
+        return 0 < self.config.patience <= self.quiet_epochs
+
+    def step(self) -> Metrics:
+        return self.method.step()
+
+    def choose_now(self) -> None:
+        """There was no time for the last step: what would be decided then is decided now."""
+        self.hurried = True
+        if isinstance(self.method, Hurried):
+            self.method.choose_now()
+
+    def row(self, start: float) -> dict[str, Any]:
+        train = Validation(*self.totals.means())
+        quiet = not self.totals.changes and self.epochs_done >= self.config.warmup_epochs()
+        self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
+        with self.clock("evaluate"):
+            if self.budget and (self.hurried or self.epochs_done + 1 >= self.config.epochs or self.converged):
+                self.seconds = sizing.settle(self.budget, self.task, self.genotype)
+            figures = self.figures()
+        check_finite(train.loss + figures["valid_loss"])
+        self.steps_done += self.totals.steps
+        seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
+        (A, _), A_bar = self.method.architecture(), self.returned()
+        genotype = self.space.genotype(A_bar)
+        return {
+            "epoch": self.epochs_done + 1,
+            "step": self.steps_done,
+            **self.task.figures("train", train),
+            **figures,
+            "changes": self.totals.changes,
+            "params": parameters(self.final_network(genotype)),
+            **({"eta": self.method.eta} if self.budget and isinstance(self.method, Priced) else {}),
+            "A": {name: matrix.tolist() for name, matrix in A.items()},
+            "selected": {name: matrix.nonzero().tolist() for name, matrix in A_bar.items()},  # (edge, candidate)
+            "genotype": json.loads(genotype.to_json()),
+            "seconds": seconds | {"other": max(0.0, time.perf_counter() - start - sum(seconds.values()))},
+        }
+
+    def write(self, run: Run) -> None:
+        write_atomically(run / "genotype.json", self.genotype().to_json())
+
+    def state_dict(self) -> State:
+        return {
+            "weights": self.net.module.state_dict(),
+            "method": self.method.state_dict(),
+            "budget": self.budget.state_dict() if self.budget else None,
+            "seconds": self.seconds,
+            "train": self.train.state_dict(),
+            "valid": self.valid.state_dict(),
+            "totals": self.totals.state_dict(),
+            "epochs_done": self.epochs_done,
+            "quiet_epochs": self.quiet_epochs,
+            "steps_done": self.steps_done,
+            "random": torch.get_rng_state(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self.net.module.load_state_dict(state["weights"])
+        if self.budget:
+            self.budget.load_state_dict(state["budget"])
+        self.seconds = state["seconds"]
+        self.method.load_state_dict(state["method"])
+        self.train.load_state_dict(state["train"])
+        self.valid.load_state_dict(state["valid"])
+        self.totals.load_state_dict(state["totals"])
+        self.epochs_done, self.quiet_epochs = state["epochs_done"], state["quiet_epochs"]
+        self.steps_done = state["steps_done"]
+        torch.set_rng_state(state["random"])
+
+
+def with_fixed_threads(config: SearchConfig) -> SearchConfig:
+    """With a number of threads that stays, if seconds count: those of one number say nothing about another."""
+    timed = config.max_latency or config.cost_of_R() == "latency"
+    return replace(config, threads=available()) if timed and config.threads == "auto" else config
+
+
+def _judge(config: SearchConfig) -> Callable[[Genotype], float] | None:
+    """The table's validation column, if the table is to evaluate."""
+    if config.evaluate == "train":
+        return None
+    if config.evaluations < config.epochs:
+        raise InputError(
+            f"--evaluations {config.evaluations}: fewer than --epochs {config.epochs}: give at least one an epoch"
+        )
+    return validation(Path(config.table))
+
+
+Loop = Callable[[Search, Run, Progress, Deadline], list[dict[str, Any]]]
+
+
+def search(
+    this: Search, run: Run, progress: Progress, loop: Loop = run_epochs, deadline: Deadline | None = None
+) -> dict[str, Any]:
+    """Runs a search to its end, from where its folder stands; returns what result.json holds."""
+    result = found(this, run, progress, loop, deadline)
+    run.write_json("result.json", result)
+    return result
+
+
+def found(
+    this: Search, run: Run, progress: Progress, loop: Loop = run_epochs, deadline: Deadline | None = None
+) -> dict[str, Any]:
+    """The same without a result.json: something is still to come."""
+    this.task.keep(run)
+    if not (run / "space.json").exists():
+        run.write_json("space.json", this.describe_space())
+    deadline = deadline or Deadline()
+    result = summary(this, loop(this, run, progress, deadline))
+    return result | ({"stopped": MINUTES} if deadline.cut else {})
+
+
+def summary(this: Search, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What came out of a search that is done, given the rows of its epochs."""
+    genotype = this.genotype()
+    network = this.final_network(genotype)
+    result = {
+        "method": this.config.method,
+        "space": this.config.space,
+        "data": this.config.data,
+        "seed": this.config.seed,
+        "genotype": json.loads(genotype.to_json()),
+        "params": parameters(network),
+        "flops": this.task.multiply_adds(network),
+        **{name: figure for name, figure in rows[-1].items() if name.startswith(("valid_", "supernet_"))},
+        "epochs": this.epochs_done,
+        "seconds": sum(sum(row["seconds"].values()) for row in rows),
+        "converged": this.converged,
+        "budget": this.budget.to_json() if this.budget else None,
+    }
+    if this.seconds is not None:
+        result["latency"] = this.seconds
+    if warnings := list(_warnings(this)):
+        result["warning"] = "; ".join(warnings)
+    if this.config.table:
+        result["table"] = look_up(Path(this.config.table), genotype)
+    return result
+
+
+def _warnings(this: Search) -> Iterator[str]:
+    yield from this.data.warnings
+    # candidates of a user's own module tell nothing by their names
+    poor = this.space.name != CUSTOM and without_weights(this.returned(), this.net.groups)
+    small = this.config.eta or this.budget  # asked for: an empty cell may be what it takes
+    if poor and not small:
+        yield (
+            f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling, which often means "
+            "that the search collapsed; try more epochs, another --seed or --max-skip 2"
+        )
+    if this.budget and this.seconds and this.seconds > this.budget.limit:
+        yield f"--max-latency {this.config.max_latency}: {1e3 * this.seconds:.3g} ms were measured at the end"
+    asked = this.config.evaluations
+    if this.config.method in methods.SAMPLING and this.steps_done < asked:  # a cell is trained for a step at least
+        yield (
+            f"--evaluations {asked}: only {this.steps_done} cells were evaluated, because {this.epochs_done} epochs "
+            f"have no more steps: give --epochs {-(-asked // len(this.train))} or more, or a smaller --batch-size"
+        )
+    if this.config.eta and not any(cost.any() for cost in (this.setup.costs or {}).values()):
+        yield f"--eta {this.config.eta} did nothing: by --cost {this.config.cost_of_R()} all candidates are free"

@@ -1,0 +1,258 @@
+"""`proxnas.search`: a search in any module that holds Choices.
+
+The module is copied and named (spaces/custom.py), checked (choice_check.py), and searched by the same class, loop and
+methods as cells are.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import re
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from proxnas.cells.genotype import CUSTOM
+from proxnas.common.cores import Asked
+from proxnas.common.errors import InputError, unknown
+from proxnas.common.interrupt import Interrupted
+from proxnas.common.types import Matrices
+from proxnas.core.choice import MisusedChoice
+from proxnas.domains.modules.space import CustomSpace
+from proxnas.domains.modules.task import Criterion, CustomData, CustomTask, Metric
+from proxnas.methods.base import Restoring, Setup
+from proxnas.methods.optimizers import Factory
+from proxnas.runs.folder import Run, open_run
+from proxnas.runs.loop import run_epochs
+from proxnas.runs.progress import shown
+from proxnas.runs.same_data import check_data
+from proxnas.searching.found import Found
+from proxnas.searching.job import Search, summary
+from proxnas.searching.method_options import MethodOptions, settings_of
+from proxnas.searching.options import SearchConfig
+from proxnas.searching.settings import asked_of
+from proxnas.searching.uses import check_asked
+from proxnas.workflows.jobs import store
+
+Start = Mapping[str, str | Mapping[str, float]]
+"""Choice -> the candidate to begin with, or candidate -> entry of A."""
+WITH_START = ("nasp", "pa", "lazy-pa", "darts-1st", "darts-2nd", "snas", "gdas", "asap")
+"""Methods that have an A to start."""
+CLASSIFIERS = ("bayesnas",)
+"""Methods that draw answers from the logits."""
+LOWEST = 0.04
+"""Learning rate at the end of a cosine, as a share of the first."""
+
+
+def search(
+    module: nn.Module,
+    train: Any,
+    valid: Any,
+    method: str | MethodOptions = "nasp",
+    *,
+    loss: Criterion | None = None,
+    metric: Metric | None = None,
+    epochs: int = 25,
+    batch_size: int = 32,
+    optimizer: Factory | None = None,
+    learning_rate: float | None = None,
+    schedule: Literal["cosine", "constant"] = "cosine",
+    clip: float = 5.0,
+    patience: int = 0,
+    start: Start | None = None,
+    max_params: int | str | None = None,
+    max_flops: int | str | None = None,
+    max_latency: str | None = None,
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32",
+    device: str | torch.device | None = None,
+    threads: Asked | None = None,
+    seed: int = 0,
+    progress: bool = False,
+    run: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    force: bool = False,
+) -> Found:
+    """Search the best candidates of the Choices in a module; it is copied, and left as it is.
+
+    Args:
+        module: any nn.Module that holds Choices, also nested, or called several times.
+        train: trains the weights: a DataLoader, a Dataset, a list of batches, or a pair of tensors or arrays. A batch
+            is (inputs, target); inputs is a tensor, a tuple of arguments or a dict of keywords.
+        valid: judges the candidates: data like `train`, but other examples.
+        method: an object such as `NASP(eta=0.1)`, or the name of a method.
+        loss: (output, target) -> the mean loss of a batch; without it cross-entropy.
+        metric: (output, target) -> a mean over a batch, to be reported; without it and without `loss` accuracy.
+        epochs: passes over `train`.
+        batch_size: of a Dataset or tensors; other data have batches of their own.
+        optimizer: weights -> optimizer, such as `lambda w: torch.optim.AdamW(w, 1e-3)`; without it SGD with momentum.
+        learning_rate: of SGD (0.025).
+        schedule: of the learning rate, also of that of `optimizer`.
+        clip: largest norm of the gradient of the weights.
+        patience: stop when the selection has not changed for so many epochs; 0: never.
+        start: what A begins with: `found.A` or `found.genotype` of another search, or a part of such a dict.
+        max_params: the most parameters that the found module may have: 500_000 or "500k".
+        max_flops: in its place the most multiply-adds for one example: 20_000_000 or "20M".
+        max_latency: in their place the longest time for a batch of `valid` on this device: "2ms".
+        precision: of the operations; weights stay as they are.
+        device: where to; without it where the module is.
+        threads: of the CPU: a number, or "auto", which times steps with 1, 2, 4, ... and takes the quickest; without it
+            auto, unless torch was told to take one thread. torch's own number is as before afterwards.
+        seed: of A, the order of a Dataset, and all that is random in training.
+        progress: show how far it is.
+        run: a folder for config.json, metrics.jsonl, checkpoints, result.json and model.safetensors.
+        resume: go on where the folder stands; of a finished run it returns the outcome.
+        force: overwrite an earlier run in the folder.
+    """
+    data = CustomData(train, valid, loss, metric)
+    place = str(device or next(module.parameters(), torch.empty(0)).device)
+    with _in_python_words(), _own_random_numbers(place), _own_threads():
+        settings = settings_of(method) | _rates(optimizer, learning_rate, schedule)
+        config = SearchConfig(
+            **settings | {"patience": patience, "precision": precision},
+            data=type(module).__name__,
+            space=CUSTOM,
+            epochs=epochs,
+            batch_size=batch_size,
+            clip=clip,
+            device=place,
+            threads=threads if threads is not None else ("auto" if torch.get_num_threads() > 1 else 1),
+            seed=seed,
+            resume=resume,
+            force=force,
+            **_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency),
+        )
+        check_asked(config, asked_of(config, settings_of(config.method) | {"patience": 0}))
+        _check_method(config.method, start, loss)
+        this = _build(module, data, config, optimizer, start)
+        with shown(Console(highlight=False), config.method, not progress) as bar:
+            if run is None:
+                return _found(this, run_epochs(this, None, bar))
+            with open_run(Path(run), resume, force) as folder:
+                store(config, "search", folder)
+                check_data(folder, data.fingerprint)
+                folder.write_json("space.json", this.describe_space())
+                return _kept(_found(this, run_epochs(this, folder, bar)), folder)
+
+
+def _build(
+    module: nn.Module, data: CustomData, config: SearchConfig, optimizer: Factory | None, start: Start | None
+) -> Search:
+    space = CustomSpace(copy.deepcopy(module))
+    if not space.groups:
+        raise InputError(
+            "the module holds no Choice: there is nothing to search: put proxnas.Choice({'name': module, ...}) where "
+            "candidates are to compete"
+        )
+    begin = None if start is None else _start(start, space)
+
+    def adjust(setup: Setup) -> Setup:
+        weights = setup.weights.of(optimizer) if optimizer else setup.weights
+        return dataclasses.replace(setup, weights=weights, start=begin, keep_weights=True)
+
+    return Search(config, data, space, adjust=adjust)
+
+
+def _rates(optimizer: Factory | None, learning_rate: float | None, schedule: str) -> dict[str, Any]:
+    """The learning rates of w; those of an optimizer of the user's are its own, only their course is ours."""
+    if schedule not in ("cosine", "constant"):
+        raise unknown("schedule", str(schedule), ("cosine", "constant"))
+    if optimizer is not None and learning_rate is not None:
+        raise InputError(f"learning_rate {learning_rate}: the optimizer has a rate of its own: leave one of them out")
+    rate = 0.025 if learning_rate is None else learning_rate
+    return {"learning_rate": rate, "learning_rate_min": rate * (LOWEST if schedule == "cosine" else 1.0)}
+
+
+def _limits(**asked: int | str | None) -> dict[str, Any]:
+    """As the flags have them."""
+    return {name: str(limit) for name, limit in asked.items() if limit is not None}
+
+
+def _check_method(method: str, start: Start | None, loss: Criterion | None) -> None:
+    if start is not None and method not in WITH_START:
+        raise InputError(f"start: is for {', '.join(WITH_START)}, not for {method}: leave it out")
+    if loss is not None and method in CLASSIFIERS:
+        raise InputError(f"method {method}: is for classification by cross-entropy: leave loss out, or take another")
+
+
+def _start(start: Start, space: CustomSpace) -> Matrices:
+    """Entries of A that are given, NaN elsewhere; a candidate's name alone sets its entry to 1."""
+    found = {}
+    for name, given in start.items():
+        if name not in space.groups:
+            raise unknown("Choice in start", name, space.groups)
+        candidates = space.groups[name].candidates
+        found[name] = torch.full((1, len(candidates)), torch.nan, dtype=torch.float64)
+        for candidate, value in ({given: 1.0} if isinstance(given, str) else given).items():
+            if candidate not in candidates:
+                raise unknown(f"candidate of {name!r} in start", candidate, candidates)
+            found[name][0, candidates.index(candidate)] = value
+    return found
+
+
+def _found(this: Search, rows: list[dict[str, Any]]) -> Found:
+    """The outcome of a search that is done."""
+    assert isinstance(this.task, CustomTask) and isinstance(this.space, CustomSpace)
+    (A, _), A_bar = this.method.architecture(), this.returned()
+    selection = this.space.genotype(A_bar)
+    this.net.use(A_bar)  # plain factors: what a method left behind may not be copied
+    if isinstance(this.method, Restoring):
+        this.method.restore()
+    model = this.space.network(selection)
+    this.task.recalibrate(model)
+    result = summary(this, rows)
+    strengths = {
+        name: dict(zip(group.candidates, A[name][0].tolist(), strict=True)) for name, group in this.net.groups.items()
+    }
+    return Found(selection.choices(), strengths, result, rows, this.net.module, model.eval(), selection)
+
+
+def _kept(found: Found, folder: Run) -> Found:
+    found.save(folder / "model.safetensors")
+    folder.write_json("result.json", found.result)
+    return found
+
+
+@contextmanager
+def _own_random_numbers(device: str) -> Iterator[None]:
+    """A search seeds torch; afterwards the caller's random numbers go on as if there had been none."""
+    cuda = device.startswith("cuda") and torch.cuda.is_available()
+    with torch.random.fork_rng([torch.device(device)] if cuda else []):
+        yield
+
+
+@contextmanager
+def _own_threads() -> Iterator[None]:
+    """torch has one number of threads for the whole process: afterwards the caller's again."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _in_python_words() -> Iterator[None]:
+    """Errors that name flags name arguments instead; a stopped search stops its caller."""
+    try:
+        yield
+    except MisusedChoice as error:
+        raise InputError(str(error)) from error
+    except InputError as error:
+        raise InputError(_without_dashes(str(error))) from error.__cause__
+    except Interrupted as stop:
+        if stop.exit_code == 128 + signal.SIGINT:
+            raise KeyboardInterrupt(str(stop)) from stop
+        raise SystemExit(stop.exit_code) from stop
+
+
+def _without_dashes(message: str) -> str:
+    """--arch-noise -> arch_noise."""
+    return re.sub(r"(?<!\w)--([a-z][a-z-]*[a-z])", lambda flag: flag[1].replace("-", "_"), message)

@@ -1,0 +1,188 @@
+"""`--refine`: the cell that a search found against its neighbours, each trained by itself for a moment.
+
+A search judges candidates inside one small network with shared weights. The network that is trained in the end is
+deeper, and whether a cell lets it train at all shows only with depth. So the found cell and the cells that differ from
+it in one decision (`methods/local.py`) are trained from the same weights on the same batches, in a network half way to
+the depth of the final one; then the found cell and the best of them again for five times the steps, because after few
+steps chance decides between the best; and the best of these is returned, if it is clearly better than all others. Both
+rounds are searches of their own, in RUN/neighbours and RUN/refined, begun when the other has ended; RUN has its
+result.json when all have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from proxnas.cells.genotype import Genotype
+from proxnas.common.launch import here
+from proxnas.domains.tasks import load_data
+from proxnas.methods.base import Setup
+from proxnas.methods.cells import Cell, stored
+from proxnas.runs.deadline import Deadline
+from proxnas.runs.folder import NEIGHBOURS, REFINED, Run, open_run, write_atomically
+from proxnas.searching.job import Search
+from proxnas.searching.options import SearchConfig
+from proxnas.searching.sampling_options import BY_ITSELF
+from proxnas.searching.start import selecting
+from proxnas.searching.uses import USED_BY
+from proxnas.workflows.jobs import run_search
+
+STEPS = 60
+"""Of a short training at least: enough to see who is among the best (docs/results.md)."""
+FINALISTS, FINAL_STEPS = 4, 300
+"""Neighbours in the second round, and its steps."""
+LEAD = 0.02
+"""By which share the loss of the best must be below that of the second: less is what another draw of weights and
+batches makes (docs/results.md), and then what the search found stays."""
+BY_DEFAULT = 24
+"""Neighbours if nobody says how many: in nasbench201 all of them."""
+FASTER = 4.0
+"""Times the learning rate of the search: at that one so few steps are spent near the initial weights."""
+OF_THE_CELL = ("genotype", "params", "flops", "budget", "latency", "table", "warning")
+"""What result.json says of the cell that is returned."""
+
+
+def refine(
+    config: SearchConfig, folder: Path, found: dict[str, Any], deadline: Deadline | None = None
+) -> dict[str, Any]:
+    """Refines what the search in the folder found, from where that stands; returns what result.json holds.
+
+    What is known when the deadline is over decides; without time for it the found cell stays.
+    """
+    deadline = deadline or Deadline()
+    if (folder / "result.json").exists():
+        return found
+    last = Run(folder).metrics()[-1]
+    cells = how_many(config, seen=config.batch_size * last["step"])
+    images = config.batch_size * last["step"] // last["epoch"]
+    result = found
+    if cells and not deadline.over():
+        result = _together(found, _rounds(config, cells, images, folder, deadline))
+        if result["refined"]["changed"]:
+            result |= _validation(config, folder, result["genotype"])
+    with open_run(folder, resume=True) as run:
+        write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
+        run.write_json("result.json", result)
+    return result
+
+
+def how_many(config: SearchConfig, seen: int) -> int:
+    """The neighbours to train: as many as asked for; by itself all, where their trainings see no more images than the
+    search has seen, so that a search takes twice its time at most.
+
+    Not by itself with --eta: a short training knows nothing of size.
+    """
+    if config.refine != BY_ITSELF:
+        return config.refine
+    steps = (BY_DEFAULT + 1) * STEPS + (FINALISTS + 1) * FINAL_STEPS
+    return 0 if config.eta or steps * _batch(config) > seen else BY_DEFAULT
+
+
+def _rounds(config: SearchConfig, cells: int, images: int, folder: Path, deadline: Deadline) -> dict[str, Any]:
+    """The result of the last round that there was time for, with the seconds of both."""
+    seconds, scores = 0.0, dict[Cell, float]()
+    if cells > FINALISTS:
+        first = short_trainings(config, cells, STEPS, images)
+        result = _round(first, folder, NEIGHBOURS, scores, deadline)
+        if deadline.over():  # a short training alone does not tell
+            return result | {"clear": False}
+        seconds = result["seconds"]
+        scores = _scores(folder / NEIGHBOURS)
+    second = short_trainings(config, min(cells, FINALISTS), FINAL_STEPS, images)
+    last = _round(second, folder, REFINED, scores, deadline)
+    known = _scores(folder / REFINED)
+    clear = len(known) > 1 and stands_out(known.values())  # there may have been time for one only, or none
+    return last | {"seconds": seconds + last["seconds"], "clear": clear}
+
+
+def _round(
+    short: SearchConfig, folder: Path, name: str, scores: dict[Cell, float], deadline: Deadline
+) -> dict[str, Any]:
+    """The search around the cell in the folder, first among the neighbours with the highest scores."""
+    place = folder / name
+    start = "" if (place / "checkpoint.pt").exists() else str(folder)
+    built = Search(dataclasses.replace(short, start=start), load_data(short), adjust=partial(by_loss, scores=scores))
+    return run_search(short, place, built, deadline)
+
+
+def _scores(place: Path) -> dict[Cell, float]:
+    """How good the cells of a round were; more is better."""
+    state = Run(place).load_checkpoint()
+    assert state is not None  # it is written before the first step
+    return {stored(cell): score for cell, score in state["method"]["strategy"]["known"]}
+
+
+def stands_out(scores: Iterable[float]) -> bool:
+    """Whether the best of the negative losses is clearly ahead of the second."""
+    best, second, *_ = [*sorted(scores, reverse=True), -math.inf]
+    return -best < (1 - LEAD) * -second
+
+
+def by_loss(setup: Setup, scores: dict[Cell, float]) -> Setup:
+    """After so few steps most answers are wrong, and the loss tells sooner than accuracy who is on the way."""
+    preference = (lambda cell: scores.get(cell, -math.inf)) if scores else None
+    return dataclasses.replace(setup, score=lambda measured: -measured.loss, preference=preference)
+
+
+def _validation(config: SearchConfig, folder: Path, genotype: dict[str, Any]) -> dict[str, float]:
+    """The figures of a cell by the weights of the search in the folder, as the found cell has them."""
+    this = Search(dataclasses.replace(config, start=""), load_data(config))
+    state, A_bar = Run(folder).load_checkpoint(), selecting(Genotype.from_object(genotype), this.space)
+    assert state is not None and A_bar is not None  # both rounds began from there
+    this.load_state_dict(state)
+    return this.task.figures("valid", this.measure(A_bar))
+
+
+def _batch(config: SearchConfig) -> int:
+    return max(2 * here().size, config.batch_size // 2)  # more steps with the same images
+
+
+def short_trainings(config: SearchConfig, neighbours: int, steps: int, images: int) -> SearchConfig:
+    """The search among so many neighbours with at least so many steps each, given the images of the half for w."""
+    size = _batch(config)
+    cells = neighbours + 1  # the found one is among them
+    neutral: dict[str, Any] = {
+        name: value for methods, flags in USED_BY.items() if "local" not in methods for name, value in flags.items()
+    }
+    asked: dict[str, Any] = {
+        "method": "local",
+        "refine": 0,
+        "evaluations": cells,
+        "epochs": -(-cells * steps // max(1, images // size)),
+        "batch_size": size,
+        "cells": (config.cells + config.final_cells + 1) // 2,
+        "channels": max(1, config.channels // 2),  # depth is what matters, and it costs
+        "learning_rate": FASTER * config.learning_rate,
+        "patience": 0,
+        "resume": True,
+        "force": False,
+        "minutes": 0.0,
+    }
+    return dataclasses.replace(config, **(neutral | asked))
+
+
+def _cell_of(result: dict[str, Any]) -> Genotype:
+    """Without factors: short trainings know none, and a cell is not another one because of them."""
+    return Genotype.from_object(result["genotype"]).without_values()
+
+
+def _together(found: dict[str, Any], best: dict[str, Any]) -> dict[str, Any]:
+    """The result of a search with the cell of its refinement in place of its own."""
+    changed = best["clear"] and _cell_of(best) != _cell_of(found)
+    returned = best if changed else found
+    result = {name: value for name, value in found.items() if name not in OF_THE_CELL}
+    result |= {name: returned[name] for name in OF_THE_CELL if name in returned}
+    result["seconds"] = found["seconds"] + best["seconds"]
+    result["refined"] = {
+        "changed": changed,
+        "from": found["genotype"],
+        "seconds": best["seconds"],
+        **{name: value for name, value in best.items() if name.startswith("valid_")},
+    }
+    return result

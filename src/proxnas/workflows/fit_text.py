@@ -1,0 +1,182 @@
+"""From a text to a tested, exported language model that writes: search, training and export in one folder.
+
+RUN/search and RUN/train are ordinary runs, each resumable, as in fit.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from proxnas.cells.reading import read_genotype
+from proxnas.common.environment import describe, pick_device
+from proxnas.domains.text.data.text import Text, load
+from proxnas.domains.text.deliver import deliver_text
+from proxnas.domains.text.model import load_text_model
+from proxnas.domains.text.options import TEXT_PROTOCOLS, TextFitConfig, TextTrainConfig
+from proxnas.domains.text.train import build_text_training, text_options
+from proxnas.domains.text.training import TextTraining
+from proxnas.runs.deadline import Deadline
+from proxnas.runs.folder import open_run, write_atomically
+from proxnas.searching.job import Search
+from proxnas.searching.options import SearchConfig
+from proxnas.searching.settings import parse_search, read_values
+from proxnas.training.few_steps import windows_for
+from proxnas.workflows import fit_words
+from proxnas.workflows.fit import (
+    MOST_TRAINING,
+    SEARCH_SHARE,
+    again,
+    asked_for,
+    budget_flags,
+    clear_parts,
+    fit_result,
+    plan_both,
+    search_epochs,
+    time_for,
+)
+from proxnas.workflows.jobs import build_search, fitting, run_search, run_text_training, store
+from proxnas.workflows.plan import measure, plan_search
+from proxnas.workflows.train_settings import stored
+
+Say = Callable[[str], None]
+Sized = TypeVar("Sized", SearchConfig, TextTrainConfig)
+SAME = (
+    "data",
+    "seed",
+    "device",
+    "threads",
+    "deterministic",
+    "quiet",
+    "tokens",
+    "max_words",
+    "min_count",
+    "train_tokens",
+)
+"""Flags that search and training share."""
+
+
+def search_config(config: TextFitConfig) -> SearchConfig:
+    """The search of a fit; sizes as the protocol says or the flag."""
+    with fit_words.training(TextFitConfig):
+        training = train_config(config)  # a bad value is named now, not after the search
+    flags: dict[str, Any] = {
+        "space": config.space,
+        "method": config.method,
+        "protocol": "quick" if config.protocol == "quick" else "ptb",
+        "final-units": training.units,
+    }
+    chosen = {"epochs": config.search_epochs, "batch-size": config.batch_size, "bptt": config.bptt} | budget_flags(
+        config
+    )
+    shared = {name.replace("_", "-"): getattr(config, name) for name in SAME if name not in ("data", "quiet")}
+    flags |= {name: value for name, value in (chosen | shared).items() if value or name == "seed"}
+    argv = [config.data, *(f"--{name}={value}" for name, value in flags.items()), *["--quiet"] * config.quiet]
+    return parse_search(argv + (["--config", config.search_config] if config.search_config else []))
+
+
+def train_config(config: TextFitConfig) -> TextTrainConfig:
+    """The training of a fit; sizes as the protocol says or the flag."""
+    values = TEXT_PROTOCOLS[config.protocol]() | {"protocol": config.protocol}
+    if config.train_config:
+        values |= read_values(Path(config.train_config), TextTrainConfig)
+    chosen = ("epochs", "batch_size", "bptt", "units")
+    values |= {name: getattr(config, name) for name in chosen if getattr(config, name)}
+    return TextTrainConfig(**(values | {name: getattr(config, name) for name in SAME} | {"cell": "../search"}))
+
+
+def prepare_search(config: TextFitConfig, text: Text) -> Search:
+    """The search of a fit, built; its columns and windows are fitted to the text where nobody asked for others."""
+    with fit_words.searching(TextFitConfig):
+        asked = search_config(config)
+        tokens = min(len(text.train), len(text.valid))  # for w and for A
+        return build_search(_fitted(config, asked, config.search_config, tokens), text)
+
+
+def prepare_training(config: TextFitConfig, text: Text) -> TextTrainConfig:
+    """The training of a fit, fitted in the same way."""
+    with fit_words.training(TextFitConfig):
+        asked = _fitted(config, train_config(config), config.train_config, len(text.train))
+        TextTraining(asked, text, None)  # what it would refuse is refused now
+    return asked
+
+
+def _fitted(config: TextFitConfig, asked: Sized, file: str, tokens: int) -> Sized:
+    fixed = asked_for(config, "batch_size", file), asked_for(config, "bptt", file)
+    batch_size, bptt = windows_for(tokens, asked.batch_size, asked.bptt, fixed)
+    return dataclasses.replace(asked, batch_size=batch_size, bptt=bptt)
+
+
+def fit_text(config: TextFitConfig, folder: Path, say: Say) -> dict[str, Any]:
+    """Search, train, test, export; from where the folder stands. Returns what result.json holds."""
+    start = time.monotonic()
+    for_search = time_for(config, SEARCH_SHARE)
+    # built before the folder is touched: bad input must neither make a run nor harm an earlier one
+    text = load(config.data, text_options(config))
+    built, training = prepare_search(config, text), prepare_training(config, text)
+    with open_run(folder, config.resume, config.force) as run:
+        if config.force:
+            clear_parts(folder)
+        store(config, "fit", run)
+        if run.finished:
+            return run.result(("exported", "model_card", "search", "train", "export_difference", "sample"))
+        run.write_json("environment.json", describe(pick_device(config.device)))
+        found = _search(config, built, folder / "search", for_search, say)
+        write_atomically(run / "genotype.json", read_genotype(folder / "search").to_json())
+        for_training = time_for(config, spent=max(found["seconds"], time.monotonic() - start))
+        trained = _train(config, training, folder, for_training, say)
+        result = fit_result(config, found, trained) | _deliver(config, folder, found, say)
+        run.write_json("result.json", result)
+        return result
+
+
+def _search(config: TextFitConfig, built: Search, folder: Path, deadline: Deadline, say: Say) -> dict[str, Any]:
+    asked = built.config
+    if config.minutes and not config.search_epochs and not (folder / "config.json").exists():
+        epochs, seconds = search_epochs(built, deadline)
+        say(f"search: {epochs} epochs of about {seconds:.1f} s")
+        asked = dataclasses.replace(asked, epochs=epochs)
+    return run_search(_part(config, folder, "search", asked), folder, deadline=deadline)
+
+
+def _train(config: TextFitConfig, asked: TextTrainConfig, folder: Path, deadline: Deadline, say: Say) -> dict[str, Any]:
+    asked = dataclasses.replace(asked, cell=str(folder / "search"))
+    if config.minutes and not config.epochs and not (folder / "train" / "config.json").exists():
+        probe = build_text_training(asked, folder / "train")
+        seconds, _ = measure(probe, probe.validation)
+        epochs = fitting(deadline.left(), seconds, MOST_TRAINING * asked.epochs)
+        say(f"training: {epochs} epochs of about {seconds:.1f} s")
+        asked = dataclasses.replace(asked, epochs=epochs)
+    return run_text_training(_part(config, folder / "train", "train", asked), folder / "train", deadline=deadline)
+
+
+def plan_fit_text(config: TextFitConfig) -> dict[str, Any]:
+    """The figures of `--dry-run`: the search's, and the training of the cell that a search would begin with."""
+    text = load(config.data, text_options(config))
+    search, asked = prepare_search(config, text), prepare_training(config, text)
+    figures = plan_search(search)
+    training = TextTraining(asked, text, search.genotype())
+    return plan_both(config, figures, asked.epochs, *measure(training, training.validation))
+
+
+def _part(config: TextFitConfig, folder: Path, command: str, asked: Any) -> Any:
+    """The configuration of a part: the one that is stored, if it was begun before."""
+    known = stored(folder, command, type(asked)) if (folder / "config.json").exists() else asked
+    return again(config, known)
+
+
+def _deliver(config: TextFitConfig, folder: Path, found: dict[str, Any], say: Say) -> dict[str, Any]:
+    """Writes the exported step, checked, and the model card; lets the model write."""
+    model = load_text_model(folder)
+    files, difference = deliver_text(model, folder, found, say)
+    names = {kind: path.name for kind, path in files.items()}
+    return {
+        "onnx": names.get("onnx"),
+        "exported": names.get("onnx") or names["torch"],
+        "model_card": names["card"],
+        "export_difference": difference,
+        "sample": model.generate(config.prompt, config.words, config.temperature, config.seed),
+    }

@@ -1,0 +1,104 @@
+"""What a search would build, before it is run: sizes, time and memory, measured on a few steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from proxnas.common.memory import peak_memory
+from proxnas.common.quantities import shown_budget
+from proxnas.core.size.complexity import parameters
+from proxnas.domains.tasks import load_data
+from proxnas.runs.loop import Job
+from proxnas.runs.threads import threads_for
+from proxnas.searching.job import Search
+from proxnas.searching.options import SearchConfig
+from proxnas.searching.refine import how_many
+from proxnas.searching.sizing import sizes
+from proxnas.workflows.bench import WARM, occasional_seconds
+
+STEPS = 3
+REFINED = "and {} short trainings after it, then longer ones of the best (--refine)"
+
+
+def plan(config: SearchConfig) -> dict[str, Any]:
+    """The figures of `--dry-run`."""
+    return plan_search(Search(dataclasses.replace(config, **WARM.get(config.method, {})), load_data(config)))
+
+
+def plan_search(search: Search) -> dict[str, Any]:
+    """The same for a search that is built; it makes some steps."""
+    config = search.config
+    params, flops = (sizes(of, search.task, search.space) for of in ("params", "flops"))
+    seconds, peak = measure(search, search.figures)
+    return {
+        "space": config.space,
+        "method": config.method,
+        **search.task.describe(),
+        "search_network_params": parameters(search.net.module),
+        "params_smallest": round(params.smallest),
+        "params_largest": round(params.largest),
+        "flops_smallest": round(flops.smallest),
+        "flops_largest": round(flops.largest),
+        "budget": search.budget.to_json() if search.budget else None,
+        "epochs": config.epochs,
+        "steps_per_epoch": len(search.train),
+        "seconds_per_epoch": seconds,
+        "peak_bytes": peak,
+        "refine": how_many(config, seen=config.epochs * len(search.train) * config.batch_size) if config.refine else 0,
+    }
+
+
+def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
+    """Seconds of an epoch behind any warm-up, its evaluation included, and the peak memory of a step."""
+    seconds: list[float] = []
+    threads = threads_for(job.config.threads, job.device)
+    with peak_memory(job.device) as peak:
+        while len(seconds) < STEPS:
+            with threads.step(1, len(seconds) + 1):
+                start = time.perf_counter()
+                job.totals.add(job.step())
+                job.totals.means()  # waits for an accelerator
+            if threads.settled:  # as the steps of a run will be
+                seconds.append(time.perf_counter() - start)
+    start = time.perf_counter()
+    evaluate()
+    evaluation = time.perf_counter() - start
+    # the first step also sets things up, so the median, not the mean
+    step = statistics.median(seconds)
+    if isinstance(job, Search):
+        step += occasional_seconds(job, len(job), job.config.epochs)
+    return step * len(job) + evaluation, peak.bytes
+
+
+def epochs_text(f: dict[str, Any]) -> str:
+    """Time and memory for people."""
+    return (
+        f"an epoch: {f['steps_per_epoch']} steps, about {f['seconds_per_epoch']:.1f} s; {f['epochs']} epochs: "
+        f"about {f['epochs'] * f['seconds_per_epoch'] / 60:.1f} min; peak memory {f['peak_bytes'] / 2**20:.0f} MiB"
+    )
+
+
+def plan_text(figures: dict[str, Any]) -> str:
+    """The figures for people."""
+    f = figures
+    if "images" in f:
+        data = f"images {'x'.join(map(str, f['images']))}, {f['classes']} classes"
+        searched, final = (f"{f[p + 'cells']} cells, {f[p + 'channels']} channels" for p in ("", "final_"))
+    else:
+        data = f"{f['train_tokens']:,} and {f['valid_tokens']:,} tokens ({f['tokens']}), {f['words']:,} different"
+        searched, final = (f"{f[p + 'units']} units" for p in ("", "final_"))
+    return "\n".join(
+        [
+            f"{f['method']} on {f['space']}: {data}",
+            f"search network: {searched}, {f['search_network_params']:,} parameters",
+            f"final network:  {final}, {f['params_smallest']:,} to {f['params_largest']:,} parameters, "
+            f"{f['flops_smallest']:,} to {f['flops_largest']:,} multiply-adds",
+            *([f"limit {shown_budget(f['budget'])}"] if f["budget"] else []),
+            epochs_text(f),
+            *([REFINED.format(f["refine"] + 1)] if f["refine"] else []),
+        ]
+    )

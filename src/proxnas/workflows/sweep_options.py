@@ -1,0 +1,87 @@
+"""What `sweep` is told: one method, and the values of --eta or of a limit. No torch here: `--help` must be quick."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from proxnas.common import quantities
+from proxnas.common.errors import InputError, unknown
+from proxnas.methods import METHODS
+from proxnas.runs.options import flag
+from proxnas.workflows.study_options import ITS_OWN, StudyConfig, study_argv
+
+SWEPT = ("eta", "max_params", "max_flops", "max_latency")
+"""Flags of a search that a sweep takes lists for, of which one is given."""
+
+
+class Setting(NamedTuple):
+    """One value of what is swept."""
+
+    flag: str
+    text: str
+    value: float
+
+    @property
+    def name(self) -> str:
+        """Its name in folders and tables: eta-0.1, max-params-500k."""
+        return f"{self.flag.replace('_', '-')}-{self.text}"
+
+
+@dataclass(frozen=True)
+class SweepConfig(StudyConfig):
+    """Search with several weights of the size regulariser, or within several limits, and draw size against accuracy.
+
+    The same command goes on where the folder stands: nothing that is finished is run again.
+    """
+
+    COMMAND: ClassVar[str] = "sweep"
+    SETS: ClassVar[tuple[str, ...]] = (*ITS_OWN, *SWEPT, "cost")
+
+    method: str = "nasp"
+    eta: str = ""
+    """Values of the size regulariser's weight with commas between, for example 0,0.1,1,10."""
+    max_params: str = ""
+    """In its place: limits on the parameters of the final network, for example 200k,400k. Likewise --max-flops 20M,40M
+    and --max-latency 2ms,4ms."""
+    max_flops: str = ""
+    max_latency: str = ""
+    cost: str = "auto"
+    """As in `proxnas search`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.method not in METHODS:
+            raise unknown("--method", self.method, METHODS)
+        if any(getattr(self, name) for name in SWEPT):  # else a file or the run folder may name them
+            self.settings()
+
+    def settings(self) -> list[Setting]:
+        """What is swept, from the smallest value to the largest."""
+        given = {name: getattr(self, name) for name in SWEPT if getattr(self, name)}
+        if len(given) != 1:
+            listed = ", ".join(map(flag, SWEPT))
+            raise InputError(f"give one of {listed} with values to sweep over, for example --eta 0,0.1,1,10")
+        ((name, texts),) = given.items()
+        found = sorted((Setting(name, text, _value(name, text)) for text in texts.split(",")), key=lambda s: s.value)
+        if len({setting.value for setting in found}) < len(found):
+            raise InputError(f"{flag(name)} {texts}: name each value once")
+        return found
+
+
+def _value(name: str, text: str) -> float:
+    if name == "eta":
+        if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?(e-?\d{1,2})?", text):
+            raise InputError(f"--eta {text}: give numbers of at least 0 with commas between, for example 0,0.1,1,10")
+        return float(text)
+    return quantities.seconds(flag(name), text) if name == "max_latency" else quantities.count(flag(name), text)
+
+
+def search_argv(config: SweepConfig, name: str, seed: int) -> list[str]:
+    """The command line of one search, without the flags that say where and how it runs."""
+    setting = next(setting for setting in config.settings() if setting.name == name)
+    special: dict[str, Any] = {setting.flag: setting.text}
+    if config.cost != "auto":
+        special["cost"] = config.cost
+    return study_argv(config, config.method, seed, special)

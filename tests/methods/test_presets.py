@@ -1,0 +1,308 @@
+"""A preset is what was published: none of our additions, and every step that of an independent Algorithm 2."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from proxnas.common.clock import Clock
+from proxnas.common.types import Batch
+from proxnas.core.choice import Choice
+from proxnas.core.supernet import Supernet
+from proxnas.methods.base import Setup
+from proxnas.methods.proximal import Proximal, nasp
+from proxnas.runs.metrics import Validation
+from proxnas.searching.job import Search
+from proxnas.searching.settings import parse_search
+from support.searches import Repeat
+
+MakeSearch = Callable[..., Search]
+
+COMMON: dict[str, Any] = {
+    # none of our additions
+    "explore": 0.0,
+    "look_ahead": 0,
+    "refine": 0,
+    "patience": 0,
+    "max_skip": -1,
+    "warmup": 0.0,
+    "arch_every": 1,
+    "score_batch": 1.0,
+    "score_nodes": 1.0,
+    # train_search.py and architect.py
+    "arch_optimizer": "adam",
+    "arch_learning_rate": 3e-4,
+    "arch_beta1": 0.5,
+    "arch_beta2": 0.999,
+    "arch_noise": 0.0,
+    "ties": "first",
+    "order": 1,
+    "eta": 0.0,
+    "eta_at": "A_bar",
+    "cutout": 0,
+    "learning_rate": 0.025,
+    "learning_rate_min": 0.001,
+    "momentum": 0.9,
+    "weight_decay": 3e-4,
+    "clip": 5.0,
+}
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "paper": {"value": "a_k", "arch_decay": 0.0, "eta_cells": "all", "unselected": "still"},
+    "official": {"value": "one", "arch_decay": 1e-3, "eta_cells": "normal", "unselected": "drift"},
+}
+OF_TEXT: dict[str, Any] = {  # DARTS' recurrent search, which is all that is published of NASP's
+    "arch_learning_rate": 3e-3,
+    "arch_beta1": 0.9,
+    "learning_rate": 20.0,
+    "learning_rate_min": 20.0,
+    "momentum": 0.0,
+    "weight_decay": 5e-7,
+    "clip": 0.25,
+}
+
+
+def set_to(argv: str, wanted: dict[str, Any]) -> None:
+    config = parse_search(argv.split())
+    assert {name: getattr(config, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("preset", PUBLISHED)
+@pytest.mark.parametrize("method", ["nasp", "pa", "lazy-pa"])
+@pytest.mark.parametrize("space", ["nasp12", "nasbench201", "rnn"])
+def test_a_preset_has_none_of_our_additions(preset: str, method: str, space: str) -> None:
+    data = "pydocs" if space == "rnn" else "digits"
+    wanted = COMMON | PUBLISHED[preset] | (OF_TEXT if space == "rnn" else {})
+    set_to(f"{data} --method {method} --preset {preset} --space {space}", wanted)
+
+
+@pytest.mark.parametrize("order", ["1st", "2nd"])
+def test_darts_has_none_of_our_additions(order: str) -> None:
+    published = {name: COMMON[name] for name in COMMON if name not in ("ties", "arch_noise", "order")}
+    set_to(f"digits --method darts-{order}", published | {"arch_noise": 1e-3, "arch_decay": 1e-3})
+
+
+def test_the_sizes_of_the_published_search() -> None:
+    sizes = {"epochs": 50, "batch_size": 64, "cells": 8, "channels": 16, "final_cells": 20, "final_channels": 36}
+    set_to("digits --protocol cifar --preset official", sizes)
+
+
+def test_images_that_move_A_are_changed_like_those_that_train_w(make_search: MakeSearch) -> None:
+    """As in the public codes, where both halves are one set with one transform; what judges a cell is not changed."""
+    search = make_search("--space", "nasbench201", "--cutout", "3")
+    assert search.valid.part.augment == search.train.part.augment and search.valid.part.augment.cutout == 3
+    plain = search.task.part.evaluation_batches(64)
+    known = {tuple(x.flatten().tolist()) for batch in plain for x in batch.x}
+    assert len(known) == 20
+    for _ in range(5):
+        for x in search.valid.next().x:
+            hidden = (x == 0).all(0)  # zeros are mean colours
+            assert 4 <= int(hidden.sum()) <= 9 and tuple(x.flatten().tolist()) not in known
+
+
+# ----------------------------------------------------- Algorithm 2, written anew
+
+
+LINEAR = {"a": (4, 4), "b": (4, 2, 4), "c": (4, 3, 4)}
+"""Candidates: the sizes of chains of linear layers, whose parameters R counts."""
+ETA, STEPS = 0.3, 6
+GROUPS = ("normal", "reduce")
+
+
+def chain(sizes: tuple[int, ...]) -> nn.Sequential:
+    return nn.Sequential(*(nn.Linear(n, m, bias=False) for n, m in pairwise(sizes)))
+
+
+def network() -> nn.Sequential:
+    choices = [Choice({name: chain(sizes) for name, sizes in LINEAR.items()}, share=group) for group in GROUPS]
+    return nn.Sequential(choices[0], nn.Tanh(), choices[1])
+
+
+class ByHand:
+    """Lines 3 to 6 of Algorithm 2 on the network above: plain autograd, Adam and SGD as their formulas are printed."""
+
+    def __init__(self, module: nn.Sequential, preset: str, epochs: int, steps_per_epoch: int) -> None:
+        self.choices = [module[0], module[2]]
+        self.weights = [w.detach().clone() for w in module.parameters()]
+        self.official, self.steps, self.t = preset == "official", epochs * steps_per_epoch, 0
+        self.A = [torch.full((3,), 0.5) for _ in GROUPS]
+        self.m, self.v = [torch.zeros(3) for _ in GROUPS], [torch.zeros(3) for _ in GROUPS]
+        self.momentum = [torch.zeros_like(w) for w in self.weights]
+
+    def discrete(self) -> list[Tensor]:
+        """prox_C1: the first of the largest entries, with its value (paper) or 1 (public code)."""
+        kept = []
+        for a in self.A:
+            k = a.tolist().index(max(a.tolist()))
+            kept.append(torch.zeros(3))
+            kept[-1][k] = 1.0 if self.official else a[k]
+        return kept
+
+    def output(self, factors: list[Tensor], weights: list[Tensor], x: Tensor) -> Tensor:
+        left = list(weights)
+        for i, each in enumerate(factors):
+            total = torch.zeros(len(x), 4)
+            for factor, sizes in zip(each, LINEAR.values(), strict=True):
+                y = x
+                for _ in sizes[1:]:
+                    y = y @ left.pop(0).T
+                total = total + factor * y
+            x = total.tanh() if i == 0 else total
+        return x
+
+    def step(self, train: Batch, valid: Batch) -> None:
+        self.t += 1
+        A_bar = [a.requires_grad_() for a in self.discrete()]
+        loss = nn.functional.cross_entropy(self.output(A_bar, self.weights, valid.x), valid.y)
+        gradients = torch.autograd.grad(loss, A_bar)
+        counts = torch.tensor([sum(n * m for n, m in pairwise(s)) for s in LINEAR.values()])
+        for i, g in enumerate(gradients):
+            if GROUPS[i] == "normal" or not self.official:
+                g = g + ETA * 2 * counts / counts.sum() * A_bar[i].detach()
+            self.A[i] = self.adam(i, g).clamp(0, 1)
+        weights = [w.requires_grad_() for w in self.weights]
+        loss = nn.functional.cross_entropy(self.output(self.discrete(), weights, train.x), train.y)
+        self.sgd(torch.autograd.grad(loss, weights))
+
+    def adam(self, i: int, g: Tensor) -> Tensor:
+        g = g + (1e-3 if self.official else 0.0) * self.A[i]
+        self.m[i] = 0.5 * self.m[i] + 0.5 * g
+        self.v[i] = 0.999 * self.v[i] + 0.001 * g * g
+        m, v = self.m[i] / (1 - 0.5**self.t), self.v[i] / (1 - 0.999**self.t)
+        return self.A[i] - 3e-4 * m / (v.sqrt() + 1e-8)
+
+    def sgd(self, gradients: tuple[Tensor, ...]) -> None:
+        """Unselected candidates have a gradient of zero: the public code lets them drift all the same."""
+        rate = 0.001 + 0.024 * (1 + math.cos(math.pi * (self.t - 1) / self.steps)) / 2
+        norm = torch.stack([g.norm() for g in gradients]).norm()
+        for i, g in enumerate(gradients):
+            w = self.weights[i].detach()
+            if self.official or g.any():
+                self.momentum[i] = 0.9 * self.momentum[i] + g * min(1.0, 5.0 / float(norm)) + 3e-4 * w
+                w = w - rate * self.momentum[i]
+            self.weights[i] = w
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("preset", PUBLISHED)
+def test_steps_of_a_preset_are_those_of_an_algorithm_2_written_anew(preset: str, make_search: MakeSearch) -> None:
+    torch.set_default_dtype(torch.float32)  # the search is only asked for what its flags come to
+    asked = make_search("--preset", preset, "--space", "nasbench201", "--eta", str(ETA), "--epochs", "2").setup
+    torch.set_default_dtype(torch.float64)
+    module = network()
+    train, valid = (Batch(torch.randn(6, 4), torch.arange(6) % 4) for _ in range(2))
+    by_hand = ByHand(module, preset, epochs=2, steps_per_epoch=len(Repeat(train)))
+    ours = nasp(
+        Setup(
+            Supernet(module),
+            Repeat(train),
+            Repeat(valid),
+            asked.architecture,
+            asked.weights,
+            Clock(torch.device("cpu")),
+            evaluate=lambda batches=None: Validation(0.0, 0.0),
+        )
+    )
+    cells = set()
+    for _ in range(STEPS):
+        ours.step()
+        by_hand.step(train, valid)
+        for name, A in zip(GROUPS, by_hand.A, strict=True):
+            torch.testing.assert_close(ours.A[name][0], A, rtol=1e-9, atol=1e-12)
+        for w, expected in zip(module.parameters(), by_hand.weights, strict=True):
+            torch.testing.assert_close(w.detach(), expected.detach(), rtol=1e-9, atol=1e-12)
+        cells.add(tuple(int(a.argmax()) for a in by_hand.discrete()))
+    assert len(cells) > 1 or cells != {(0, 0)}  # another cell than the tie at the start
+
+
+# ------------------------------------------------- what our default adds to it
+
+
+def made(setup: Setup, **changes: Any) -> Proximal:
+    return nasp(dataclasses.replace(setup, architecture=dataclasses.replace(setup.architecture, **changes)))
+
+
+@pytest.mark.usefixtures("double")
+def test_the_look_ahead_lowers_the_gradient_by_what_training_wins(make_search: MakeSearch) -> None:
+    """dA - xi < u_train, u_valid >: a candidate whose training helps rises. Linear candidates, u = g^T x by hand."""
+    torch.set_default_dtype(torch.float32)
+    asked = make_search("--space", "nasbench201").setup
+    torch.set_default_dtype(torch.float64)
+    module = Choice({name: nn.Linear(4, 3, bias=False) for name in "abc"}, share="row")
+    train, valid = (Batch(torch.randn(6, 4), torch.arange(6) % 3) for _ in range(2))
+    setup = dataclasses.replace(asked, net=Supernet(module), train=Repeat(train), valid=Repeat(valid))
+    without, ahead = (made(setup, explore=0.0, look_ahead=steps, horizon=1.5) for steps in (0, 1))
+    assert torch.equal(without.A_bar["row"], ahead.A_bar["row"])
+    difference = (ahead.gradient(train)["row"] - without.gradient(train)["row"])[0]
+    selected = int(ahead.A_bar["row"].argmax())
+    slopes = []
+    for batch in (train, valid):
+        output = (batch.x @ module.candidates[selected].weight.T).detach().requires_grad_()
+        (g,) = torch.autograd.grad(nn.functional.cross_entropy(output, batch.y), output)
+        slopes.append(g.T @ batch.x)  # the same for all candidates: they read the same and write to the same
+    wins = (slopes[0] * slopes[1]).sum()
+    xi = 1.5 * setup.weights.learning_rate / (1 - setup.weights.momentum)
+    torch.testing.assert_close(difference, -xi * wins * torch.ones(3))
+
+
+def test_exploration_falls_to_nothing_in_proportion_to_the_steps_left(make_search: MakeSearch) -> None:
+    method = make_search("--space", "nasbench201", "--explore", "0.4", "--epochs", "20").method
+    assert isinstance(method, Proximal)
+
+    def spread(at: int) -> float:
+        """Standard deviation of the noise around a step, relative to that of Gumbel noise."""
+        found = []
+        for t in range(at - 5, at + 5):
+            method.w_optimizer.t = t
+            noise = method._noise()
+            assert noise is not None
+            found.append(noise["cell"].flatten())
+        return float(torch.cat(found).std()) / (math.pi / math.sqrt(6))
+
+    assert method.w_optimizer.steps == 100
+    assert [spread(at) for at in (5, 50, 90)] == pytest.approx([0.38, 0.2, 0.04], rel=0.15)
+    method.w_optimizer.t = 100
+    assert method._noise() is None
+
+
+def test_with_noise_the_largest_entry_is_selected_also_where_all_are_negative(make_search: MakeSearch) -> None:
+    method = make_search("--space", "nasbench201", "--explore", "0.5", "--epochs", "50").method
+    assert isinstance(method, Proximal)
+    method.A["cell"].zero_()
+    negative = 0
+    for t in range(200):
+        method.w_optimizer.t = t
+        noise = method._noise()
+        assert noise is not None
+        chosen = method.select(method.A, noise)["cell"]
+        assert torch.equal(chosen.argmax(-1), noise["cell"].argmax(-1))
+        negative += int((noise["cell"].abs().argmax(-1) != noise["cell"].argmax(-1)).sum())
+    assert negative > 50  # where the largest in magnitude is another
+
+
+def test_exploration_and_scoring_draw_from_streams_of_their_own(
+    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = make_search("--space", "nasbench201", "--score-nodes", "0.5").method
+    assert isinstance(method, Proximal)
+    explored: list[int] = []
+
+    def drawn(shape: torch.Size, generator: torch.Generator) -> Tensor:
+        explored.append(generator.initial_seed())
+        return torch.zeros(shape, dtype=torch.float64)
+
+    monkeypatch.setattr("proxnas.methods.proximal.gumbel", drawn)
+    scored = []
+    for t in range(50):
+        method.w_optimizer.t = t
+        method._noise()
+        generator = method._share().generator
+        assert generator is not None
+        scored.append(generator.initial_seed())
+    assert len(set(explored)) == len(set(scored)) == 50 and not set(explored) & set(scored)

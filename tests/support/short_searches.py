@@ -1,0 +1,23 @@
+"""Flags that make a search of every method short and let all of its phases happen."""
+
+from __future__ import annotations
+
+from proxnas.methods import SAMPLING
+from proxnas.searching.uses import of_use
+
+QUICK = {
+    "nasp": ("--look-ahead", "3"),
+    "enas": ("--controller-steps", "1"),
+    "bayesnas": ("--warmup", "0"),
+    "asap": ("--tau-start", "0.9"),
+    "random-ws": ("--random-cells", "5"),
+    **dict.fromkeys(SAMPLING, ("--evaluations", "5")),
+}
+"""The phases that come late or take long."""
+
+
+def short(method: str, space: str = "darts7") -> tuple[str, ...]:
+    """Five steps, in which A moves far; a sampling method has one a cell."""
+    rate = ("--arch-learning-rate", "0.02") if of_use(method, "arch_learning_rate") else ()
+    late = () if (method, space) == ("nasp", "rnn") else QUICK.get(method, ())  # nothing to look ahead at
+    return "--epochs", "1", *rate, *late
