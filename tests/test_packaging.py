@@ -114,7 +114,7 @@ def test_the_package_builds_and_installs_in_a_clean_venv(tmp_path: Path, kind: s
     subprocess.run([*pip, "--no-build-isolation", "--force-reinstall", str(archive)], check=True, env=env, cwd=tmp_path)
     del env["PYTHONPATH"]
     code = "import proxnas; from pathlib import Path; here = Path(proxnas.__file__)\n"
-    code += "print(here, (here.parent / 'zoo.json').is_file())"
+    code += "print(here, (here.parent / 'cells' / 'zoo.json').is_file())"
     said = subprocess.run(
         [python, "-c", code], capture_output=True, text=True, env=env, cwd=tmp_path, check=True
     ).stdout
