@@ -1,5 +1,6 @@
-"""Does a search in a module of one's own pay? The transformer of examples/transformer.py with the blocks of a search,
-beside those that take attention, convolution or MLP everywhere: each trained anew for as long, on the same data.
+"""Does a search in a module of one's own pay? The transformer of examples/transformer.py with the
+blocks of a search, beside those that take attention, convolution or MLP everywhere: each trained
+anew for as long, on the same data.
 
     python benchmarks/any_model.py [--seeds 0,1,2] [--steps 300]
 
@@ -35,7 +36,8 @@ def example() -> Any:
 
 
 def test_loss(this: Any, genotype: dict[str, str], seed: int, steps: int) -> float:
-    """Mean loss a character on the last fifth of the text, after training from fresh weights on the first 60%."""
+    """Mean loss a character on the last fifth of the text, after training from fresh weights on the
+    first 60%."""
     torch.manual_seed(seed)
     model = proxnas.derive(this.Transformer(), genotype)
     adam = torch.optim.AdamW(model.parameters(), 3e-3)
@@ -46,19 +48,28 @@ def test_loss(this: Any, genotype: dict[str, str], seed: int, steps: int) -> flo
         adam.step()
         schedule.step()
     with torch.no_grad():
-        losses = [nn.functional.cross_entropy(model.eval()(x), y) for x, y in this.windows(0.8, 1, 100, 0)]
+        losses = [
+            nn.functional.cross_entropy(model.eval()(x), y) for x, y in this.windows(0.8, 1, 100, 0)
+        ]
     return float(torch.stack(losses).mean())
 
 
 def compare(this: Any, seed: int, steps: int, **smaller: int) -> dict[str, Any]:
-    """One seed: the test losses, what was found, and the seconds of the search and of everything."""
+    """One seed: the test losses, what was found, and the seconds of the search and of
+    everything."""
     start = time.process_time()
     found = this.search(seed=seed, **smaller)
     searched = time.process_time() - start
-    genotypes = {"found": found.genotype} | {kind: dict.fromkeys(found.genotype, kind) for kind in KINDS}
+    genotypes = {"found": found.genotype} | {
+        kind: dict.fromkeys(found.genotype, kind) for kind in KINDS
+    }
     losses = {name: test_loss(this, genotype, seed, steps) for name, genotype in genotypes.items()}
     blocks = list(found.genotype.values())
-    return losses | {"blocks": blocks, "search_seconds": searched, "seconds": time.process_time() - start}
+    return losses | {
+        "blocks": blocks,
+        "search_seconds": searched,
+        "seconds": time.process_time() - start,
+    }
 
 
 def main() -> None:
@@ -73,7 +84,10 @@ def main() -> None:
         print(json.dumps(rows[-1]), flush=True)
     for name in ("found", *KINDS):
         losses = [row[name] for row in rows]
-        print(f"{name:<12} {statistics.mean(losses):.3f} +- {statistics.stdev(losses) if len(losses) > 1 else 0.0:.3f}")
+        print(
+            f"{name:<12} {statistics.mean(losses):.3f} +-"
+            f" {statistics.stdev(losses) if len(losses) > 1 else 0.0:.3f}"
+        )
     print(f"seconds      {sum(row['seconds'] for row in rows):.0f}")
 
 

@@ -1,11 +1,13 @@
-"""Does `--threads auto` keep up on a machine that is not quiet? A default search on the digits beside busy processes.
+"""Does `--threads auto` keep up on a machine that is not quiet? A default search on the digits
+beside busy processes.
 
     python benchmarks/busy.py FOLDER [--busy 0,1,2,4] [--epochs 4] [--rounds 3] [--threads auto,1,2]
 
-In every round a search with `--threads auto`, one with `--threads 1` and one with all cores run one after the other
-beside so many processes that do nothing but compute. Seconds are those of the whole command, as a user waits for it,
-and beside them those of its epochs alone. Resumable: rows go into FOLDER/busy-EPOCHS.jsonl. Medians are printed, with
-the ratio of auto to the better of the other two.
+In every round a search with `--threads auto`, one with `--threads 1` and one with all cores run one
+after the other beside so many processes that do nothing but compute. Seconds are those of the whole
+command, as a user waits for it, and beside them those of its epochs alone. Resumable: rows go into
+FOLDER/busy-EPOCHS.jsonl. Medians are printed, with the ratio of auto to the better of the other
+two.
 """
 
 from __future__ import annotations
@@ -43,13 +45,26 @@ def busy(number: int) -> Iterator[None]:
 
 
 def search(threads: str, epochs: int) -> Row:
-    """One search: seconds of the command and of its epochs, and the numbers of threads that auto took."""
+    """One search: seconds of the command and of its epochs, and the numbers of threads that auto
+    took."""
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "run"
-        flags = ["--epochs", str(epochs), "--device", "cpu", "--threads", threads, "--quiet", "--run", str(run)]
+        flags = [
+            "--epochs",
+            str(epochs),
+            "--device",
+            "cpu",
+            "--threads",
+            threads,
+            "--quiet",
+            "--run",
+            str(run),
+        ]
         start = time.perf_counter()
         subprocess.run(
-            [sys.executable, "-m", "proxnas", "search", "digits", *flags], check=True, stdout=subprocess.DEVNULL
+            [sys.executable, "-m", "proxnas", "search", "digits", *flags],
+            check=True,
+            stdout=subprocess.DEVNULL,
         )
         whole = time.perf_counter() - start
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -63,7 +78,9 @@ def kinds() -> list[str]:
     return list(dict.fromkeys(["auto", "1", str(cores())]))
 
 
-def measure(file: Path, loads: Sequence[int], epochs: int, rounds: int, kinds: list[str]) -> list[Row]:
+def measure(
+    file: Path, loads: Sequence[int], epochs: int, rounds: int, kinds: list[str]
+) -> list[Row]:
     """The rows of all rounds; those that the file has are not measured again."""
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     known = {(row["round"], row["busy"], row["threads"]) for row in rows}
@@ -74,7 +91,9 @@ def measure(file: Path, loads: Sequence[int], epochs: int, rounds: int, kinds: l
                 if (number, load, threads) in known:
                     continue
                 with busy(load):
-                    row = {"round": number, "busy": load, "threads": threads} | search(threads, epochs)
+                    row = {"round": number, "busy": load, "threads": threads} | search(
+                        threads, epochs
+                    )
                 append_line(file, json.dumps(row) + "\n")
                 rows.append(row)
                 print(json.dumps(row), flush=True)
@@ -111,7 +130,9 @@ def ratio(seconds: dict[str, float]) -> float:
 
 def main() -> None:
     """Measures what is missing and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--busy", default="0,1,2,4")
     parser.add_argument("--epochs", type=int, default=4)

@@ -1,10 +1,12 @@
-"""What a step by several processes costs: predicted from parts that are measured alone, and measured.
+"""What a step by several processes costs: predicted from parts that are measured alone, and
+measured.
 
     torchrun --nproc-per-node 2 benchmarks/distributed.py
 
-A step = the computation on this process's part of the batch + for each message a latency and its bytes over the speed
-of the network (docs/scaling.md). The computation is timed without exchange, the network by messages of two sizes, and
-the bytes are counted from the shapes of the network. Then the search runs, and both are compared. Process 0 prints.
+A step = the computation on this process's part of the batch + for each message a latency and its
+bytes over the speed of the network (docs/scaling.md). The computation is timed without exchange,
+the network by messages of two sizes, and the bytes are counted from the shapes of the network. Then
+the search runs, and both are compared. Process 0 prints.
 """
 
 from __future__ import annotations
@@ -23,7 +25,19 @@ from proxnas.runs.messages import exchange, gathered, joined, meet, team
 from proxnas.searching.job import Search
 from proxnas.searching.settings import parse_search
 
-FLAGS = ["digits", "--space", "darts7", "--cells", "5", "--channels", "16", "--device", "cpu", "--threads", "1"]
+FLAGS = [
+    "digits",
+    "--space",
+    "darts7",
+    "--cells",
+    "5",
+    "--channels",
+    "16",
+    "--device",
+    "cpu",
+    "--threads",
+    "1",
+]
 FLAGS += ["--explore", "0", "--look-ahead", "0"]  # the path is A_bar, and all steps are alike
 BATCHES, STEPS = (8, 32), 15
 TAIL = 1 + 1 + 3 + BITS
@@ -42,8 +56,8 @@ class Network:
 
 
 def medians(times: int, *works: Callable[[], object]) -> list[float]:
-    """Seconds of each work, taken in turns, so that another load falls on all; of all processes the slowest one's, for
-    which the others wait."""
+    """Seconds of each work, taken in turns, so that another load falls on all; of all processes the
+    slowest one's, for which the others wait."""
     taken: list[list[float]] = [[] for _ in works]
     for _ in range(times):
         for work, seconds in zip(works, taken, strict=True):
@@ -67,7 +81,8 @@ def made(batch: int) -> Search:
 
 
 def computing(batch: int) -> Callable[[], None]:
-    """A step on one process's part of a batch, while the others do the same; nothing is exchanged."""
+    """A step on one process's part of a batch, while the others do the same; nothing is
+    exchanged."""
 
     def alone() -> None:
         with taking(ALONE):
@@ -86,7 +101,12 @@ def predicted(search: Search) -> tuple[int, int]:
     for choice in search.net.choices.values():
         assert choice.row is not None
         row = A_bar[choice.row.group][choice.row.edge]
-        numbers -= sum(w.numel() for k, part in enumerate(choice.candidates) if not row[k] for w in part.parameters())
+        numbers -= sum(
+            w.numel()
+            for k, part in enumerate(choice.candidates)
+            if not row[k]
+            for w in part.parameters()
+        )
     return 4 * (numbers + TAIL), 8 * (sum(a.numel() for a in A_bar.values()) + 1)
 
 
@@ -104,12 +124,14 @@ def compare(batch: int, line: Network) -> str:
         foreseen.append(predicted(search))
 
     alone, taken = medians(STEPS, compute, step)
-    seconds = alone + statistics.mean(line.seconds(weights) + line.seconds(A) for weights, A in foreseen)
+    seconds = alone + statistics.mean(
+        line.seconds(weights) + line.seconds(A) for weights, A in foreseen
+    )
     everything = sum(w.numel() * w.element_size() for w in search.net.module.parameters())
     return (
-        f"batch {batch}: bytes a step predicted {statistics.mean(map(sum, foreseen)):,.0f}, measured "
-        f"{statistics.mean(sent):,.0f} (all weights: {everything:,}); seconds a step predicted {seconds:.4f}, measured "
-        f"{taken:.4f} (computation {alone:.4f})"
+        f"batch {batch}: bytes a step predicted {statistics.mean(map(sum, foreseen)):,.0f},"
+        f" measured {statistics.mean(sent):,.0f} (all weights: {everything:,}); seconds a step"
+        f" predicted {seconds:.4f}, measured {taken:.4f} (computation {alone:.4f})"
     )
 
 
@@ -122,7 +144,10 @@ def main() -> None:
     with joined(place):
         line = network()
         if place.leads:
-            print(f"network: {1e6 * line.latency:.0f} us a message, {line.speed / 1e6:.0f} MB/s", flush=True)
+            print(
+                f"network: {1e6 * line.latency:.0f} us a message, {line.speed / 1e6:.0f} MB/s",
+                flush=True,
+            )
         for batch in BATCHES:
             words = compare(batch, line)
             if place.leads:

@@ -1,10 +1,13 @@
-"""How good the found cells are: searches on reduced CIFAR-10 in the NAS-Bench-201 space, judged by its table.
+"""How good the found cells are: searches on reduced CIFAR-10 in the NAS-Bench-201 space, judged by
+its table.
 
-    python benchmarks/quality.py CIFAR_FOLDER TABLE [--seeds 0,1] [--only nasp,darts-1st] [--folder quality]
+    python benchmarks/quality.py CIFAR_FOLDER TABLE [--seeds 0,1] [--only nasp,darts-1st] [--folder
+        quality]
 
-Reduced: the 50,000 training images (half for w, half for A) averaged down to 16x16; 16 channels, one cell a stage, 4
-epochs, one thread, two searches side by side. Resumable: a finished search is not repeated, an interrupted one goes on.
-Raw rows are kept in FOLDER/rows.jsonl, the summary is printed. Seeds 0-4 are for choosing, 100 and up for reporting.
+Reduced: the 50,000 training images (half for w, half for A) averaged down to 16x16; 16 channels,
+one cell a stage, 4 epochs, one thread, two searches side by side. Resumable: a finished search is
+not repeated, an interrupted one goes on. Raw rows are kept in FOLDER/rows.jsonl, the summary is
+printed. Seeds 0-4 are for choosing, 100 and up for reporting.
 """
 
 from __future__ import annotations
@@ -24,7 +27,18 @@ from proxnas.cells.genotype import Genotype
 from proxnas.cells.table import look_up
 from proxnas.domains.images.data.images import load
 
-SIZES = ["--space", "nasbench201", "--cells", "1", "--channels", "16", "--epochs", "4", "--batch-size", "64"]
+SIZES = [
+    "--space",
+    "nasbench201",
+    "--cells",
+    "1",
+    "--channels",
+    "16",
+    "--epochs",
+    "4",
+    "--batch-size",
+    "64",
+]
 ALONE = ["--refine", "0"]
 """What a search finds by itself; the row `nasp refined` is the default as a whole."""
 REFINED = "nasp refined"
@@ -73,7 +87,12 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "pa": ["--method", "pa"],
     "darts-1st": ["--method", "darts-1st"],
     "darts-1st 1 epoch": ["--method", "darts-1st", "--epochs", "1"],
-    "darts-1st 3 epochs": ["--method", "darts-1st", "--epochs", "3"],  # as much computing as nasp's four
+    "darts-1st 3 epochs": [
+        "--method",
+        "darts-1st",
+        "--epochs",
+        "3",
+    ],  # as much computing as nasp's four
     "darts-2nd": ["--method", "darts-2nd"],
     "darts-2nd 1 epoch": ["--method", "darts-2nd", "--epochs", "1"],
     "random": ["--method", "random"],
@@ -98,24 +117,52 @@ def reduced(cifar: str, path: Path) -> Path:
         images = load(cifar)
         N = len(images.y_train)
         x = images.x_train.reshape(N, 16, 2, 16, 2, 3).mean((2, 4)).round().astype(np.uint8)
-        np.savez(path, x_train=x, y_train=images.y_train, x_test=x[:100], y_test=images.y_train[:100])
+        np.savez(
+            path, x_train=x, y_train=images.y_train, x_test=x[:100], y_test=images.y_train[:100]
+        )
     return path
 
 
 def search(name: str, seed: int, data: Path, table: str, folder: Path) -> list[dict[str, Any]]:
-    """One search in a process of its own; returns its row, and if it was refined also that of what it found before."""
+    """One search in a process of its own; returns its row, and if it was refined also that of what
+    it found before."""
     run = folder / f"{name.replace(' ', '-')}-{seed}"
     variant = name.removeprefix("nasp ")
-    start = [str(Path(__file__).with_name("variants.py")), variant] if variant in VARIANTS else ["-m", "proxnas"]
+    start = (
+        [str(Path(__file__).with_name("variants.py")), variant]
+        if variant in VARIANTS
+        else ["-m", "proxnas"]
+    )
     command = [sys.executable, *start, "search", str(data), *SIZES, *ALONE, *CONFIGURATIONS[name]]
-    command += ["--seed", str(seed), "--table", table, "--threads", "1", "--quiet", "--resume", "--run", str(run)]
+    command += [
+        "--seed",
+        str(seed),
+        "--table",
+        table,
+        "--threads",
+        "1",
+        "--quiet",
+        "--resume",
+        "--run",
+        str(run),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     result = json.loads((run / "result.json").read_text())
-    changes = [json.loads(line)["changes"] for line in (run / "metrics.jsonl").read_text().splitlines()]
-    row = {"configuration": name, "seed": seed, "valid_loss": result["valid_loss"], "changes": sum(changes)}
+    changes = [
+        json.loads(line)["changes"] for line in (run / "metrics.jsonl").read_text().splitlines()
+    ]
+    row = {
+        "configuration": name,
+        "seed": seed,
+        "valid_loss": result["valid_loss"],
+        "changes": sum(changes),
+    }
     rows = [row | _cell(result["genotype"], table) | {"seconds": result["seconds"]}]
     if refined := result.get("refined"):
-        before = {"configuration": f"{name}, before", "seconds": result["seconds"] - refined["seconds"]}
+        before = {
+            "configuration": f"{name}, before",
+            "seconds": result["seconds"] - refined["seconds"],
+        }
         rows.append(row | before | _cell(refined["from"], table))
     return rows
 
@@ -137,7 +184,10 @@ def keep(rows: list[dict[str, Any]], stored: Path) -> list[dict[str, Any]]:
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
     """Markdown rows: mean, standard deviation and worst of the test column over seeds."""
-    lines = ["| configuration | seeds | test mean | std | worst | 12-epoch | valid loss | seconds | changes |"]
+    lines = [
+        "| configuration | seeds | test mean | std | worst | 12-epoch | valid loss | seconds |"
+        " changes |"
+    ]
     lines.append("|---|---|---|---|---|---|---|---|---|")
     for name in dict.fromkeys(row["configuration"] for row in rows):
         mine = [row for row in rows if row["configuration"] == name]
@@ -149,15 +199,17 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
         changes = statistics.mean(row["changes"] for row in mine)
         seeds = ",".join(str(row["seed"]) for row in mine)
         lines.append(
-            f"| {name} | {seeds} | {statistics.mean(test):.2f} | {spread:.2f} | {min(test):.2f} | {valid:.2f} | "
-            f"{loss:.3f} | {seconds:.0f} | {changes:.0f} |"
+            f"| {name} | {seeds} | {statistics.mean(test):.2f} | {spread:.2f} | {min(test):.2f} |"
+            f" {valid:.2f} | {loss:.3f} | {seconds:.0f} | {changes:.0f} |"
         )
     return lines
 
 
 def main() -> None:
     """Runs what is missing and prints the summary."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cifar")
     parser.add_argument("table")
     parser.add_argument("--seeds", default="0,1")
@@ -168,9 +220,13 @@ def main() -> None:
     folder = Path(options.folder)
     folder.mkdir(parents=True, exist_ok=True)
     data = reduced(options.cifar, folder / "reduced.npz")
-    jobs = [(name, int(seed)) for name in options.only.split(",") for seed in options.seeds.split(",")]
+    jobs = [
+        (name, int(seed)) for name in options.only.split(",") for seed in options.seeds.split(",")
+    ]
     with ThreadPoolExecutor(options.jobs) as pool:
-        done = pool.map(lambda job: keep(search(*job, data, options.table, folder), folder / "rows.jsonl"), jobs)
+        done = pool.map(
+            lambda job: keep(search(*job, data, options.table, folder), folder / "rows.jsonl"), jobs
+        )
         rows = [row for found in done for row in found]
     print("\n".join(summary(rows)))
 

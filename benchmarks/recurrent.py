@@ -1,11 +1,13 @@
-"""Is the found recurrent cell good? A search on a part of PTB, and its cell trained beside DARTS V2 and an LSTM.
+"""Is the found recurrent cell good? A search on a part of PTB, and its cell trained beside DARTS V2
+and an LSTM.
 
-    python benchmarks/recurrent.py PTB_FOLDER [--transfer WIKITEXT_FOLDER] [--seeds 0,1] [--folder recurrent]
+    python benchmarks/recurrent.py PTB_FOLDER [--transfer WIKITEXT_FOLDER] [--seeds 0,1] [--folder
+        recurrent]
 
-Reduced: the first 200,000 training tokens, the 5,000 most frequent words, 64 units in the search and 128 in the network
-that is trained, the quick protocol with fewer epochs, one thread. Every seed has a search and trainings of its own; the
-first seed's found cell is then trained on the other text. Resumable. Rows go into
-FOLDER/rows.jsonl, the summary is printed.
+Reduced: the first 200,000 training tokens, the 5,000 most frequent words, 64 units in the search
+and 128 in the network that is trained, the quick protocol with fewer epochs, one thread. Every seed
+has a search and trainings of its own; the first seed's found cell is then trained on the other
+text. Resumable. Rows go into FOLDER/rows.jsonl, the summary is printed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,17 @@ KEYS = ("params", "valid_perplexity", "test_perplexity", "seconds")
 
 def proxnas(*words: str) -> None:
     """One command in a process of its own; goes on where it was stopped."""
-    command = [sys.executable, "-m", "proxnas", *words, *TEXT, "--threads", "1", "--quiet", "--resume"]
+    command = [
+        sys.executable,
+        "-m",
+        "proxnas",
+        *words,
+        *TEXT,
+        "--threads",
+        "1",
+        "--quiet",
+        "--resume",
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
@@ -46,7 +58,10 @@ def rows_of(data: str, other: str, seeds: list[int], folder: Path) -> list[dict[
     for seed in seeds:
         run = folder / f"search-{seed}"
         proxnas("search", data, *SEARCH, "--seed", str(seed), "--run", str(run))
-        rows += [trained(name, cell, data, seed, folder) for name, cell in {"found": str(run), **RIVALS}.items()]
+        rows += [
+            trained(name, cell, data, seed, folder)
+            for name, cell in {"found": str(run), **RIVALS}.items()
+        ]
     if other:
         rows.append(trained("found", str(folder / f"search-{seeds[0]}"), other, seeds[0], folder))
     return rows
@@ -61,17 +76,23 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
     for text, name in dict.fromkeys((row["text"], row["cell"]) for row in rows):
         mine = [row for row in rows if (row["text"], row["cell"]) == (text, name)]
         seeds = ", ".join(str(row["seed"]) for row in mine)
-        figures = [", ".join(f"{row[key]:.1f}" for row in mine) for key in ("valid_perplexity", "test_perplexity")]
+        figures = [
+            ", ".join(f"{row[key]:.1f}" for row in mine)
+            for key in ("valid_perplexity", "test_perplexity")
+        ]
         seconds = statistics.mean(row["seconds"] for row in mine)
         lines.append(
-            f"| {text} | {name} | {seeds} | {mine[0]['params']:,} | {figures[0]} | {figures[1]} | {seconds:.0f} |"
+            f"| {text} | {name} | {seeds} | {mine[0]['params']:,} | {figures[0]} | {figures[1]} |"
+            f" {seconds:.0f} |"
         )
     return lines
 
 
 def main() -> None:
     """Runs what is missing and prints the summary."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data")
     parser.add_argument("--transfer", default="")
     parser.add_argument("--seeds", default="0,1")
@@ -79,7 +100,9 @@ def main() -> None:
     options = parser.parse_args()
     folder = Path(options.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    rows = rows_of(options.data, options.transfer, [int(seed) for seed in options.seeds.split(",")], folder)
+    rows = rows_of(
+        options.data, options.transfer, [int(seed) for seed in options.seeds.split(",")], folder
+    )
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     print("\n".join(summary(rows)))
 

@@ -1,11 +1,12 @@
 """Methods that evaluate whole cells, with the table of NAS-Bench-201 as the evaluator.
 
-    python benchmarks/sampling.py TABLE [--seeds 100,...,109] [--evaluations 1000] [--methods ...] [--out rows.jsonl]
+    python benchmarks/sampling.py TABLE [--seeds 100,...,109] [--evaluations 1000] [--methods ...]
+        [--out rows.jsonl]
 
-A search sees the validation column only; reported is the test accuracy of the cell that it returns, and paired tests
-against random search over the seeds (Wilcoxon's signed ranks and Student's t, both two-sided). A look-up costs nothing,
-so everything runs in one process; a search that is in OUT already is not repeated. Seeds 0-4 are for choosing, 100 and
-up for reporting.
+A search sees the validation column only; reported is the test accuracy of the cell that it returns,
+and paired tests against random search over the seeds (Wilcoxon's signed ranks and Student's t, both
+two-sided). A look-up costs nothing, so everything runs in one process; a search that is in OUT
+already is not repeated. Seeds 0-4 are for choosing, 100 and up for reporting.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def run(method: str, seed: int, table: str, evaluations: int, images: Images) ->
     start = time.perf_counter()
     flags = ["--space", "nasbench201", "--channels", "1", "--device", "cpu", "--threads", "1"]
     flags += ["--evaluate", "table", "--table", table, "--evaluations", str(evaluations)]
-    search = Search(parse_search(["digits", "--method", method, "--seed", str(seed), *flags]), images)
+    search = Search(
+        parse_search(["digits", "--method", method, "--seed", str(seed), *flags]), images
+    )
     for _ in range(evaluations):
         search.step()
     cell = search.genotype()
@@ -49,7 +52,8 @@ def run(method: str, seed: int, table: str, evaluations: int, images: Images) ->
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
-    """Markdown: mean and standard deviation over seeds, and what the paired tests say against random search."""
+    """Markdown: mean and standard deviation over seeds, and what the paired tests say against
+    random search."""
     heads = ["method", "seeds", "valid mean", "test mean", "std", "worst", "best"]
     heads += ["minus random", "Wilcoxon p", "t-test p", "seconds"]
     by: dict[str, dict[int, dict[str, Any]]] = {}
@@ -57,7 +61,9 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
         by.setdefault(row["method"], {})[row["seed"]] = row
     lines = [heads, ["---"] * len(heads)]
     for method, mine in by.items():
-        test, valid, seconds = ([row[key] for row in mine.values()] for key in ("test", "valid", "seconds"))
+        test, valid, seconds = (
+            [row[key] for row in mine.values()] for key in ("test", "valid", "seconds")
+        )
         shared = sorted(mine.keys() & by.get("random", {}).keys()) if method != "random" else []
         figures = [statistics.fmean(test), statistics.stdev(test) if len(test) > 1 else 0.0]
         lines.append(
@@ -82,7 +88,9 @@ def paired(pairs: list[tuple[float, float]]) -> list[str]:
 
 def main() -> None:
     """Runs what is missing and prints the summary."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("table")
     parser.add_argument("--seeds", default=",".join(str(seed) for seed in range(100, 110)))
     parser.add_argument("--methods", default=",".join(SAMPLING))
@@ -95,7 +103,10 @@ def main() -> None:
     for method in options.methods.split(","):
         for seed in map(int, options.seeds.split(",")):
             key = (method, seed, options.evaluations)
-            row = next((row for row in known if (row["method"], row["seed"], row["evaluations"]) == key), None)
+            row = next(
+                (row for row in known if (row["method"], row["seed"], row["evaluations"]) == key),
+                None,
+            )
             if row is None:
                 row = run(method, seed, options.table, options.evaluations, images)
                 with out.open("a") as file:

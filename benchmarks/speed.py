@@ -2,7 +2,8 @@
 
     python benchmarks/speed.py [FOLDER]      default: bench
 
-Each measurement is a JSON file; one that is there already is not repeated, so an interrupted run goes on.
+Each measurement is a JSON file; one that is there already is not repeated, so an interrupted run
+goes on.
 """
 
 from __future__ import annotations
@@ -57,13 +58,22 @@ def spaces_table(folder: Path) -> list[str]:
     for space in SPACES:
         figures = measured(folder, space, dataclasses.replace(BASE, space=space))
         for method, part in figures["methods"].items():
-            seconds = " | ".join(f"{part[key]:.3f}" for key in ("arch", "forward", "backward", "other", "total"))
+            seconds = " | ".join(
+                f"{part[key]:.3f}" for key in ("arch", "forward", "backward", "other", "total")
+            )
             memory = part["peak_bytes"] / MIB
-            rows.append(f"| {space} | {method} | {seconds} | {figures['ratio'][method]:.2f} | {memory:.0f} |")
+            rows.append(
+                f"| {space} | {method} | {seconds} | {figures['ratio'][method]:.2f} |"
+                f" {memory:.0f} |"
+            )
         limit = [figures["limit"][key] for key in ("arch", "weight", "total")]
         memory = figures["limit"]["peak_bytes"] / MIB
-        rows.append("| {} | limit | {:.3f} | | {:.3f} | | {:.3f} | | {:.0f} |".format(space, *limit, memory))
-        verdict = f"nasp / limit {figures['ratio_to_limit']:.2f}, opponent {figures['opponent']:.2f}"
+        rows.append(
+            "| {} | limit | {:.3f} | | {:.3f} | | {:.3f} | | {:.0f} |".format(space, *limit, memory)
+        )
+        verdict = (
+            f"nasp / limit {figures['ratio_to_limit']:.2f}, opponent {figures['opponent']:.2f}"
+        )
         rows.append(f"| {space} | {verdict} | | | | | | | |")
     return rows
 
@@ -73,14 +83,22 @@ def growth(folder: Path) -> dict[str, list[dict[str, Any]]]:
     series = {}
     for name, values in GROWTH.items():
         configs = [dataclasses.replace(BASE, candidates=8, methods="nasp") for _ in values]
-        sized = [dataclasses.replace(config, **{name: value}) for config, value in zip(configs, values, strict=True)]
-        series[name] = [measured(folder, f"nasp-{name}-{v}", c) for v, c in zip(values, sized, strict=True)]
+        sized = [
+            dataclasses.replace(config, **{name: value})
+            for config, value in zip(configs, values, strict=True)
+        ]
+        series[name] = [
+            measured(folder, f"nasp-{name}-{v}", c) for v, c in zip(values, sized, strict=True)
+        ]
     return series
 
 
 def growth_table(series: dict[str, list[dict[str, Any]]]) -> list[str]:
     """Markdown rows: update A, the weight step and memory as one size grows."""
-    rows = ["| size | value | update A | weight step | limit of both | peak MiB |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| size | value | update A | weight step | limit of both | peak MiB |",
+        "|---|---|---|---|---|---|",
+    ]
     for name, measurements in series.items():
         for value, figures in zip(GROWTH[name], measurements, strict=True):
             part = figures["methods"]["nasp"]
@@ -95,13 +113,17 @@ def growth_table(series: dict[str, list[dict[str, Any]]]) -> list[str]:
 
 def growth_figure(series: dict[str, list[dict[str, Any]]], folder: Path) -> None:
     """One panel a size: update A and the weight step, with their floors."""
-    figure, panels = pyplot.subplots(1, len(series), figsize=(4 * len(series), 3.2), layout="constrained")
+    figure, panels = pyplot.subplots(
+        1, len(series), figsize=(4 * len(series), 3.2), layout="constrained"
+    )
     for panel, (name, measurements) in zip(panels, series.items(), strict=True):
         parts = [figures["methods"]["nasp"] for figures in measurements]
         limits = [figures["limit"] for figures in measurements]
         x = GROWTH[name]
         panel.plot(x, [part["arch"] for part in parts], "o-", label="update A")
-        panel.plot(x, [part["forward"] + part["backward"] for part in parts], "s-", label="weight step")
+        panel.plot(
+            x, [part["forward"] + part["backward"] for part in parts], "s-", label="weight step"
+        )
         panel.plot(x, [limit["arch"] for limit in limits], "--", color="C0", label="its limit")
         panel.plot(x, [limit["weight"] for limit in limits], "--", color="C1")
         panel.set(xlabel=name.replace("_", " "), xticks=x, ylim=(0, None))

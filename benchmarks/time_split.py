@@ -1,9 +1,10 @@
 """Where an epoch of NASP spends its time: the network's own operations against everything besides.
 
-    python benchmarks/time_split.py DATA [search flags]      for example: digits, or a cifar-10-batches-bin folder
+    python benchmarks/time_split.py DATA [search flags]      for example: digits, or a
+        cifar-10-batches-bin folder
 
-Everything besides is timed directly: streams, selection, the optimizers. What is left of a step is the network:
-forward and backward of the selected operations and the forward of the candidates.
+Everything besides is timed directly: streams, selection, the optimizers. What is left of a step is
+the network: forward and backward of the selected operations and the forward of the candidates.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def main() -> None:
         print(f"{name:28} {100 * seconds / total:5.1f}%")
     print(f"{'operations of the network':28} {100 * (1 - sum(spent.values()) / total):5.1f}%")
     print(
-        f"a step {total / steps:.4f} s, an epoch of {len(search.train)} steps {total / steps * len(search.train):.1f} s"
+        f"a step {total / steps:.4f} s, an epoch of {len(search.train)} steps"
+        f" {total / steps * len(search.train):.1f} s"
     )
     start = time.perf_counter()
     search.figures()

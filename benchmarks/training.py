@@ -1,9 +1,12 @@
-"""The training step of a discrete network beside the same network as plain eager modules in the default memory format.
+"""The training step of a discrete network beside the same network as plain eager modules in the
+default memory format.
 
-    python benchmarks/training.py [--cell zoo:DARTS_V2] [--cells 20] [--channels 36] [--batch-size 8] [--rounds 5]
+    python benchmarks/training.py [--cell zoo:DARTS_V2] [--cells 20] [--channels 36] [--batch-size
+        8] [--rounds 5]
 
-Both do the same work on the same random images: forward with auxiliary tower and path dropout, backward, clipping, SGD
-with momentum. Prints medians of interleaved rounds and their ratio, and with --profile where our time goes.
+Both do the same work on the same random images: forward with auxiliary tower and path dropout,
+backward, clipping, SGD with momentum. Prints medians of interleaved rounds and their ratio, and
+with --profile where our time goes.
 """
 
 from __future__ import annotations
@@ -54,7 +57,9 @@ def ours(options: argparse.Namespace) -> Training:
         threads=options.threads,
         device=options.device,
     )
-    training = Training(config, noise(max(40, options.batch_size), options.image_size), read_genotype(options.cell))
+    training = Training(
+        config, noise(max(40, options.batch_size), options.image_size), read_genotype(options.cell)
+    )
     training.epochs_done = 1
     return training
 
@@ -110,12 +115,16 @@ def profile(options: argparse.Namespace) -> str:
     training.step()
     with torch.profiler.profile() as profiler:
         training.step()
-    return profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=20, max_name_column_width=45)
+    return profiler.key_averages().table(
+        sort_by="self_cpu_time_total", row_limit=20, max_name_column_width=45
+    )
 
 
 def main(argv: list[str] | None = None) -> dict[str, float]:
     """Prints the figures as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cell", default="zoo:DARTS_V2")
     parser.add_argument("--device", default="cpu")
     for name, value in {

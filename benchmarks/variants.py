@@ -1,4 +1,5 @@
-"""Variants of NASP that are rows of the quality study only: none of them found better cells, so none became an option.
+"""Variants of NASP that are rows of the quality study only: none of them found better cells, so
+none became an option.
 
     python benchmarks/variants.py NAME search DATA ...
 
@@ -33,12 +34,16 @@ def without_none() -> None:
 
 
 def annealed_pace() -> None:
-    """Training promises less as the learning rate of the search falls, and next to nothing in the end."""
-    WeightOptimizer.pace = lambda self, steps: steps * self.learning_rate / (1 - self.options.momentum)
+    """Training promises less as the learning rate of the search falls, and next to nothing in the
+    end."""
+    WeightOptimizer.pace = lambda self, steps: (
+        steps * self.learning_rate / (1 - self.options.momentum)
+    )
 
 
 def relative_scores() -> None:
-    """Each row's scores less that of its selected entry, which is about 0 where all that follows normalises."""
+    """Each row's scores less that of its selected entry, which is about 0 where all that follows
+    normalises."""
     plain = proximal.Proximal._at_w
 
     def relative(self: proximal.Proximal, valid: Batch) -> Matrices:
@@ -49,7 +54,8 @@ def relative_scores() -> None:
 
 
 def normalised_scores() -> None:
-    """Scores of outputs that are brought to a mean square of 1, as a batch norm does with convolutions."""
+    """Scores of outputs that are brought to a mean square of 1, as a batch norm does with
+    convolutions."""
     plain = scoring.inner
 
     def normalised(g: Tensor, output: Tensor) -> Tensor:
@@ -60,10 +66,13 @@ def normalised_scores() -> None:
 
 
 def off_the_path(draw: Draw, share: Callable[[float], float]) -> None:
-    """Some steps of w, a share that depends on the progress, go through another path than that of A."""
+    """Some steps of w, a share that depends on the progress, go through another path than that of
+    A."""
     plain = proximal.weight_step
 
-    def step(net: Supernet, batch: Batch, optimizer: WeightOptimizer, *rest: Any) -> tuple[Tensor, Tensor]:
+    def step(
+        net: Supernet, batch: Batch, optimizer: WeightOptimizer, *rest: Any
+    ) -> tuple[Tensor, Tensor]:
         luck = torch.rand(1, generator=torch.Generator().manual_seed(optimizer.t)).item()
         if luck < share(optimizer.progress):
             net.use(draw(net, optimizer.t))
@@ -79,7 +88,9 @@ def uniform(net: Supernet, t: int) -> Matrices:
 
 def in_turn(net: Supernet, t: int) -> Matrices:
     """On each edge another candidate, the next one in every step."""
-    paths = {name: torch.zeros(group.shape, dtype=torch.float64) for name, group in net.groups.items()}
+    paths = {
+        name: torch.zeros(group.shape, dtype=torch.float64) for name, group in net.groups.items()
+    }
     for A_bar in paths.values():
         E, K = A_bar.shape
         A_bar[range(E), [(t + e) % K for e in range(E)]] = 1.0
@@ -92,7 +103,9 @@ VARIANTS: dict[str, Callable[[], None]] = {
     "relative scores": relative_scores,
     "normalised scores": normalised_scores,
     "30% uniform": lambda: off_the_path(uniform, lambda progress: 0.3),
-    "uniform falling from 50%": lambda: off_the_path(uniform, lambda progress: 0.5 * (1 - progress)),
+    "uniform falling from 50%": lambda: off_the_path(
+        uniform, lambda progress: 0.5 * (1 - progress)
+    ),
     "uniform warmup": lambda: off_the_path(uniform, lambda progress: float(progress < 0.25)),
     "30% in turn": lambda: off_the_path(in_turn, lambda progress: 0.3),
 }

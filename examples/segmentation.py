@@ -1,4 +1,5 @@
-"""A small U-Net that finds discs in noise chooses its kernels, and how its halves are joined: [IMAGES [EPOCHS]]."""
+"""A small U-Net that finds discs in noise chooses its kernels, and how its halves are joined:
+[IMAGES [EPOCHS]]."""
 
 import sys
 
@@ -11,7 +12,10 @@ import proxnas
 def images(n, seed):
     """(images, masks): a disc somewhere in each, hardly brighter than the noise."""
     draw = torch.Generator().manual_seed(seed)
-    centre, radius = torch.rand(n, 2, 1, 1, generator=draw) * 24, 3 + 4 * torch.rand(n, 1, 1, generator=draw)
+    centre, radius = (
+        torch.rand(n, 2, 1, 1, generator=draw) * 24,
+        3 + 4 * torch.rand(n, 1, 1, generator=draw),
+    )
     rows, columns = torch.meshgrid(torch.arange(24), torch.arange(24), indexing="ij")
     mask = ((rows - centre[:, 0]) ** 2 + (columns - centre[:, 1]) ** 2 < radius**2).float()[:, None]
     return mask + 0.8 * torch.randn(mask.shape, generator=draw), mask
@@ -34,12 +38,19 @@ class Join(nn.Module):
 class UNet(nn.Module):
     def __init__(self):
         super().__init__()
-        self.down, self.bottom, self.up, self.out = block(1, 8), block(8, 8), block(8, 8), nn.Conv2d(8, 1, 1)
+        self.down, self.bottom, self.up, self.out = (
+            block(1, 8),
+            block(8, 8),
+            block(8, 8),
+            nn.Conv2d(8, 1, 1),
+        )
         self.join = proxnas.Choice({"below": Join(0), "sum": Join(1)})
 
     def forward(self, x):
         across = self.down(x)
-        below = nn.functional.interpolate(self.bottom(nn.functional.max_pool2d(across, 2)), scale_factor=2)
+        below = nn.functional.interpolate(
+            self.bottom(nn.functional.max_pool2d(across, 2)), scale_factor=2
+        )
         return self.out(self.up(self.join(below, across=across)))
 
 
@@ -50,7 +61,9 @@ def overlap(output, mask):  # intersection over union
 def main(n=256, epochs=10):
     torch.manual_seed(0)
     judge = {"loss": nn.functional.binary_cross_entropy_with_logits, "metric": overlap}
-    found = proxnas.search(UNet(), images(n, 0), images(n, 1), **judge, epochs=epochs, learning_rate=0.1)
+    found = proxnas.search(
+        UNet(), images(n, 0), images(n, 1), **judge, epochs=epochs, learning_rate=0.1
+    )
     x, mask = images(100, 2)
     print(found, f"overlap on new images {overlap(found.model()(x), mask):.3f}", sep="\n")
 

@@ -1,4 +1,5 @@
-"""A small transformer for text, in which each block chooses attention, a convolution or an MLP: [BATCHES [EPOCHS]]."""
+"""A small transformer for text, in which each block chooses attention, a convolution or an MLP:
+[BATCHES [EPOCHS]]."""
 
 import sys
 from pydoc_data.topics import topics
@@ -9,7 +10,9 @@ from torch import nn
 import proxnas
 
 WIDTH = LENGTH = 32
-TEXT = torch.tensor(list(" ".join(" ".join(topics.values()).split()).encode("ascii", "replace")))  # Python's own manual
+TEXT = torch.tensor(
+    list(" ".join(" ".join(topics.values()).split()).encode("ascii", "replace"))
+)  # Python's own manual
 
 
 class Attention(nn.MultiheadAttention):
@@ -24,16 +27,26 @@ class Convolution(nn.Conv1d):
 
 
 def block():
-    mixers = {"attention": Attention(WIDTH, 4, batch_first=True), "convolution": Convolution(WIDTH, WIDTH, 4)}
-    return proxnas.Choice(mixers | {"mlp": nn.Sequential(nn.Linear(WIDTH, 64), nn.GELU(), nn.Linear(64, WIDTH))})
+    mixers = {
+        "attention": Attention(WIDTH, 4, batch_first=True),
+        "convolution": Convolution(WIDTH, WIDTH, 4),
+    }
+    return proxnas.Choice(
+        mixers | {"mlp": nn.Sequential(nn.Linear(WIDTH, 64), nn.GELU(), nn.Linear(64, WIDTH))}
+    )
 
 
 class Transformer(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embed, self.place = nn.Embedding(128, WIDTH), nn.Parameter(torch.randn(LENGTH, WIDTH) / 50)
+        self.embed, self.place = (
+            nn.Embedding(128, WIDTH),
+            nn.Parameter(torch.randn(LENGTH, WIDTH) / 50),
+        )
         self.out = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 128))
-        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(WIDTH), block(), nn.GELU()) for _ in range(3))
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(WIDTH), block(), nn.GELU()) for _ in range(3)
+        )
 
     def forward(self, text):
         x = self.embed(text) + self.place
@@ -43,15 +56,24 @@ class Transformer(nn.Module):
 
 
 def windows(begin, end, batches, seed):  # (characters, the characters after them)
-    draw, part = torch.Generator().manual_seed(seed), TEXT[int(begin * len(TEXT)) : int(end * len(TEXT))]
-    places = torch.randint(len(part) - LENGTH, (batches, 16, 1), generator=draw) + torch.arange(LENGTH + 1)
+    draw, part = (
+        torch.Generator().manual_seed(seed),
+        TEXT[int(begin * len(TEXT)) : int(end * len(TEXT))],
+    )
+    places = torch.randint(len(part) - LENGTH, (batches, 16, 1), generator=draw) + torch.arange(
+        LENGTH + 1
+    )
     return [(text[:, :-1], text[:, 1:]) for text in part[places]]
 
 
 def search(batches=60, epochs=6, seed=0, progress=False):
     torch.manual_seed(seed)
     data = (windows(*part, batches, seed) for part in ((0, 0.6), (0.6, 0.8)))
-    how = {"optimizer": lambda weights: torch.optim.AdamW(weights, 3e-3), "epochs": epochs, "progress": progress}
+    how = {
+        "optimizer": lambda weights: torch.optim.AdamW(weights, 3e-3),
+        "epochs": epochs,
+        "progress": progress,
+    }
     return proxnas.search(Transformer(), *data, proxnas.NASP(), seed=seed, **how)
 
 

@@ -18,7 +18,8 @@ from proxnas.searching.job import Search
 from proxnas.searching.options import SearchConfig
 from proxnas.searching.settings import parse_search
 
-# The same examples in every run of `make test`: it passes everywhere or nowhere. `make test-all` draws new ones.
+# The same examples in every run of `make test`: it passes everywhere or nowhere. `make test-all`
+# draws new ones.
 settings.register_profile("same", derandomize=True)
 settings.register_profile("drawn")
 settings.load_profile(os.environ.get("PROXNAS_EXAMPLES", "same"))
@@ -31,7 +32,8 @@ def _parsed(*flags: str) -> SearchConfig:
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
-    """The same number for all, so that results can be compared to the bit; `--threads auto` keeps to it too."""
+    """The same number for all, so that results can be compared to the bit; `--threads auto` keeps
+    to it too."""
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
 
@@ -54,7 +56,11 @@ def tiny_images() -> Images:
     """Ten batches of four images of 8 x 8 pixels in two classes, half of them for A."""
     random = np.random.RandomState(0)
     arrays = {
-        f"{kind}_{part}": random.randint(0, 256, (n, 8, 8, 3)).astype(np.uint8) if kind == "x" else np.arange(n) % 2
+        f"{kind}_{part}": (
+            random.randint(0, 256, (n, 8, 8, 3)).astype(np.uint8)
+            if kind == "x"
+            else np.arange(n) % 2
+        )
         for part, n in (("train", 40), ("test", 4))
         for kind in "xy"
     }
@@ -70,14 +76,37 @@ def tiny_text() -> Text:
 
 @pytest.fixture
 def make_search(tiny_images: Images, tiny_text: Text) -> Callable[..., Search]:
-    """make_search("--method", "nasp", ...) -> a Search over the tiny images or text, its network as small as can be."""
+    """make_search("--method", "nasp", ...) -> a Search over the tiny images or text, its network as
+    small as can be."""
 
     def make(*flags: str) -> Search:
         if "rnn" in flags:
-            size = ["--units", "4", "--batch-size", "2", "--bptt", "6", "--device", "cpu", "--threads", "1"]
+            size = [
+                "--units",
+                "4",
+                "--batch-size",
+                "2",
+                "--bptt",
+                "6",
+                "--device",
+                "cpu",
+                "--threads",
+                "1",
+            ]
             return Search(_parsed("pydocs", *size, *flags), tiny_text)
         cells = "1" if "nasbench201" in flags else "3"
-        size = ["--cells", cells, "--channels", "2", "--batch-size", "4", "--device", "cpu", "--threads", "1"]
+        size = [
+            "--cells",
+            cells,
+            "--channels",
+            "2",
+            "--batch-size",
+            "4",
+            "--device",
+            "cpu",
+            "--threads",
+            "1",
+        ]
         return Search(_parsed("digits", *size, *flags), tiny_images)
 
     return make
@@ -85,7 +114,8 @@ def make_search(tiny_images: Images, tiny_text: Text) -> Callable[..., Search]:
 
 @pytest.fixture(scope="session")
 def stripes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hundred images in two classes that are told apart easily, in a file: a fifth is for testing."""
+    """A hundred images in two classes that are told apart easily, in a file: a fifth is for
+    testing."""
     random = np.random.RandomState(0)
     y = np.arange(100) % 2
     x = random.randint(0, 100, (100, 8, 8)).astype(np.uint8)

@@ -1,4 +1,5 @@
-"""The scripts in benchmarks/: they resume, and their tables say what was measured. The measuring itself is bench's."""
+"""The scripts in benchmarks/: they resume, and their tables say what was measured. The measuring
+itself is bench's."""
 
 from __future__ import annotations
 
@@ -35,7 +36,14 @@ def script(name: str) -> ModuleType:
 
 
 def figures(config: BenchConfig) -> dict[str, Any]:
-    part = {"arch": 1.0, "forward": 0.25, "backward": 0.5, "other": 0.05, "total": 1.8, "peak_bytes": 3 * 2**20}
+    part = {
+        "arch": 1.0,
+        "forward": 0.25,
+        "backward": 0.5,
+        "other": 0.05,
+        "total": 1.8,
+        "peak_bytes": 3 * 2**20,
+    }
     names = config.all_methods()
     return {
         "methods": dict.fromkeys(names, part),
@@ -86,22 +94,36 @@ def test_quality_reduces_and_sums_up(tmp_path: Path) -> None:
         | {"table": {"cifar10_test": test, "cifar10_valid_ep12": 80.0}}
         for seed, test in ((0, 93.0), (1, 94.0))
     ]
-    assert quality.summary(rows)[-1] == "| nasp | 0,1 | 93.50 | 0.71 | 93.00 | 80.00 | 1.250 | 80 | 7 |"
+    assert (
+        quality.summary(rows)[-1]
+        == "| nasp | 0,1 | 93.50 | 0.71 | 93.00 | 80.00 | 1.250 | 80 | 7 |"
+    )
 
 
 def test_budgets_sum_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(FOLDER)  # as when it is run
     budgets = script("budgets")
-    rows = [{"share": 0.5, "limit": 1000, "seed": seed, "params": params} for seed, params in ((0, 900), (1, 1002))]
+    rows = [
+        {"share": 0.5, "limit": 1000, "seed": seed, "params": params}
+        for seed, params in ((0, 900), (1, 1002))
+    ]
     assert budgets.limits_text(rows)[-1] == "| 1,000 | 50% | 2 | 1 | 0.951 | 0.900 |"
     cells = {"found-0": 0.8, "found-1": 0.7, "random-9-0": 0.6, "random-9-1": 0.7}
-    rows = [{"limit": 9, "cell": cell, "params": 8, "test_accuracy": test} for cell, test in cells.items()]
+    rows = [
+        {"limit": 9, "cell": cell, "params": 8, "test_accuracy": test}
+        for cell, test in cells.items()
+    ]
     mean, half = budgets.interval([([0.8, 0.7], [0.6, 0.7]), ([0.4, 0.5], [0.1, 0.2])])
     assert (mean, half) == (pytest.approx(0.2), pytest.approx(2.78 * math.sqrt(0.005 / 2)))
-    assert budgets.training_text(rows)[-1] == "found - random, pooled: +0.1000 +- 0.3041 (95%, 4 cells)"
+    assert (
+        budgets.training_text(rows)[-1]
+        == "found - random, pooled: +0.1000 +- 0.3041 (95%, 4 cells)"
+    )
     for path in budgets.random_cells(90_000, 2, tmp_path):
         genotype = Genotype.from_json(path.read_text())
-        size = parameters(spaces.find("darts7").network(genotype, Size(budgets.CELLS, budgets.CHANNELS, 3, 10)))
+        size = parameters(
+            spaces.find("darts7").network(genotype, Size(budgets.CELLS, budgets.CHANNELS, 3, 10))
+        )
         assert budgets.USED * 90_000 <= size <= 90_000
 
 
@@ -110,22 +132,34 @@ def test_time_split_accounts_for_the_whole_step(monkeypatch, capsys) -> None:
     flags = ["digits", "--space", "nasbench201", "--channels", "2", "--threads", "1"]
     monkeypatch.setattr(sys, "argv", ["time_split.py", *flags])
     script("time_split").main()
-    shares = [float(line.split()[-1][:-1]) for line in capsys.readouterr().out.splitlines() if line.endswith("%")]
+    shares = [
+        float(line.split()[-1][:-1])
+        for line in capsys.readouterr().out.splitlines()
+        if line.endswith("%")
+    ]
     assert sum(shares) == pytest.approx(100, abs=0.5)
 
 
 def test_found_cells_are_summed_up_against_random_ones() -> None:
     cells = [("found-0", 0.7), ("found-1", 0.8), ("random-0", 0.6), ("random-1", 0.7)]
-    rows = [{"space": "darts7", "cell": cell, "params": 1000, "test_accuracy": test} for cell, test in cells]
-    assert script("found_cells").summary(rows)[-1] == (
-        "| darts7 | 0.7000, 0.8000 | 0.7500 | 1,000 | 0.6500 | 0.0707 | 0.7000 | +0.1000 +- 0.3041 |"
+    rows = [
+        {"space": "darts7", "cell": cell, "params": 1000, "test_accuracy": test}
+        for cell, test in cells
+    ]
+    assert (
+        script("found_cells").summary(rows)[-1]
+        == "| darts7 | 0.7000, 0.8000 | 0.7500 | 1,000 | 0.6500 | 0.0707 | 0.7000 | +0.1000 +-"
+        " 0.3041 |"
     )
 
 
 def test_recurrent_cells_are_summed_up_by_text_and_cell() -> None:
     figures = {"params": 1000, "valid_perplexity": 90.0, "test_perplexity": 80.0, "seconds": 2.0}
     rows = [{"text": "ptb", "cell": "found", "seed": seed} | figures for seed in (0, 1)]
-    assert script("recurrent").summary(rows)[-1] == "| ptb | found | 0, 1 | 1,000 | 90.0, 90.0 | 80.0, 80.0 | 2 |"
+    assert (
+        script("recurrent").summary(rows)[-1]
+        == "| ptb | found | 0, 1 | 1,000 | 90.0, 90.0 | 80.0, 80.0 | 2 |"
+    )
 
 
 def test_every_configuration_of_the_quality_study_is_a_search() -> None:
@@ -137,10 +171,16 @@ def test_every_configuration_of_the_quality_study_is_a_search() -> None:
 
 def test_a_refined_search_has_two_rows_which_are_kept_once(tmp_path, monkeypatch) -> None:
     quality = script("quality")
-    monkeypatch.setattr(quality, "look_up", lambda table, cell: {"cifar10_test": float(len(cell.to_string()))})
+    monkeypatch.setattr(
+        quality, "look_up", lambda table, cell: {"cifar10_test": float(len(cell.to_string()))}
+    )
     monkeypatch.setattr(quality.subprocess, "run", lambda command, **how: None)
-    cells = [json.loads(Genotype.from_string(f"|{op}~0|+|none~0|none~1|+|none~0|none~1|none~2|").to_json())
-             for op in ("skip_connect", "nor_conv_3x3")]  # fmt: skip
+    cells = [
+        json.loads(
+            Genotype.from_string(f"|{op}~0|+|none~0|none~1|+|none~0|none~1|none~2|").to_json()
+        )
+        for op in ("skip_connect", "nor_conv_3x3")
+    ]
     run = tmp_path / "nasp-refined-7"
     run.mkdir()
     (run / "metrics.jsonl").write_text('{"changes": 3}\n{"changes": 4}\n')
@@ -162,7 +202,18 @@ def test_a_refined_search_has_two_rows_which_are_kept_once(tmp_path, monkeypatch
 @pytest.mark.slow
 @pytest.mark.parametrize("name", script("variants").VARIANTS)
 def test_a_variant_changes_what_a_search_does(name: str, stripes: Path, tmp_path: Path) -> None:
-    flags = ["--space", "nasbench201", "--channels", "2", "--batch-size", "8", "--epochs", "2", "--threads", "1"]
+    flags = [
+        "--space",
+        "nasbench201",
+        "--channels",
+        "2",
+        "--batch-size",
+        "8",
+        "--epochs",
+        "2",
+        "--threads",
+        "1",
+    ]
     flags += ["--warmup", "1"] * (name == "uniform warmup") + ["--quiet"]
     losses = []
     for start in (["-m", "proxnas"], [str(FOLDER / "variants.py"), name]):
@@ -179,24 +230,48 @@ def test_sampling_pairs_methods_with_random_by_seed(tmp_path, monkeypatch, capsy
 
     def run(method: str, seed: int, table: str, evaluations: int, images: Any) -> dict[str, Any]:
         asked.append((method, seed))
-        test = {"random": 90.0, "evolution": 92.0}[method] + (seed - 100) * (1 if method == "random" else 1.5)
-        return {"method": method, "seed": seed, "evaluations": evaluations, "test": test, "valid": 80.0, "seconds": 1.0}
+        test = {"random": 90.0, "evolution": 92.0}[method] + (seed - 100) * (
+            1 if method == "random" else 1.5
+        )
+        return {
+            "method": method,
+            "seed": seed,
+            "evaluations": evaluations,
+            "test": test,
+            "valid": 80.0,
+            "seconds": 1.0,
+        }
 
     monkeypatch.setattr(sampling, "run", run)
-    flags = ["table.csv", "--seeds", "100,101,102", "--methods", "random,evolution", "--out", str(tmp_path / "rows")]
+    flags = [
+        "table.csv",
+        "--seeds",
+        "100,101,102",
+        "--methods",
+        "random,evolution",
+        "--out",
+        str(tmp_path / "rows"),
+    ]
     monkeypatch.setattr(sys, "argv", ["sampling.py", *flags])
     sampling.main()
     lines = capsys.readouterr().out.splitlines()
-    assert lines[2] == "| `random` | 100-102 | 80.00 | 91.000 | 1.000 | 90.00 | 92.00 |  |  |  | 1.0 |"
-    # differences 2, 2.5, 3: all of one sign, 2 of 2^3 signs; t = 2.5 / (0.5 / sqrt(3)) with two degrees of freedom
     assert (
-        lines[3] == "| `evolution` | 100-102 | 80.00 | 93.500 | 1.500 | 92.00 | 95.00 | +2.500 | 0.250 | 0.013 | 1.0 |"
+        lines[2] == "| `random` | 100-102 | 80.00 | 91.000 | 1.000 | 90.00 | 92.00 |  |  |  | 1.0 |"
+    )
+    # differences 2, 2.5, 3: all of one sign, 2 of 2^3 signs; t = 2.5 / (0.5 / sqrt(3)) with two
+    # degrees of freedom
+    assert (
+        lines[3]
+        == "| `evolution` | 100-102 | 80.00 | 93.500 | 1.500 | 92.00 | 95.00 | +2.500 | 0.250 |"
+        " 0.013 | 1.0 |"
     )
     sampling.main()  # everything is there already
     assert len(asked) == 6
 
 
-def test_busy_runs_each_once_in_turns_and_compares_with_the_better(tmp_path, monkeypatch, capsys) -> None:
+def test_busy_runs_each_once_in_turns_and_compares_with_the_better(
+    tmp_path, monkeypatch, capsys
+) -> None:
     busy, asked = script("busy"), []
 
     def search(threads: str, epochs: int) -> dict[str, Any]:

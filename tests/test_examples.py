@@ -13,7 +13,10 @@ import pytest
 from support.places import ROOT
 
 SMALL = {"transformer": ["2", "1"], "tabular": ["1"], "segmentation": ["8", "1"]}
-FIT = "images 50k --search-epochs 1 --epochs 1 --cells 1 --channels 2 --batch-size 16 --threads 1 --quiet"
+FIT = (
+    "images 50k --search-epochs 1 --epochs 1 --cells 1 --channels 2 --batch-size 16 --threads 1"
+    " --quiet"
+)
 SMALL["image_folder"] = FIT.split()
 """Arguments that make an example short."""
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -27,7 +30,9 @@ def test_every_example_is_small_and_listed() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+def test_an_example_runs(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     if path.stem == "image_folder":
         runpy.run_path(str(path))["digits"](tmp_path / "images", 60)
@@ -47,7 +52,9 @@ def run(path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs_as_shipped(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+def test_an_example_runs_as_shipped(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(path, monkeypatch) == 0
     assert " = " in capsys.readouterr().out
@@ -67,7 +74,9 @@ def test_the_folder_of_images_can_be_fitted_as_shipped(
     assert "final network" in capsys.readouterr().out
 
 
-def test_an_example_that_fails_says_so_by_its_exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_example_that_fails_says_so_by_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     path = ROOT / "examples" / "image_folder.py"
     runpy.run_path(str(path))["digits"](tmp_path / "images", 60)
@@ -75,11 +84,17 @@ def test_an_example_that_fails_says_so_by_its_exit_code(monkeypatch: pytest.Monk
 
 
 def python_blocks(page: Path) -> str:
-    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+    return "\n".join(
+        re.findall(
+            r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        )
+    )
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/custom.md"])
-def test_the_python_of_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_python_of_a_page_runs(
+    page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     code = python_blocks(ROOT / page)
     assert "proxnas.search(" in code
@@ -89,4 +104,6 @@ def test_the_python_of_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch, t
 def test_the_comparison_of_transformers_runs() -> None:
     comparison = runpy.run_path(str(ROOT / "benchmarks" / "any_model.py"))
     row = comparison["compare"](comparison["example"](), seed=0, steps=2, batches=1, epochs=1)
-    assert {"found", "attention", "convolution", "mlp", "blocks", "seconds"} <= row.keys() and len(row["blocks"]) == 3
+    assert {"found", "attention", "convolution", "mlp", "blocks", "seconds"} <= row.keys() and len(
+        row["blocks"]
+    ) == 3

@@ -16,11 +16,25 @@ import proxnas.cli.main
 
 ROOT = Path(proxnas.__file__).parent
 FILES = {
-    ".".join(("proxnas", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path
+    ".".join(("proxnas", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    ): path
     for path in sorted(ROOT.rglob("*.py"))
 }
 """Module -> file."""
-ROOMS = ("common", "cells", "report", "runs", "core", "methods", "training", "domains", "searching", "workflows", "cli")
+ROOMS = (
+    "common",
+    "cells",
+    "report",
+    "runs",
+    "core",
+    "methods",
+    "training",
+    "domains",
+    "searching",
+    "workflows",
+    "cli",
+)
 """In the order in which they may import each other, as docs/architecture.md has them."""
 DOMAINS = ("images", "text", "modules")
 LEFT = {
@@ -105,14 +119,20 @@ def test_the_source_is_found() -> None:
 
 
 def is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return (
+        isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
+    )
 
 
 def statements(node: ast.AST, at_import: bool) -> list[ast.AST]:
     """The nodes below; with `at_import` only those that run when the module is imported."""
     found: list[ast.AST] = []
     for child in ast.iter_child_nodes(node):
-        if at_import and (isinstance(child, ast.FunctionDef | ast.Lambda) or is_type_checking(child)):
+        if at_import and (
+            isinstance(child, ast.FunctionDef | ast.Lambda) or is_type_checking(child)
+        ):
             continue
         found += [child, *statements(child, at_import)]
     return found
@@ -128,7 +148,9 @@ def imports(module: str, at_import: bool) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0 and node.module, f"{module}: relative import"
             submodules = {f"{node.module}.{alias.name}" for alias in node.names} & FILES.keys()
-            found |= submodules if len(submodules) == len(node.names) else {node.module, *submodules}
+            found |= (
+                submodules if len(submodules) == len(node.names) else {node.module, *submodules}
+            )
     return frozenset(found - {module})
 
 
@@ -139,11 +161,17 @@ def within(module: str, *places: str) -> bool:
 
 def arrows(*sources: str, at_import: bool = False) -> list[tuple[str, str]]:
     """(module, imported module) for all modules inside `sources`."""
-    return [(module, name) for module in FILES if within(module, *sources) for name in imports(module, at_import)]
+    return [
+        (module, name)
+        for module in FILES
+        if within(module, *sources)
+        for name in imports(module, at_import)
+    ]
 
 
 def reachable(module: str) -> set[str]:
-    """All modules imported by it, directly or through modules of proxnas, anywhere in their code."""
+    """All modules imported by it, directly or through modules of proxnas, anywhere in their
+    code."""
     seen: set[str] = set()
     waiting = [module]
     while waiting:
@@ -182,7 +210,9 @@ def test_the_house_has_these_rooms() -> None:
     assert entries == {*ROOMS, "__init__", "__main__", "py"}
     for name in ROOMS:
         law = ast.get_docstring(ast.parse((ROOT / name / "__init__.py").read_text()))
-        assert law and len(law) > 60, f"{name}/__init__.py does not say what lives there and what it may import"
+        assert law and len(law) > 60, (
+            f"{name}/__init__.py does not say what lives there and what it may import"
+        )
 
 
 def test_a_room_imports_only_rooms_before_it() -> None:
@@ -190,13 +220,19 @@ def test_a_room_imports_only_rooms_before_it() -> None:
 
 
 def test_a_method_knows_no_domain() -> None:
-    assert [arrow for arrow in arrows("proxnas.core", "proxnas.methods") if within(arrow[1], "proxnas.domains")] == []
+    assert [
+        arrow
+        for arrow in arrows("proxnas.core", "proxnas.methods")
+        if within(arrow[1], "proxnas.domains")
+    ] == []
 
 
 def test_the_report_reads_files_only() -> None:
     for module in FILES:
         if within(module, "proxnas.report"):
-            assert [name for name in reachable(module) if within(name, "torch", "proxnas.methods")] == []
+            assert [
+                name for name in reachable(module) if within(name, "torch", "proxnas.methods")
+            ] == []
 
 
 def test_the_command_line_names_every_command() -> None:
@@ -209,7 +245,9 @@ def test_the_command_line_names_every_command() -> None:
 
 
 def test_nothing_imports_the_command_line() -> None:
-    assert {module for module, name in arrows("proxnas") if name == "proxnas.cli.main"} == {"proxnas.__main__"}
+    assert {module for module, name in arrows("proxnas") if name == "proxnas.cli.main"} == {
+        "proxnas.__main__"
+    }
 
 
 def test_there_is_no_cycle() -> None:
@@ -234,12 +272,15 @@ for name in sys.argv[1:]:
     if "torch" in sys.modules:
         sys.exit(name)
 """
-    ran = subprocess.run([sys.executable, "-c", code, *WITHOUT_TORCH], capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *WITHOUT_TORCH], capture_output=True, text=True
+    )
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_every_module_can_be_imported_first() -> None:
-    """No module counts on another having been imported before: what it names at import exists without it."""
+    """No module counts on another having been imported before: what it names at import exists
+    without it."""
     for module, name in arrows("proxnas", at_import=True):
         if within(name, "proxnas"):
             assert name in FILES, f"{module} imports {name}, which is not there"

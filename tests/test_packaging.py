@@ -20,8 +20,22 @@ from support.lower_bounds import lower_bounds
 from support.places import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-TARGETS = ["help", "install", "search", "test", "test-all", "check", "format", "bench", "faults", "lower", "clean"]
-OLD = "#!/bin/sh\ncase $1 in -V) echo Python 3.9.2;; esac\ncase $2 in *version_info*) exit 1;; esac\n"
+TARGETS = [
+    "help",
+    "install",
+    "search",
+    "test",
+    "test-all",
+    "check",
+    "format",
+    "bench",
+    "faults",
+    "lower",
+    "clean",
+]
+OLD = (
+    "#!/bin/sh\ncase $1 in -V) echo Python 3.9.2;; esac\ncase $2 in *version_info*) exit 1;; esac\n"
+)
 NO_VENV = "#!/bin/sh\ncase $2 in *print*) echo python3.12-venv;; *ensurepip*) exit 1;; esac\n"
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -32,13 +46,23 @@ def normal(name: str) -> str:
 
 
 def pins() -> dict[str, str]:
-    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if not line.startswith("#")
+    ]
     return {normal(name): version for name, version in (line.split("==") for line in lines)}
 
 
 def make(*arguments: str) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if k not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "ARGS", "PYTHON"}}
-    return subprocess.run(["make", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+    env = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "ARGS", "PYTHON"}
+    }
+    return subprocess.run(
+        ["make", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60
+    )
 
 
 def script(path: Path, text: str) -> str:
@@ -68,7 +92,9 @@ def test_constraints_pin_torch_and_every_direct_dependency() -> None:
     pinned = pins()
     assert pinned["torch"] == "2.13.0"
     assert "setuptools" in pinned  # the build backend
-    wanted = PROJECT["dependencies"] + [each for extra in PROJECT["optional-dependencies"].values() for each in extra]
+    wanted = PROJECT["dependencies"] + [
+        each for extra in PROJECT["optional-dependencies"].values() for each in extra
+    ]
     names = {normal(re.split(r"[^\w.-]", requirement)[0]) for requirement in wanted}
     assert names <= pinned.keys()
 
@@ -77,12 +103,15 @@ def test_every_dependency_has_a_lower_bound_that_is_not_above_the_tested_version
     pinned = pins()
     for requirement in lower_bounds():
         name, version = requirement.split("==")
-        lowest, tested = ([int(part) for part in text.split(".")[:3]] for text in (version, pinned[normal(name)]))
+        lowest, tested = (
+            [int(part) for part in text.split(".")[:3]] for text in (version, pinned[normal(name)])
+        )
         assert lowest <= tested, requirement
 
 
 def test_the_constraints_are_what_is_installed() -> None:
-    """Of the direct dependencies: a version that is not tested any more must not stay in the file."""
+    """Of the direct dependencies: a version that is not tested any more must not stay in the
+    file."""
     stale = {}
     for requirement in PROJECT["dependencies"]:
         name = normal(re.split(r"[^\w.-]", requirement)[0])
@@ -99,19 +128,43 @@ def test_the_constraints_are_what_is_installed() -> None:
 def test_the_package_builds_and_installs_in_a_clean_venv(tmp_path: Path, kind: str) -> None:
     source = tmp_path / "source"
     shutil.copytree(
-        ROOT, source, ignore=shutil.ignore_patterns(".git", ".venv*", "runs", "bench", "__pycache__", ".*_cache")
+        ROOT,
+        source,
+        ignore=shutil.ignore_patterns(".git", ".venv*", "runs", "bench", "__pycache__", ".*_cache"),
     )
-    build = f"import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
-    done = subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=source, capture_output=True, text=True)
+    build = (
+        "import sys; from setuptools import build_meta;"
+        f" print(build_meta.build_{kind}(sys.argv[1]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", build, str(tmp_path)], cwd=source, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     archive = tmp_path / done.stdout.splitlines()[-1]
-    subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", str(tmp_path / "venv")], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--system-site-packages", str(tmp_path / "venv")], check=True
+    )
     python = tmp_path / "venv" / "bin" / "python"
-    pip = [str(python), "-m", "pip", "-qq", "--disable-pip-version-check", "install", "--no-index", "--no-deps"]
+    pip = [
+        str(python),
+        "-m",
+        "pip",
+        "-qq",
+        "--disable-pip-version-check",
+        "install",
+        "--no-index",
+        "--no-deps",
+    ]
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    # setuptools is seen through the outer environment of this interpreter, which a build without isolation may use
+    # setuptools is seen through the outer environment of this interpreter, which a build without
+    # isolation may use
     env["PYTHONPATH"] = os.pathsep.join(site.getsitepackages()) if kind == "sdist" else ""
-    subprocess.run([*pip, "--no-build-isolation", "--force-reinstall", str(archive)], check=True, env=env, cwd=tmp_path)
+    subprocess.run(
+        [*pip, "--no-build-isolation", "--force-reinstall", str(archive)],
+        check=True,
+        env=env,
+        cwd=tmp_path,
+    )
     del env["PYTHONPATH"]
     code = "import proxnas; from pathlib import Path; here = Path(proxnas.__file__)\n"
     code += "print(here, (here.parent / 'cells' / 'zoo.json').is_file())"
@@ -120,7 +173,10 @@ def test_the_package_builds_and_installs_in_a_clean_venv(tmp_path: Path, kind: s
     ).stdout
     assert said.startswith(str(tmp_path / "venv")) and said.endswith("True\n")
     version = subprocess.run(
-        [tmp_path / "venv" / "bin" / "proxnas", "--version"], capture_output=True, text=True, env=env
+        [tmp_path / "venv" / "bin" / "proxnas", "--version"],
+        capture_output=True,
+        text=True,
+        env=env,
     )
     assert version.stdout == f"proxnas {PROJECT['version']}\n"
 

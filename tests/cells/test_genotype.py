@@ -1,4 +1,5 @@
-"""genotype.py: every valid cell survives the way out and back in; everything else is one clear line."""
+"""genotype.py: every valid cell survives the way out and back in; everything else is one clear
+line."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ from proxnas.common.errors import InputError
 from support.places import SHARED
 
 PUBLISHED = SHARED / "facts" / "cells.json"
-NB201 = "|nor_conv_3x3~0|+|nor_conv_3x3~0|avg_pool_3x3~1|+|skip_connect~0|nor_conv_3x3~1|skip_connect~2|"
+NB201 = (
+    "|nor_conv_3x3~0|+|nor_conv_3x3~0|avg_pool_3x3~1|"
+    "+|skip_connect~0|nor_conv_3x3~1|skip_connect~2|"
+)
 HUGE = 10**400
 
 
@@ -55,8 +59,16 @@ def _cells(draw: st.DrawFn, kind: str) -> Cell:
 
 def darts(**changes: Any) -> dict[str, Any]:
     """A small valid genotype as JSON data, some of it replaced."""
-    cell = {"nodes": [[["sep_conv_3x3", 0], ["skip_connect", 1]], [["max_pool_3x3", 2]]], "concat": [2, 3]}
-    return {"schema": 1, "kind": "cnn", "space": None, "cells": {"normal": cell, "reduce": cell}} | changes
+    cell = {
+        "nodes": [[["sep_conv_3x3", 0], ["skip_connect", 1]], [["max_pool_3x3", 2]]],
+        "concat": [2, 3],
+    }
+    return {
+        "schema": 1,
+        "kind": "cnn",
+        "space": None,
+        "cells": {"normal": cell, "reduce": cell},
+    } | changes
 
 
 def normal(**changes: Any) -> dict[str, Any]:
@@ -87,7 +99,9 @@ def test_json_round_trip(genotype: Genotype) -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.just(HUGE) | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 
@@ -114,19 +128,36 @@ def test_fuzz_one_part_replaced(genotype: Genotype, data: st.DataObject, value: 
     tree = json.loads(genotype.to_json())
     where: Any = tree
     for _ in range(data.draw(st.integers(0, 5))):
-        key = data.draw(st.sampled_from(sorted(where) if isinstance(where, dict) else range(len(where))))
+        key = data.draw(
+            st.sampled_from(sorted(where) if isinstance(where, dict) else range(len(where)))
+        )
         if not isinstance(where[key], dict | list) or not where[key]:
             break
         where = where[key]
-    where[data.draw(st.sampled_from(sorted(where) if isinstance(where, dict) else range(len(where))))] = value
+    where[
+        data.draw(st.sampled_from(sorted(where) if isinstance(where, dict) else range(len(where))))
+    ] = value
     _parsed_or_refused(json.dumps(tree))
 
 
 @given(
     st.sampled_from([None, "cnn", "rnn", "nasbench201"]),
     st.dictionaries(
-        st.sampled_from(["normal", "normal_nodes", "normal_concat", "reduce", "reduce_nodes", "recurrent", "concat"]),
-        json_values | st.lists(st.lists(st.sampled_from(["tanh", "skip_connect", 0, 1, []]), max_size=3), max_size=4),
+        st.sampled_from(
+            [
+                "normal",
+                "normal_nodes",
+                "normal_concat",
+                "reduce",
+                "reduce_nodes",
+                "recurrent",
+                "concat",
+            ]
+        ),
+        json_values
+        | st.lists(
+            st.lists(st.sampled_from(["tanh", "skip_connect", 0, 1, []]), max_size=3), max_size=4
+        ),
     ),
 )
 @settings(deadline=None)
@@ -151,7 +182,10 @@ def test_fuzz_published_form(kind: str | None, data: dict[str, Any]) -> None:
         (darts(cells=None), "cells is an object"),
         (darts(cells={"normal": 1}), "each an object with nodes and concat"),
         (darts(cells={"normal": darts()["cells"]["normal"]}), "cell reduce is missing"),
-        (darts(cells=darts()["cells"] | {"norm": {}}), "unknown cell of kind cnn 'norm': did you mean normal"),
+        (
+            darts(cells=darts()["cells"] | {"norm": {}}),
+            "unknown cell of kind cnn 'norm': did you mean normal",
+        ),
         (darts(kind="rnn"), "unknown cell of kind rnn 'normal': choose one of recurrent"),
         (normal(nodes=[]), "cell normal: nodes is a list of at least one node"),
         (normal(nodes=None), "cell normal: nodes is a list of at least one node"),
@@ -160,11 +194,23 @@ def test_fuzz_published_form(kind: str | None, data: dict[str, Any]) -> None:
         (normal(nodes=[["skip_connect", 0]]), "cell normal, node 2: an edge is [operation, input]"),
         (normal(nodes=[[["skip_connect"]]]), "cell normal, node 2: an edge is [operation, input]"),
         (normal(nodes=[[[1, 0]]]), "cell normal, node 2: an edge is [operation, input]"),
-        (normal(nodes=[[["skip_connect", 0, 1, 1]]]), "cell normal, node 2: an edge is [operation, input]"),
-        (normal(nodes=[[["sep_conv_3x4", 0]]]), "cell normal, node 2: unknown operation 'sep_conv_3x4': did you mean"),
+        (
+            normal(nodes=[[["skip_connect", 0, 1, 1]]]),
+            "cell normal, node 2: an edge is [operation, input]",
+        ),
+        (
+            normal(nodes=[[["sep_conv_3x4", 0]]]),
+            "cell normal, node 2: unknown operation 'sep_conv_3x4': did you mean",
+        ),
         (normal(nodes=[[["x" * 5000, 0]]]), "cell normal, node 2: unknown operation 'xxx"),
-        (normal(nodes=[[["nor_conv_3x3", 0]]]), "cell normal, node 2: unknown operation 'nor_conv_3x3'"),
-        (normal(nodes=[[["skip_connect", 2]]]), "cell normal, node 2: skip_connect reads state 2, allowed are 0 to 1"),
+        (
+            normal(nodes=[[["nor_conv_3x3", 0]]]),
+            "cell normal, node 2: unknown operation 'nor_conv_3x3'",
+        ),
+        (
+            normal(nodes=[[["skip_connect", 2]]]),
+            "cell normal, node 2: skip_connect reads state 2, allowed are 0 to 1",
+        ),
         (normal(nodes=[[["skip_connect", -1]]]), "reads state -1, allowed are 0 to 1"),
         (normal(nodes=[[["skip_connect", HUGE]]]), "allowed are 0 to 1"),
         (
@@ -173,7 +219,10 @@ def test_fuzz_published_form(kind: str | None, data: dict[str, Any]) -> None:
         ),
         (normal(nodes=[[["skip_connect", 0.0]]]), "the whole number of a state, not 0.0"),
         (normal(nodes=[[["skip_connect", "0"]]]), "the whole number of a state, not '0'"),
-        (normal(nodes=[[["skip_connect", 0, "1"]]]), "the value of 'skip_connect' is a finite number, not '1'"),
+        (
+            normal(nodes=[[["skip_connect", 0, "1"]]]),
+            "the value of 'skip_connect' is a finite number, not '1'",
+        ),
         (normal(nodes=[[["skip_connect", 0, True]]]), "is a finite number, not True"),
         (normal(nodes=[[["skip_connect", 0, HUGE]]]), "is a finite number, not 1000"),
         (normal(nodes=[[["skip_connect", 0, float("nan")]]]), "is a finite number, not nan"),
@@ -186,16 +235,37 @@ def test_fuzz_published_form(kind: str | None, data: dict[str, Any]) -> None:
         (normal(concat=[True]), "concat names state True"),
         (normal(concat=[[]]), "concat names state []"),
         (rnn([[]]), "cell recurrent, node 1 has no edges"),
-        (rnn([[["tanh", 0], ["relu", 0]]]), "cell recurrent, node 1 has 2 edges: a node of an rnn cell has one"),
+        (
+            rnn([[["tanh", 0], ["relu", 0]]]),
+            "cell recurrent, node 1 has 2 edges: a node of an rnn cell has one",
+        ),
         (rnn([[["tanh", 1]]]), "cell recurrent, node 1: tanh reads state 1, allowed are 0 to 0"),
         (nb201([[["none", 0]]], [1]), "a NAS-Bench-201 cell has 3 nodes (not 1)"),
-        (nb201([[["none", 0]], [["none", 0]]]), "cell cell, node 2 needs one edge from each of the states 0 to 1"),
-        (nb201([[["none", 0]], [["none", 0], ["none", 0]]]), "cell cell, node 2 needs one edge from each"),
-        ({"normal": [["skip_connect", 0]] * 3}, "cell normal: 3 edges in a flat list do not make 2 a node"),
+        (
+            nb201([[["none", 0]], [["none", 0]]]),
+            "cell cell, node 2 needs one edge from each of the states 0 to 1",
+        ),
+        (
+            nb201([[["none", 0]], [["none", 0], ["none", 0]]]),
+            "cell cell, node 2 needs one edge from each",
+        ),
+        (
+            {"normal": [["skip_connect", 0]] * 3},
+            "cell normal: 3 edges in a flat list do not make 2 a node",
+        ),
         ({"normal": "x"}, "cell normal: nodes is a list of at least one node"),
-        ({"normal_nodes": [[]], "normal_concat": [2], "reduce": []}, "cell reduce: nodes is a list of at least one"),
-        ({"normal_nodes": [[]], "normal_concat": [2], "reduce_nodes": [[]]}, "cell normal, node 2 has no edges"),
-        ({"recurrent": [["tanh", 0]]}, "cell recurrent: concat is a list of at least one state, not None"),
+        (
+            {"normal_nodes": [[]], "normal_concat": [2], "reduce": []},
+            "cell reduce: nodes is a list of at least one",
+        ),
+        (
+            {"normal_nodes": [[]], "normal_concat": [2], "reduce_nodes": [[]]},
+            "cell normal, node 2 has no edges",
+        ),
+        (
+            {"recurrent": [["tanh", 0]]},
+            "cell recurrent: concat is a list of at least one state, not None",
+        ),
         ({"kind": "convnet", "normal": []}, "unknown kind 'convnet'"),
         ({"kind": "nasbench201"}, "cell cell is missing"),
     ],
@@ -242,7 +312,9 @@ def test_is_immutable_and_comparable() -> None:
 
 def test_lists_become_tuples_and_integers_factors() -> None:
     cell = Cell([[["tanh", 0, 2]]], [1])  # type: ignore[arg-type]
-    assert Genotype("rnn", {"recurrent": cell}).cells["recurrent"] == Cell(((Edge("tanh", 0, 2.0),),), (1,))
+    assert Genotype("rnn", {"recurrent": cell}).cells["recurrent"] == Cell(
+        ((Edge("tanh", 0, 2.0),),), (1,)
+    )
 
 
 def test_json_is_one_node_a_line_and_omits_factors_of_one() -> None:
@@ -257,7 +329,10 @@ def test_nasbench201_string() -> None:
     assert genotype.to_string() == NB201
     assert genotype.cells["cell"].nodes[1] == (Edge("nor_conv_3x3", 0), Edge("avg_pool_3x3", 1))
     shuffled = "|none~0|+|none~1|skip_connect~0|+|none~2|none~1|none~0|"
-    assert Genotype.from_string(shuffled).to_string() == "|none~0|+|skip_connect~0|none~1|+|none~0|none~1|none~2|"
+    assert (
+        Genotype.from_string(shuffled).to_string()
+        == "|none~0|+|skip_connect~0|none~1|+|none~0|none~1|none~2|"
+    )
 
 
 @given(st.lists(st.sampled_from(OPERATIONS["nasbench201"]), min_size=6, max_size=6))
@@ -274,8 +349,14 @@ def test_nasbench201_round_trip(ops: list[str]) -> None:
         ("|none~0|+||", "not a NAS-Bench-201 string"),
         ("|none~x|", "not a NAS-Bench-201 string"),
         ("|none~0|", "3 nodes (not 1)"),
-        (NB201.replace("avg_pool_3x3", "avg_pool"), "cell cell, node 2: unknown operation 'avg_pool': did you mean"),
-        (NB201.replace("~2", "~3"), "cell cell, node 3: skip_connect reads state 3, allowed are 0 to 2"),
+        (
+            NB201.replace("avg_pool_3x3", "avg_pool"),
+            "cell cell, node 2: unknown operation 'avg_pool': did you mean",
+        ),
+        (
+            NB201.replace("~2", "~3"),
+            "cell cell, node 3: skip_connect reads state 3, allowed are 0 to 2",
+        ),
         (NB201 + "+" + NB201, "node 4 needs one edge from each of the states 0 to 3"),
     ],
 )
@@ -330,10 +411,21 @@ def test_read_names_the_file(tmp_path: Path) -> None:
 
 def _published() -> list[Any]:
     if not PUBLISHED.is_file():
-        return [pytest.param("", {}, marks=pytest.mark.skip(reason=f"no table of published cells at {PUBLISHED.name}"))]
+        return [
+            pytest.param(
+                "",
+                {},
+                marks=pytest.mark.skip(reason=f"no table of published cells at {PUBLISHED.name}"),
+            )
+        ]
     fixed = pytest.mark.skip(reason="its reduction cell is a fixed module, not a searched cell")
-    table = {name: cell for name, cell in json.loads(PUBLISHED.read_text()).items() if name != "_meta"}
-    return [pytest.param(n, c, id=n, marks=[fixed] if c.get("reduce_fixed") else []) for n, c in table.items()]
+    table = {
+        name: cell for name, cell in json.loads(PUBLISHED.read_text()).items() if name != "_meta"
+    }
+    return [
+        pytest.param(n, c, id=n, marks=[fixed] if c.get("reduce_fixed") else [])
+        for n, c in table.items()
+    ]
 
 
 @pytest.mark.parametrize(("name", "data"), _published())
@@ -353,13 +445,22 @@ def test_published_flat_list_without_kind() -> None:
     genotype = Genotype.from_json(json.dumps(data))
     assert genotype.kind == "cnn"
     assert genotype.cells["reduce"] == Cell(
-        ((Edge("sep_conv_3x3", 0), Edge("skip_connect", 1)), (Edge("max_pool_3x3", 2), Edge("none", 1))), (3,)
+        (
+            (Edge("sep_conv_3x3", 0), Edge("skip_connect", 1)),
+            (Edge("max_pool_3x3", 2), Edge("none", 1)),
+        ),
+        (3,),
     )
 
 
 def test_published_empty_node_becomes_none_and_loses_its_edges() -> None:
     nodes = [[["sep_conv_3x3", 0]], [], [["skip_connect", 3], ["sep_conv_3x3", 1]]]
-    data = {"normal_nodes": nodes, "normal_concat": [2, 4], "reduce_nodes": nodes, "reduce_concat": [2, 4]}
+    data = {
+        "normal_nodes": nodes,
+        "normal_concat": [2, 4],
+        "reduce_nodes": nodes,
+        "reduce_concat": [2, 4],
+    }
     cell = Genotype.from_json(json.dumps(data)).cells["normal"]
     assert cell.nodes[1:] == ((Edge("none", 0),), (Edge("sep_conv_3x3", 1),))
 
@@ -376,6 +477,10 @@ def test_a_file_full_of_nodes_is_read_in_linear_time() -> None:
 
 
 def test_needs_no_torch() -> None:
-    code = "import sys, proxnas.cells.genotype, proxnas.report.cell; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, proxnas.cells.genotype, proxnas.report.cell; sys.exit('torch' in sys.modules)"
+    )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run([sys.executable, "-c", code], check=False, env=environment).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False, env=environment).returncode == 0
+    )

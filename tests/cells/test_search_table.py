@@ -1,4 +1,5 @@
-"""Searches whose evaluator is a table: what they may see, what they write, how they resume, what they refuse."""
+"""Searches whose evaluator is a table: what they may see, what they write, how they resume, what
+they refuse."""
 
 from __future__ import annotations
 
@@ -35,7 +36,16 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def flags(table: Path, run: Path, method: str = "evolution") -> list[str]:
     sizes = ["--evaluations", "42", "--epochs", "4", "--channels", "1", "--threads", "1", "--quiet"]
-    where = ["--space", "nasbench201", "--evaluate", "table", "--table", str(table), "--run", str(run)]
+    where = [
+        "--space",
+        "nasbench201",
+        "--evaluate",
+        "table",
+        "--table",
+        str(table),
+        "--run",
+        str(run),
+    ]
     return ["search", "digits", "--method", method, *where, *sizes]
 
 
@@ -45,16 +55,22 @@ def rows(run: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("method", SAMPLING)
-def test_the_table_evaluates_by_its_validation_column(method: str, table: Path, tmp_path: Path) -> None:
+def test_the_table_evaluates_by_its_validation_column(
+    method: str, table: Path, tmp_path: Path
+) -> None:
     assert main(flags(table, tmp_path, method)) == 0
     result = json.loads((tmp_path / "result.json").read_text())
     genotype = Genotype.from_json(json.dumps(result["genotype"]))
     assert result["table"] == look_up(table, genotype)
     assert result["valid_accuracy"] == pytest.approx(result["table"]["a_valid"] / 100)
-    assert result["table"]["a_valid"] >= 45  # three convolutions or more: the best of 42, although the worst by test
+    assert (
+        result["table"]["a_valid"] >= 45
+    )  # three convolutions or more: the best of 42, although the worst by test
     lines = rows(tmp_path)
     assert [line["step"] for line in lines] == [10, 21, 31, 42]  # equal parts
-    assert [line["valid_accuracy"] for line in lines] == sorted(line["valid_accuracy"] for line in lines)  # type: ignore[type-var]
+    assert [line["valid_accuracy"] for line in lines] == sorted(
+        line["valid_accuracy"] for line in lines
+    )  # type: ignore[type-var]
     assert all(line["valid_loss"] == pytest.approx(1 - line["valid_accuracy"]) for line in lines)  # type: ignore[operator]
 
 
@@ -66,7 +82,9 @@ def test_a_search_by_a_table_resumes_exactly(method: str, table: Path, tmp_path:
     assert len(rows(tmp_path / "cut")) == 2
     assert main([*flags(table, tmp_path / "cut", method), "--resume"]) == 0
     assert rows(tmp_path / "cut") == rows(tmp_path / "whole")
-    assert (tmp_path / "cut" / "genotype.json").read_text() == (tmp_path / "whole" / "genotype.json").read_text()
+    assert (tmp_path / "cut" / "genotype.json").read_text() == (
+        tmp_path / "whole" / "genotype.json"
+    ).read_text()
 
 
 def test_the_defaults_are_a_thousand_evaluations(table: Path) -> None:
@@ -80,9 +98,18 @@ def test_the_defaults_are_a_thousand_evaluations(table: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("--method evolution --space nasbench201 --evaluate table", "--evaluate table: give --table FILE too"),
-        ("--method nasp --space nasbench201 --evaluate table --table t", "--evaluate table: is for random, evolution"),
-        ("--method nasp --evaluations 9", "--evaluations 9: is for random, evolution, local, reinforce, pnas"),
+        (
+            "--method evolution --space nasbench201 --evaluate table",
+            "--evaluate table: give --table FILE too",
+        ),
+        (
+            "--method nasp --space nasbench201 --evaluate table --table t",
+            "--evaluate table: is for random, evolution",
+        ),
+        (
+            "--method nasp --evaluations 9",
+            "--evaluations 9: is for random, evolution, local, reinforce, pnas",
+        ),
         ("--method random --population 9", "--population 9: is for evolution"),
         ("--method pnas --tournament 9", "--tournament 9: is for evolution"),
         ("--method random --evaluations 0", "--evaluations 0: give a number from 1"),
@@ -90,12 +117,16 @@ def test_the_defaults_are_a_thousand_evaluations(table: Path) -> None:
         ("--method reinforce --max-skip 1", "--max-skip 1: is for nasp"),
     ],
 )
-def test_flags_that_do_not_fit_are_refused(given: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_that_do_not_fit_are_refused(
+    given: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["search", "digits", *given.split()]) == 2
     assert f"proxnas: error: {said}" in capsys.readouterr().err
 
 
-def test_an_epoch_has_at_least_one_evaluation(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_epoch_has_at_least_one_evaluation(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "run"
     assert main([*flags(table, run), "--evaluations", "3"]) == 2
     assert "--evaluations 3: fewer than --epochs 4" in capsys.readouterr().err and not run.exists()

@@ -15,7 +15,10 @@ from proxnas.common.errors import InputError
 from support.places import SHARED
 
 EMPTY = "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
-CELL = "|nor_conv_3x3~0|+|nor_conv_3x3~0|avg_pool_3x3~1|+|skip_connect~0|nor_conv_3x3~1|skip_connect~2|"
+CELL = (
+    "|nor_conv_3x3~0|+|nor_conv_3x3~0|avg_pool_3x3~1|"
+    "+|skip_connect~0|nor_conv_3x3~1|skip_connect~2|"
+)
 TEXT = f"index,arch,cifar10_test,note\n0,{EMPTY},10.0,\n1,{CELL},93.66,good\n"
 
 
@@ -27,11 +30,19 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_a_cell_is_found_with_its_figures(table: Path) -> None:
-    assert look_up(table, Genotype.from_string(CELL)) == {"index": 1.0, "cifar10_test": 93.66, "note": "good"}
+    assert look_up(table, Genotype.from_string(CELL)) == {
+        "index": 1.0,
+        "cifar10_test": 93.66,
+        "note": "good",
+    }
 
 
 def test_factors_of_a_cell_do_not_matter(table: Path) -> None:
-    text = Genotype.from_string(CELL).to_json().replace('["nor_conv_3x3", 0]', '["nor_conv_3x3", 0, 0.7]')
+    text = (
+        Genotype.from_string(CELL)
+        .to_json()
+        .replace('["nor_conv_3x3", 0]', '["nor_conv_3x3", 0, 0.7]')
+    )
     genotype = Genotype.from_json(text)
     assert genotype != Genotype.from_string(CELL) == genotype.without_values()
     assert look_up(table, genotype)["cifar10_test"] == 93.66
@@ -66,7 +77,9 @@ def test_a_bad_table_is_named(name: str, content: bytes, said: str, tmp_path: Pa
 def test_query_of_another_kind_of_cell(table: Path, tmp_path: Path, capsys) -> None:
     cell = {"nodes": [[["skip_connect", 0]]], "concat": [2]}
     path = tmp_path / "genotype.json"
-    path.write_text(json.dumps({"schema": 1, "kind": "cnn", "cells": {"normal": cell, "reduce": cell}}))
+    path.write_text(
+        json.dumps({"schema": 1, "kind": "cnn", "cells": {"normal": cell, "reduce": cell}})
+    )
     assert main(["query", str(path), "--table", str(table)]) == 2
     assert "NAS-Bench-201" in capsys.readouterr().err
 
@@ -77,7 +90,17 @@ def test_a_search_reports_the_row_of_its_cell(tmp_path: Path) -> None:
     if not path.exists():
         pytest.skip("no table of all NAS-Bench-201 cells: set PROXNAS_SHARED")
     run = tmp_path / "run"
-    flags = ["--space", "nasbench201", "--channels", "2", "--epochs", "1", "--threads", "1", "--quiet"]
+    flags = [
+        "--space",
+        "nasbench201",
+        "--channels",
+        "2",
+        "--epochs",
+        "1",
+        "--threads",
+        "1",
+        "--quiet",
+    ]
     assert main(["search", "digits", *flags, "--table", str(path), "--run", str(run)]) == 0
     result = json.loads((run / "result.json").read_text())
     assert result["table"] == look_up(path, Genotype.from_json(json.dumps(result["genotype"])))
@@ -86,7 +109,10 @@ def test_a_search_reports_the_row_of_its_cell(tmp_path: Path) -> None:
 
 def test_a_bad_table_stops_a_search_at_its_start(tmp_path: Path, capsys) -> None:
     run = tmp_path / "run"
-    assert main(["search", "digits", "--space", "nasbench201", "--table", "no.csv", "--run", str(run)]) == 2
+    assert (
+        main(["search", "digits", "--space", "nasbench201", "--table", "no.csv", "--run", str(run)])
+        == 2
+    )
     assert "no.csv" in capsys.readouterr().err
     assert not run.exists()
     assert main(["search", "digits", "--table", "no.csv"]) == 2

@@ -22,20 +22,26 @@ from proxnas.domains.images.networks.cnn import Size
 from support.places import ROOT
 
 SIZES = json.loads((Path(__file__).parent / "published_sizes.json").read_text())
-"""Counted with the public code: protocol -> millions of parameters, the same with auxiliary tower, multiply-adds."""
+"""Counted with the public code: protocol -> millions of parameters, the same with auxiliary tower,
+multiply-adds."""
 PROTOCOLS = {
     "cifar": (Size(20, 36, 3, 10, auxiliary=True), 32),
     "imagenet": (Size(14, 48, 3, 1000, "imagenet", auxiliary=True), 224),
     "tinyimagenet": (Size(14, 48, 3, 200, "tinyimagenet", auxiliary=True), 64),
 }
 KNOWN = [(name, protocol) for name in SIZES["protocols"] for protocol in PROTOCOLS]
-EVERYWHERE = {"NASP_12ops", "DARTS_V2", "GDAS_FRC"}  # the others are held to all their figures by the slow tests
+EVERYWHERE = {
+    "NASP_12ops",
+    "DARTS_V2",
+    "GDAS_FRC",
+}  # the others are held to all their figures by the slow tests
 CNN = [name for name, entry in zoo.entries().items() if entry.genotype.kind == "cnn"]
 
 
 @pytest.fixture(autouse=True)
 def no_initial_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here looks at them, and drawing them takes half of the time even on the meta device."""
+    """Nothing here looks at them, and drawing them takes half of the time even on the meta
+    device."""
     for module in (nn.Conv2d, nn.Linear, nn.BatchNorm2d):
         monkeypatch.setattr(module, "reset_parameters", lambda self: None)
 
@@ -51,19 +57,30 @@ def on_meta(name: str, size: Size) -> nn.Module:
 
 def in_millions(network: nn.Module, side: int) -> tuple[float, float, float]:
     everything = sum(w.numel() for w in network.parameters())
-    return parameters(network) / 1e6, everything / 1e6, multiply_adds(network, (3, side, side)) / 1e6
+    return (
+        parameters(network) / 1e6,
+        everything / 1e6,
+        multiply_adds(network, (3, side, side)) / 1e6,
+    )
 
 
 def close(known: Any) -> Any:
     """Equal when rounded as the figures were."""
-    return (*(pytest.approx(x, abs=5.01e-4) for x in known[:2]), *(pytest.approx(x, abs=0.0501) for x in known[2:]))
+    return (
+        *(pytest.approx(x, abs=5.01e-4) for x in known[:2]),
+        *(pytest.approx(x, abs=0.0501) for x in known[2:]),
+    )
 
 
-@pytest.mark.parametrize(("name", "protocol"), [slow(k, k[1] == "cifar" or k[0] in EVERYWHERE) for k in KNOWN])
+@pytest.mark.parametrize(
+    ("name", "protocol"), [slow(k, k[1] == "cifar" or k[0] in EVERYWHERE) for k in KNOWN]
+)
 def test_parameters_of_published_cells(name: str, protocol: str) -> None:
     network = on_meta(name, PROTOCOLS[protocol][0])
     everything = sum(w.numel() for w in network.parameters())
-    assert (parameters(network) / 1e6, everything / 1e6) == close(SIZES["protocols"][name][protocol][:2])
+    assert (parameters(network) / 1e6, everything / 1e6) == close(
+        SIZES["protocols"][name][protocol][:2]
+    )
     if protocol == "cifar":
         assert zoo.entry(name).params == parameters(network)
 
@@ -79,7 +96,13 @@ def test_multiply_adds_of_published_cells(name: str, protocol: str) -> None:
     [slow(case, case[0] in ("GDAS_V1", "NASNet_A_official")) for case in SIZES["others"]],
 )
 def test_published_cells_at_the_sizes_of_their_papers(
-    name: str, protocol: str, cells: int, channels: int, params: float, with_auxiliary: float, adds: float
+    name: str,
+    protocol: str,
+    cells: int,
+    channels: int,
+    params: float,
+    with_auxiliary: float,
+    adds: float,
 ) -> None:
     size, side = PROTOCOLS[protocol]
     network = on_meta(name, Size(cells, channels, 3, size.classes, size.stem, auxiliary=True))
@@ -87,7 +110,8 @@ def test_published_cells_at_the_sizes_of_their_papers(
 
 
 def test_multiply_adds_agree_with_a_count_by_hooks() -> None:
-    """An independent count: out positions x window x channels in a group, summed over all layers that ran."""
+    """An independent count: out positions x window x channels in a group, summed over all layers
+    that ran."""
     counted = 0
 
     def count(layer: nn.Module, _: Any, output: torch.Tensor) -> None:
@@ -108,14 +132,16 @@ def test_multiply_adds_agree_with_a_count_by_hooks() -> None:
 
 
 def test_params_in_the_zoo_are_those_of_the_cifar_network() -> None:
-    """For cells without a known count; a wrong number is shown beside the right one: put that into zoo.json."""
+    """For cells without a known count; a wrong number is shown beside the right one: put that into
+    zoo.json."""
     others = [name for name in CNN if name not in SIZES["protocols"]]
     counts = {name: parameters(on_meta(name, Size(20, 36, 3, 10))) for name in others}
     assert others and counts == {name: zoo.entry(name).params for name in others}
 
 
 def test_params_of_recurrent_cells_follow_from_their_nodes() -> None:
-    """Tied embedding and bias of 10,000 words, two matrices for the first node, two halves of one for each other."""
+    """Tied embedding and bias of 10,000 words, two matrices for the first node, two halves of one
+    for each other."""
     for entry in zoo.entries().values():
         if entry.genotype.kind == "rnn":
             nodes = len(entry.genotype.cells["recurrent"].nodes)
@@ -133,7 +159,11 @@ def test_entries_say_where_they_come_from() -> None:
     assert len(zoo.entries()) >= 50
     for entry in zoo.entries().values():
         assert entry.published["source"] and isinstance(entry.params, int)
-        figures = [key for key in entry.published if key.split("_")[-1] in ("error", "perplexity", "accuracy")]
+        figures = [
+            key
+            for key in entry.published
+            if key.split("_")[-1] in ("error", "perplexity", "accuracy")
+        ]
         assert not figures or entry.published["figures"], entry.name
         assert from_json(entry.genotype.to_json()) == entry.genotype
 
@@ -145,7 +175,9 @@ def test_names_are_found_whatever_their_case_and_near_ones_suggested() -> None:
         == read_genotype("zoo:DARTS_V2")
         == zoo.entry("DARTS_V2").genotype
     )
-    with pytest.raises(InputError, match=r"unknown cell of the zoo 'darts_2': did you mean .*DARTS_V2"):
+    with pytest.raises(
+        InputError, match=r"unknown cell of the zoo 'darts_2': did you mean .*DARTS_V2"
+    ):
         zoo.find("darts_2")
     with pytest.raises(InputError, match="unknown cell of the zoo 'nosuch'"):
         read_genotype("zoo:nosuch")
@@ -186,15 +218,19 @@ def test_zoo_shows_a_cell(run: Any) -> None:
 def test_zoo_shows_a_cell_as_json_that_can_be_read_back(run: Any, tmp_path: Path) -> None:
     shown = json.loads(run("zoo", "RNN_GDAS", "--json"))
     (tmp_path / "cell.json").write_text(json.dumps(shown["genotype"]))
-    assert shown["name"] == "RNN_GDAS" and read_genotype(tmp_path / "cell.json") == zoo.find("RNN_GDAS")
+    assert shown["name"] == "RNN_GDAS" and read_genotype(tmp_path / "cell.json") == zoo.find(
+        "RNN_GDAS"
+    )
 
 
 def test_an_unknown_cell_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["zoo", "GDAS_FCR"]) == 2
-    assert capsys.readouterr().err == (
-        "proxnas: error: unknown cell of the zoo 'GDAS_FCR': did you mean GDAS_FRC or GDAS_FG or GDAS_V1?\n"
+    assert (
+        capsys.readouterr().err
+        == "proxnas: error: unknown cell of the zoo 'GDAS_FCR': did you mean GDAS_FRC or GDAS_FG or"
+        " GDAS_V1?\n"
     )
 
 
 def test_the_package_ships_the_table() -> None:
-    assert "zoo.json" in (ROOT / "pyproject.toml").read_text()
+    assert '"proxnas.cells" = ["*.json"]' in (ROOT / "pyproject.toml").read_text()

@@ -1,4 +1,5 @@
-"""The command line: what it prints and writes, its exit codes, and one line for every kind of bad input."""
+"""The command line: what it prints and writes, its exit codes, and one line for every kind of bad
+input."""
 
 from __future__ import annotations
 
@@ -56,9 +57,15 @@ BAD_DATA: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda path: np.savez(path, **stripes(x_train=np.array([[1], [1, 2]] * 100, dtype=object))),
         "object array",
     ),
-    "other length": (lambda path: np.savez(path, **stripes(y_train=np.zeros(199, dtype=int))), "199 labels"),
+    "other length": (
+        lambda path: np.savez(path, **stripes(y_train=np.zeros(199, dtype=int))),
+        "199 labels",
+    ),
     "NaN": (lambda path: np.savez(path, **stripes(x_train=np.full((200, 8, 8), np.nan))), "NaN"),
-    "one class": (lambda path: np.savez(path, **stripes(y_train=np.zeros(200, dtype=int))), "one class only"),
+    "one class": (
+        lambda path: np.savez(path, **stripes(y_train=np.zeros(200, dtype=int))),
+        "one class only",
+    ),
     "a folder": (lambda path: path.mkdir(), "neither CIFAR nor images in class folders"),
 }
 
@@ -69,10 +76,16 @@ def test_bad_data(kind: str, tmp_path: Path, earlier: Path, capsys: Any) -> None
     path = tmp_path / "bad.npz"
     make(path)
     before = contents(earlier)
-    for place in (["--run", earlier, "--force"], ["--run", tmp_path / "new"], ["--run", tmp_path / "n", "--seeds=0,1"]):
+    for place in (
+        ["--run", earlier, "--force"],
+        ["--run", tmp_path / "new"],
+        ["--run", tmp_path / "n", "--seeds=0,1"],
+    ):
         assert call("search", path, *SMALL, *place) == 2
         message = one_line(capsys.readouterr().err)
-        assert "bad.npz" in message and said in message and message.count(": ") >= 2  # what is wrong: what to do
+        assert (
+            "bad.npz" in message and said in message and message.count(": ") >= 2
+        )  # what is wrong: what to do
     assert contents(earlier) == before
     assert not (tmp_path / "new").exists() and not (tmp_path / "n").exists()
 
@@ -103,7 +116,10 @@ def test_the_data_is_misspelt(capsys: Any) -> None:
         ("--epochs 0", "--epochs 0: give a number of at least 1"),
         ("--method darts-1st --eta 1", "--eta 1.0: is for nasp, pa, lazy-pa"),
         ("--method random --preset paper", "--preset paper: is for nasp, pa, lazy-pa"),
-        ("--method random --warmup 1", "--warmup 1.0: is for nasp, pa, lazy-pa, darts-1st, darts-2nd"),
+        (
+            "--method random --warmup 1",
+            "--warmup 1.0: is for nasp, pa, lazy-pa, darts-1st, darts-2nd",
+        ),
         ("--channels 99999999999", "--channels 99999999999: give a number of at most 4096"),
         ("--space nasbench", "unknown --space 'nasbench': did you mean nasbench201"),
         ("--space dart7", "did you mean darts7"),
@@ -136,7 +152,9 @@ def test_bad_flags(data: Path, earlier: Path, flags: str, said: str, capsys: Any
     assert contents(earlier) == before
 
 
-@pytest.mark.parametrize("flags", ["--epochs x", "--preset papers", "--bogus 1", "--order 3", "--epochs"])
+@pytest.mark.parametrize(
+    "flags", ["--epochs x", "--preset papers", "--bogus 1", "--order 3", "--epochs"]
+)
 def test_flags_that_tyro_rejects(data: Path, earlier: Path, flags: str, capsys: Any) -> None:
     before = contents(earlier)
     assert call("search", data, "--run", earlier, "--force", *flags.split()) == 2
@@ -147,7 +165,9 @@ def test_flags_that_tyro_rejects(data: Path, earlier: Path, flags: str, capsys: 
 
 def test_an_unknown_command(capsys: Any) -> None:
     assert call("serach", "digits") == 2
-    assert one_line(capsys.readouterr().err).startswith("unknown command 'serach': did you mean search")
+    assert one_line(capsys.readouterr().err).startswith(
+        "unknown command 'serach': did you mean search"
+    )
 
 
 # folders
@@ -169,7 +189,9 @@ def test_a_folder_in_use(data: Path, earlier: Path, mode: str, capsys: Any) -> N
     before = contents(earlier)
     with open_run(earlier, resume=True):
         assert call("search", data, *SMALL, "--run", earlier, *mode.split()) == 2
-    assert f"in use by process {os.getpid()}: wait for it or choose another --run" in one_line(capsys.readouterr().err)
+    assert f"in use by process {os.getpid()}: wait for it or choose another --run" in one_line(
+        capsys.readouterr().err
+    )
     assert contents(earlier) == before
 
 
@@ -210,11 +232,22 @@ def test_search_prints_the_cell_and_its_accuracy(data: Path, tmp_path: Path, cap
     result = json.loads((tmp_path / "result.json").read_text())
     assert err == ""
     assert "node 3 = " in out and "output = node 3" in out
-    table = {label: value for label, value in re.findall(r"^([a-z -]+?)  +(.+?) *$", out, re.MULTILINE)}
+    table = {
+        label: value for label, value in re.findall(r"^([a-z -]+?)  +(.+?) *$", out, re.MULTILINE)
+    }
     assert table["validation accuracy"] == f"{result['valid_accuracy']:.4f}"
-    assert (table["parameters"], table["multiply-adds"]) == (f"{result['params']:,}", f"{result['flops']:,}")
-    assert (table["run folder"], table["to see it"]) == (str(tmp_path), f"proxnas report {tmp_path}")
-    assert re.findall(r"epoch (\d)/2 train 0\.\d+ valid [01]\.\d+ changes \d+ params", out) == ["1", "2"]
+    assert (table["parameters"], table["multiply-adds"]) == (
+        f"{result['params']:,}",
+        f"{result['flops']:,}",
+    )
+    assert (table["run folder"], table["to see it"]) == (
+        str(tmp_path),
+        f"proxnas report {tmp_path}",
+    )
+    assert re.findall(r"epoch (\d)/2 train 0\.\d+ valid [01]\.\d+ changes \d+ params", out) == [
+        "1",
+        "2",
+    ]
     assert re.findall(r"(\d)/2 .* seconds [\d.]+ left [\d.]+ s\n", out) == ["1"]
 
 
@@ -225,13 +258,27 @@ def test_quiet_prints_only_the_result(data: Path, tmp_path: Path, capsys: Any) -
 
 
 def test_the_files_of_a_run(done: Path, data: Path) -> None:
-    names = {"config.json", "environment.json", "metrics.jsonl", "checkpoint.pt", "checkpoint.previous.pt"}
+    names = {
+        "config.json",
+        "environment.json",
+        "metrics.jsonl",
+        "checkpoint.pt",
+        "checkpoint.previous.pt",
+    }
     assert contents(done).keys() == names | {"genotype.json", "space.json", "result.json"}
     result = json.loads((done / "result.json").read_text())
-    wanted = "method space data seed genotype params flops valid_accuracy epochs seconds converged budget"
+    wanted = (
+        "method space data seed genotype params flops valid_accuracy epochs seconds converged"
+        " budget"
+    )
     assert set(wanted.split()) <= result.keys()
     assert (result["method"], result["space"], result["data"]) == ("nasp", "nasbench201", str(data))
-    assert (result["seed"], result["epochs"], result["converged"], result["budget"]) == (0, 2, False, None)
+    assert (result["seed"], result["epochs"], result["converged"], result["budget"]) == (
+        0,
+        2,
+        False,
+        None,
+    )
     assert result["genotype"] == json.loads((done / "genotype.json").read_text())
     environment = json.loads((done / "environment.json").read_text())
     assert {"proxnas", "python", "torch", "device", "threads", "command"} <= environment.keys()
@@ -240,24 +287,53 @@ def test_the_files_of_a_run(done: Path, data: Path) -> None:
 def test_the_metrics_of_a_run(done: Path) -> None:
     rows = [json.loads(line) for line in (done / "metrics.jsonl").read_text().splitlines()]
     figures = {f"{part}_{figure}" for part in ("train", "valid") for figure in ("loss", "accuracy")}
-    wanted = {"epoch", "step", *figures, "changes", "params", "A", "selected", "genotype", "rollbacks", "seconds"}
+    wanted = {
+        "epoch",
+        "step",
+        *figures,
+        "changes",
+        "params",
+        "A",
+        "selected",
+        "genotype",
+        "rollbacks",
+        "seconds",
+    }
     assert [(row["epoch"], row["step"]) for row in rows] == [(1, 5), (2, 10)]
     for row in rows:
         assert wanted <= row.keys() <= {*wanted, "memory"}
         assert row["seconds"].keys() == {"arch", "forward", "backward", "other", "evaluate"}
         assert all(value >= 0 for value in row["seconds"].values())
         assert all(len(matrix) == 6 and len(matrix[0]) == 5 for matrix in row["A"].values())
-        chosen = {(op, i) for node in row["genotype"]["cells"]["cell"]["nodes"] for op, i, *_ in node if op != "none"}
+        chosen = {
+            (op, i)
+            for node in row["genotype"]["cells"]["cell"]["nodes"]
+            for op, i, *_ in node
+            if op != "none"
+        }
         group = json.loads((done / "space.json").read_text())["groups"]["cell"]
         source = {e: i for rows in group["nodes"] for i, e in enumerate(rows)}
         marked = {(group["candidates"][k], source[e]) for e, k in row["selected"]["cell"]}
         assert chosen == {(op, i) for op, i in marked if op != "none"}
     result = json.loads((done / "result.json").read_text())
-    assert result["valid_accuracy"] == rows[-1]["valid_accuracy"] and result["params"] == rows[-1]["params"]
+    assert (
+        result["valid_accuracy"] == rows[-1]["valid_accuracy"]
+        and result["params"] == rows[-1]["params"]
+    )
 
 
 def test_a_search_converges(data: Path, tmp_path: Path) -> None:
-    flags = ["--arch-learning-rate", "1e-12", "--patience", "2", "--epochs", "9", "--warmup", "1", "--quiet"]
+    flags = [
+        "--arch-learning-rate",
+        "1e-12",
+        "--patience",
+        "2",
+        "--epochs",
+        "9",
+        "--warmup",
+        "1",
+        "--quiet",
+    ]
     assert call("search", data, *SMALL, *flags, "--run", tmp_path) == 0
     result = json.loads((tmp_path / "result.json").read_text())
     assert (result["converged"], result["epochs"]) == (True, 3)
@@ -271,9 +347,22 @@ def test_seeds_and_pick(data: Path, tmp_path: Path, capsys: Any) -> None:
     assert call(*argv, tmp_path / "pick", "--pick") == 0
     out = capsys.readouterr().out
     result = json.loads((tmp_path / "pick" / "result.json").read_text())
-    singles = [json.loads((tmp_path / "pick" / f"seed-{seed}" / "result.json").read_text()) for seed in (0, 1)]
+    singles = [
+        json.loads((tmp_path / "pick" / f"seed-{seed}" / "result.json").read_text())
+        for seed in (0, 1)
+    ]
     best = max(singles, key=lambda single: float(single["valid_accuracy"]))
-    for key in ("seed", "genotype", "valid_accuracy", "params", "flops", "method", "space", "data", "budget"):
+    for key in (
+        "seed",
+        "genotype",
+        "valid_accuracy",
+        "params",
+        "flops",
+        "method",
+        "space",
+        "data",
+        "budget",
+    ):
         assert result[key] == best[key]
     for key in ("seconds", "epochs"):  # the cost of all of them
         assert result[key] == sum(single[key] for single in singles)
@@ -285,7 +374,9 @@ def test_seeds_and_pick(data: Path, tmp_path: Path, capsys: Any) -> None:
 def test_seeds_without_pick_give_mean_and_spread(data: Path, tmp_path: Path, capsys: Any) -> None:
     assert call("search", data, *SMALL, "--seeds", "0,1", "--quiet", "--run", tmp_path) == 0
     result = json.loads((tmp_path / "result.json").read_text())
-    singles = [json.loads((tmp_path / f"seed-{seed}" / "result.json").read_text()) for seed in (0, 1)]
+    singles = [
+        json.loads((tmp_path / f"seed-{seed}" / "result.json").read_text()) for seed in (0, 1)
+    ]
     accuracies = [single["valid_accuracy"] for single in singles]
     assert result["seeds"] == [0, 1]
     assert result["mean"] == pytest.approx(np.mean(accuracies))
@@ -296,8 +387,10 @@ def test_seeds_without_pick_give_mean_and_spread(data: Path, tmp_path: Path, cap
 
 def test_a_seed_of_several_is_the_same_as_alone(data: Path, done: Path, tmp_path: Path) -> None:
     assert call("search", data, *SMALL, "--seeds", "1,0", "--quiet", "--run", tmp_path) == 0
-    rows = [[json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-            for folder in (tmp_path / "seed-0", done)]  # fmt: skip
+    rows = [
+        [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        for folder in (tmp_path / "seed-0", done)
+    ]
     for row in [*rows[0], *rows[1]]:
         row.pop("seconds")
     assert rows[0] == rows[1]
@@ -316,14 +409,22 @@ def test_show_a_run_and_draw_it(done: Path, tmp_path: Path, capsys: Any) -> None
 
 
 def test_show_a_nasbench201_string(capsys: Any) -> None:
-    assert call("show", "|none~0|+|nor_conv_3x3~0|none~1|+|skip_connect~0|none~1|avg_pool_3x3~2|") == 0
+    assert (
+        call("show", "|none~0|+|nor_conv_3x3~0|none~1|+|skip_connect~0|none~1|avg_pool_3x3~2|") == 0
+    )
     assert "nor_conv_3x3(input)" in capsys.readouterr().out
 
 
 def test_show_bad_input(done: Path, tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "junk.json").write_text("junk")
     (tmp_path / "empty").mkdir()
-    for cell in (tmp_path / "none.json", tmp_path / "junk.json", tmp_path / "empty", done / "checkpoint.pt", "|x~0|"):
+    for cell in (
+        tmp_path / "none.json",
+        tmp_path / "junk.json",
+        tmp_path / "empty",
+        done / "checkpoint.pt",
+        "|x~0|",
+    ):
         assert call("show", cell) == 2
         one_line(capsys.readouterr().err)
     assert call("show", done, "--svg", tmp_path / "no" / "x.svg") == 2

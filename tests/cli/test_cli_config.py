@@ -25,9 +25,17 @@ def done(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_config_file_and_flags_over_it(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
-    path.write_text(json.dumps({"epochs": 7, "eta": 1, "space": "darts8", "data": "x.npz", "quiet": True}))
+    path.write_text(
+        json.dumps({"epochs": 7, "eta": 1, "space": "darts8", "data": "x.npz", "quiet": True})
+    )
     config = parse_search(["--config", str(path), "--epochs", "3"])
-    assert (config.epochs, config.eta, config.space, config.data, config.quiet) == (3, 1, "darts8", "x.npz", True)
+    assert (config.epochs, config.eta, config.space, config.data, config.quiet) == (
+        3,
+        1,
+        "darts8",
+        "x.npz",
+        True,
+    )
     assert parse_search([f"--config={path}", "y.npz", "--no-quiet"]).quiet is False
     assert parse_search([f"--config={path}", "y.npz", "--quiet"]).data == "y.npz"
 
@@ -97,7 +105,12 @@ def test_a_stored_config_does_not_force(data: Path, tmp_path: Path, capsys: Any)
 
 def test_presets() -> None:
     plain = parse_search(["digits"])
-    assert (plain.value, plain.ties, plain.arch_noise, plain.unselected) == ("one", "last", 1e-3, "still")
+    assert (plain.value, plain.ties, plain.arch_noise, plain.unselected) == (
+        "one",
+        "last",
+        1e-3,
+        "still",
+    )
     text = parse_search(["digits", "--preset", "paper"])
     assert (text.value, text.ties, text.arch_noise, text.arch_decay) == ("a_k", "first", 0.0, 0.0)
     assert (text.eta_cells, text.unselected) == ("all", "still")
@@ -125,7 +138,17 @@ def test_every_preset_sets_known_flags() -> None:
 def test_protocols(tmp_path: Path) -> None:
     (tmp_path / "cifar-10-batches-bin").mkdir()
     quick, cifar = parse_search(["digits"]), parse_search([str(tmp_path)])
-    assert (quick.protocol, quick.cells, quick.final_cells, quick.final_channels) == ("quick", 5, 8, 16)
-    assert (cifar.protocol, cifar.cells, cifar.final_cells, cifar.final_channels) == ("cifar", 8, 20, 36)
+    assert (quick.protocol, quick.cells, quick.final_cells, quick.final_channels) == (
+        "quick",
+        5,
+        8,
+        16,
+    )
+    assert (cifar.protocol, cifar.cells, cifar.final_cells, cifar.final_channels) == (
+        "cifar",
+        8,
+        20,
+        36,
+    )
     assert (cifar.epochs, cifar.batch_size) == (50, 64)
     assert parse_search([str(tmp_path), "--protocol", "quick"]).epochs == quick.epochs

@@ -37,7 +37,9 @@ def test_help_names_every_flag(capsys: Any) -> None:
     assert "--no-" not in out
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)])
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)]
+)
 def test_help_does_without_torch(argv: list[str]) -> None:
     code = """
 import sys
@@ -62,7 +64,9 @@ def test_bad_flags_are_found_without_torch() -> None:
     )
     assert ran.returncode == 2
     assert ran.stderr.endswith("proxnas: error: --epochs 0: give a number of at least 1\n")
-    assert "proxnas.searching.options" in ran.stderr and not re.search(r"\| +torch$", ran.stderr, re.MULTILINE)
+    assert "proxnas.searching.options" in ran.stderr and not re.search(
+        r"\| +torch$", ran.stderr, re.MULTILINE
+    )
 
 
 def raiser(error: BaseException) -> Callable[[list[str]], None]:
@@ -72,13 +76,19 @@ def raiser(error: BaseException) -> Callable[[list[str]], None]:
     return command
 
 
-def test_an_internal_error_asks_to_be_reported(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_an_internal_error_asks_to_be_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     monkeypatch.setattr("proxnas.cli.show.main", raiser(RuntimeError("boom")))
     assert call("show", "x") == 1
     error = capsys.readouterr().err
     assert error.startswith("Traceback (most recent call last)") and "RuntimeError: boom" in error
     last = error.splitlines()[-1]
-    assert last.startswith("proxnas: error: internal error") and "please report" in last and __version__ in last
+    assert (
+        last.startswith("proxnas: error: internal error")
+        and "please report" in last
+        and __version__ in last
+    )
 
 
 def test_a_keyboard_interrupt_ends_quietly(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -88,33 +98,66 @@ def test_a_keyboard_interrupt_ends_quietly(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr("proxnas.cli.show.main", raiser(OSError(28, "No space left on device", "a/b.json")))
+    monkeypatch.setattr(
+        "proxnas.cli.show.main", raiser(OSError(28, "No space left on device", "a/b.json"))
+    )
     assert call("show", "x") == 2
     assert one_line(capsys.readouterr().err).startswith("a/b.json: No space left on device: check")
 
 
 @pytest.mark.parametrize("flags", ["--method gdas --max-skip 2", "--space rnn --max-skip 2"])
-def test_a_limit_on_skip_connections_is_refused_where_it_would_do_nothing(flags: str, capsys: Any) -> None:
+def test_a_limit_on_skip_connections_is_refused_where_it_would_do_nothing(
+    flags: str, capsys: Any
+) -> None:
     assert main(["search", "pydocs" if "rnn" in flags else "digits", *flags.split()]) == 2
     assert "--max-skip 2: is " in capsys.readouterr().err
 
 
-def test_a_cell_without_weights_is_warned_of(make_search: Callable[..., Search], tmp_path: Path, capsys: Any) -> None:
-    """A keeps what it starts with: a seed that starts with a convolution, and one that starts without."""
-    flags = ["--space", "nasbench201", "--arch-learning-rate", "1e-12", "--explore", "0", "--look-ahead", "0"]
-    starts = ((seed, make_search(*flags, "--seed", str(seed)).genotype().to_json()) for seed in range(500))
+def test_a_cell_without_weights_is_warned_of(
+    make_search: Callable[..., Search], tmp_path: Path, capsys: Any
+) -> None:
+    """A keeps what it starts with: a seed that starts with a convolution, and one that starts
+    without."""
+    flags = [
+        "--space",
+        "nasbench201",
+        "--arch-learning-rate",
+        "1e-12",
+        "--explore",
+        "0",
+        "--look-ahead",
+        "0",
+    ]
+    starts = (
+        (seed, make_search(*flags, "--seed", str(seed)).genotype().to_json()) for seed in range(500)
+    )
     poor = next(seed for seed, cell in starts if "conv" not in cell)
     for seed, warned in ((0, False), (poor, True)):
         run = tmp_path / str(seed)
-        sizes = ["--cells", "1", "--channels", "2", "--epochs", "1", "--batch-size", "128", "--threads", "1", "--quiet"]
-        assert main(["search", "digits", *flags, *sizes, "--seed", str(seed), "--run", str(run)]) == 0
+        sizes = [
+            "--cells",
+            "1",
+            "--channels",
+            "2",
+            "--epochs",
+            "1",
+            "--batch-size",
+            "128",
+            "--threads",
+            "1",
+            "--quiet",
+        ]
+        assert (
+            main(["search", "digits", *flags, *sizes, "--seed", str(seed), "--run", str(run)]) == 0
+        )
         assert ("warning" in json.loads((run / "result.json").read_text())) == warned
-        assert ("proxnas: warning: no operation with weights in cell" in capsys.readouterr().err) == warned
+        assert (
+            "proxnas: warning: no operation with weights in cell" in capsys.readouterr().err
+        ) == warned
 
 
 def test_a_reader_who_has_seen_enough_is_no_error() -> None:
-    command = (
-        f"{sys.executable} -m proxnas zoo --json | true; exit ${{PIPESTATUS[0]}}"  # true ends before anything is said
-    )
+    # true ends before anything is said
+    command = f"{sys.executable} -m proxnas zoo --json | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (141, "")

@@ -32,7 +32,9 @@ EPOCHS = 2
 
 
 @pytest.fixture(scope="module", params=["search", "train"])
-def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
+def alone(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[str], Path]:
     """A command line, and the folder of its undisturbed run."""
     place = tmp_path_factory.mktemp(request.param)
     argv = crash.command(request.param, crash.stripes(place), EPOCHS)
@@ -45,7 +47,9 @@ only_search = pytest.mark.parametrize("alone", ["search"], indirect=True)
 # killed
 
 
-@pytest.mark.parametrize("fault", [("write", 0.55), ("rename", 0.7), ("after", 0.5)], ids=lambda fault: fault[0])
+@pytest.mark.parametrize(
+    "fault", [("write", 0.55), ("rename", 0.7), ("after", 0.5)], ids=lambda fault: fault[0]
+)
 def test_killed_in_the_middle_and_resumed_ends_the_same(
     alone: tuple[list[str], Path], tmp_path: Path, fault: tuple[str, float]
 ) -> None:
@@ -53,7 +57,9 @@ def test_killed_in_the_middle_and_resumed_ends_the_same(
     kind, share = fault
     moment = share * crash.counts(folder)[kind]
     code = crash.run(argv, tmp_path / "run", Fault(kind, moment))
-    assert code == -signal.SIGKILL or kind == "after"  # a machine that is busy now and idle then may have finished
+    assert (
+        code == -signal.SIGKILL or kind == "after"
+    )  # a machine that is busy now and idle then may have finished
     if kind == "write":
         assert list((tmp_path / "run").glob("*.part"))  # torn, and left behind
     assert crash.run(argv, tmp_path / "run", resume=True) == 0, crash.printed(tmp_path / "run")
@@ -65,7 +71,9 @@ def test_killed_in_the_middle_and_resumed_ends_the_same(
 
 
 @only_search
-def test_a_full_disk_is_one_line_and_the_run_goes_on_later(alone: tuple[list[str], Path], tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
+    alone: tuple[list[str], Path], tmp_path: Path
+) -> None:
     argv, folder = alone
     code = crash.run(argv, tmp_path / "run", Fault("full", 0.6 * crash.counts(folder)["write"]))
     assert "No space left on device" in crash.printed(tmp_path / "run")
@@ -79,7 +87,10 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_later(alone: tuple[list[str
 @pytest.mark.parametrize("kind", ["full", "locked"])
 def test_real_disks(alone: tuple[list[str], Path], tmp_path: Path, kind: str) -> None:
     argv, folder = alone
-    size, trial = {"full": (disk.MEGABYTE, disk.filled), "locked": (50 * disk.MEGABYTE, disk.locked)}[kind]
+    size, trial = {
+        "full": (disk.MEGABYTE, disk.filled),
+        "locked": (50 * disk.MEGABYTE, disk.locked),
+    }[kind]
     with disk.mounted(tmp_path / "disk", size) as place:
         ok, said = trial(argv, place, crash.outcome(folder))
     assert ok, said
@@ -99,14 +110,18 @@ def test_a_file_beyond_the_limit_of_the_process_leaves_the_old_one(tmp_path: Pat
             lambda: run.append_metrics({"epoch": 2, "A": [0.5] * 1000}),
             lambda: write_atomically(tmp_path / "checkpoint.pt", "x" * 10_000),
         ):
-            with pytest.raises(InputError, match=r"cannot be written \(File too large\): make room"):
+            with pytest.raises(
+                InputError, match=r"cannot be written \(File too large\): make room"
+            ):
                 write()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_disk_that_may_only_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_may_only_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(part: Path) -> Any:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
@@ -172,20 +187,36 @@ def test_a_report_is_written_through_no_link(tmp_path: Path, precious: Precious,
 def test_figures_are_written_through_no_link(tmp_path: Path, precious: Precious) -> None:
     run, place = make_run(tmp_path / "run"), tmp_path / "figures"
     place.mkdir()
-    for name in ("curves.svg", "curves.png", "curves.png.part", "cell.svg", "cell.pdf", "stability-normal-cell.svg"):
+    for name in (
+        "curves.svg",
+        "curves.png",
+        "curves.png.part",
+        "cell.svg",
+        "cell.pdf",
+        "stability-normal-cell.svg",
+    ):
         (place / name).symlink_to(precious.folder / "file")
     assert main(["report", str(run), f"--figures={place}"]) == 0
-    assert main(["show", str(run), f"--svg={place / 'cell.svg'}", f"--png={place / 'curves.png'}"]) == 0
+    assert (
+        main(["show", str(run), f"--svg={place / 'cell.svg'}", f"--png={place / 'curves.png'}"])
+        == 0
+    )
     assert precious.unharmed and not any(path.is_symlink() for path in place.glob("*g"))
 
 
-@pytest.mark.parametrize("part", ["search", "search/nasp-0", "evaluations", "evaluations/00000", "neighbours"])
+@pytest.mark.parametrize(
+    "part", ["search", "search/nasp-0", "evaluations", "evaluations/00000", "neighbours"]
+)
 def test_no_part_of_a_run_is_a_link(tmp_path: Path, precious: Precious, part: str) -> None:
     run = make_run(tmp_path / "run")
     (run / part).parent.mkdir(exist_ok=True)
     (run / part).symlink_to(precious.folder)
-    inside = run / (part if "/" in part else f"{part}/00000") if part != "neighbours" else run / part
-    refused = pytest.raises(InputError, match="is a symbolic link inside a run, through which nothing is written")
+    inside = (
+        run / (part if "/" in part else f"{part}/00000") if part != "neighbours" else run / part
+    )
+    refused = pytest.raises(
+        InputError, match="is a symbolic link inside a run, through which nothing is written"
+    )
     with refused, open_run(inside, force=True):
         pass
     with pytest.raises(InputError, match="is a symbolic link inside a run"):
@@ -205,7 +236,9 @@ def test_a_run_folder_may_itself_be_reached_through_a_link(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("link", ["logs", "logs/x.log"])
-def test_what_workers_print_goes_through_no_link(tmp_path: Path, precious: Precious, link: str) -> None:
+def test_what_workers_print_goes_through_no_link(
+    tmp_path: Path, precious: Precious, link: str
+) -> None:
     run = make_run(tmp_path / "run")
     (run / "search" / link).parent.mkdir(parents=True)
     (run / "search" / link).symlink_to(precious.folder / ("logs" if link == "logs" else "file"))
@@ -261,7 +294,10 @@ def test_the_second_process_names_the_first_and_takes_over_when_it_is_dead(tmp_p
     holder = FORKED.Process(target=_hold, args=(str(tmp_path), ready))
     holder.start()
     assert ready.wait(60)
-    with pytest.raises(InputError, match=f"in use by process {holder.pid}: wait for it"), open_run(tmp_path):
+    with (
+        pytest.raises(InputError, match=f"in use by process {holder.pid}: wait for it"),
+        open_run(tmp_path),
+    ):
         pass
     holder.kill()
     holder.join()
@@ -296,9 +332,14 @@ def test_a_signal_while_an_epoch_is_judged_does_not_wait_for_it(
     with monkeypatch.context() as patch:
         patch.setattr(ImageTask, "evaluate", evaluate)
         assert main([word for word in argv if "checkpoint-minutes" not in word]) == 128 + signum
-    assert "checkpoint is written: the same command with --resume goes on" in capsys.readouterr().err
+    assert (
+        "checkpoint is written: the same command with --resume goes on" in capsys.readouterr().err
+    )
     state = sound_state(tmp_path / "run" / "checkpoint.pt")
-    assert state is not None and (state["epochs_done"], state["totals"]["steps"]) == (1, 5)  # no step is lost
+    assert state is not None and (state["epochs_done"], state["totals"]["steps"]) == (
+        1,
+        5,
+    )  # no step is lost
     minutes = [word for word in argv if "checkpoint-minutes" not in word]
     assert main([*minutes, "--resume"]) == 0
     assert main([*minutes[:-1], f"--run={tmp_path / 'alone'}"]) == 0
@@ -307,7 +348,12 @@ def test_a_signal_while_an_epoch_is_judged_does_not_wait_for_it(
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_signal_before_the_first_step_is_told_and_harms_nothing(
-    argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, name: str, code: int
+    argv: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    name: str,
+    code: int,
 ) -> None:
     signum = signal.Signals[name]
     before = signal.getsignal(signum)
@@ -320,13 +366,17 @@ def test_a_signal_before_the_first_step_is_told_and_harms_nothing(
         pass
 
 
-@pytest.mark.parametrize("place", ["torch.load", "proxnas.runs.loop.Guard.go_back", "proxnas.runs.folder.digest"])
+@pytest.mark.parametrize(
+    "place", ["torch.load", "proxnas.runs.loop.Guard.go_back", "proxnas.runs.folder.digest"]
+)
 def test_a_signal_while_a_checkpoint_is_read_is_no_damage(
     argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, place: str
 ) -> None:
     """Wherever every error means a damaged or foreign checkpoint, a request to stop is none."""
     with monkeypatch.context() as patch:
-        patch.setattr("proxnas.runs.loop.check_alike", lambda state: signal.raise_signal(signal.SIGTERM))
+        patch.setattr(
+            "proxnas.runs.loop.check_alike", lambda state: signal.raise_signal(signal.SIGTERM)
+        )
         assert main(argv) == 143
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").glob("checkpoint*")}
     capsys.readouterr()
@@ -334,7 +384,9 @@ def test_a_signal_while_a_checkpoint_is_read_is_no_damage(
         patch.setattr(place, lambda *_, **__: signal.raise_signal(signal.SIGTERM))
         assert main([*argv, "--resume"]) == 143
     assert capsys.readouterr().err == "proxnas: stopped by SIGTERM\n"
-    assert {path.name: path.read_bytes() for path in (tmp_path / "run").glob("checkpoint*")} == before
+    assert {
+        path.name: path.read_bytes() for path in (tmp_path / "run").glob("checkpoint*")
+    } == before
 
 
 def test_a_signal_while_an_image_is_read_breaks_no_image(
@@ -354,8 +406,20 @@ def test_a_signal_while_an_image_is_read_breaks_no_image(
             patch.setattr(
                 "proxnas.domains.images.data.gather.threaded", map
             )  # where signals strike: in the main thread
-            code = main(["search", str(tmp_path / "set"), "--skip-broken", f"--run={tmp_path / 'run'}", "--threads=1"])
-        assert (place, code, capsys.readouterr().err) == (place, 143, "proxnas: stopped by SIGTERM\n")
+            code = main(
+                [
+                    "search",
+                    str(tmp_path / "set"),
+                    "--skip-broken",
+                    f"--run={tmp_path / 'run'}",
+                    "--threads=1",
+                ]
+            )
+        assert (place, code, capsys.readouterr().err) == (
+            place,
+            143,
+            "proxnas: stopped by SIGTERM\n",
+        )
 
 
 CLOSED = """
@@ -366,7 +430,8 @@ if not pid:
     os.execv(sys.executable, [sys.executable, "-m", "proxnas", *sys.argv[2:]])
 checkpoint, limit = sys.argv[1], time.monotonic() + 120
 while not os.path.exists(checkpoint):
-    assert time.monotonic() < limit and os.waitpid(pid, os.WNOHANG) == (0, 0), os.read(terminal, 10_000)
+    assert time.monotonic() < limit
+    assert os.waitpid(pid, os.WNOHANG) == (0, 0), os.read(terminal, 10_000)
     time.sleep(0.05)
 os.close(terminal)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
@@ -375,7 +440,8 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 @pytest.mark.slow
 def test_a_closed_terminal_ends_a_run_with_its_checkpoint(tmp_path: Path) -> None:
-    """A real terminal with a live bar, closed between two checkpoints: the steps that were done are kept."""
+    """A real terminal with a live bar, closed between two checkpoints: the steps that were done are
+    kept."""
     words = crash.command("search", crash.stripes(tmp_path), 1000)
     argv = [word for word in words if "checkpoint-minutes" not in word and word != "--quiet"]
     words = [sys.executable, "-c", CLOSED, str(tmp_path / "run" / "checkpoint.previous.pt"), *argv]
@@ -388,7 +454,9 @@ def test_a_closed_terminal_ends_a_run_with_its_checkpoint(tmp_path: Path) -> Non
 def test_nohup_keeps_a_run_going(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        monkeypatch.setattr("proxnas.runs.loop.check_alike", lambda state: signal.raise_signal(signal.SIGHUP))
+        monkeypatch.setattr(
+            "proxnas.runs.loop.check_alike", lambda state: signal.raise_signal(signal.SIGHUP)
+        )
         assert main(argv) == 0
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -405,7 +473,9 @@ def test_a_second_ctrl_c_while_a_checkpoint_is_written_harms_nothing(
             signal.raise_signal(signal.SIGINT)
         real(descriptor)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background starts with none
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a job in the background starts with none
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
         assert main(argv) == 130
@@ -422,7 +492,8 @@ NO_NETWORK = """
 import importlib, pkgutil, sys
 
 def refuse(event, arguments):
-    if event in ("socket.connect", "socket.getaddrinfo", "socket.bind", "socket.sendto", "urllib.Request"):
+    calls = ("connect", "getaddrinfo", "bind", "sendto")
+    if event in ("urllib.Request", *(f"socket.{call}" for call in calls)):
         raise SystemExit(f"{event} {arguments}")
 
 sys.addaudithook(refuse)

@@ -50,7 +50,9 @@ def shown(text: str) -> dict[str, str]:
         line = line.strip("│ ")
         if flag := re.match(r"--([a-z0-9-]+)|\[?([A-Z]+)\]?(?= {2,})", line):
             name = (flag[1] or flag[2].lower()).replace("-", "_")
-            if alias := re.match(r"--[a-z-]+ [A-Z]+, --([a-z-]+) [A-Z]+$", line):  # the flag's own name stands last
+            if alias := re.match(
+                r"--[a-z-]+ [A-Z]+, --([a-z-]+) [A-Z]+$", line
+            ):  # the flag's own name stands last
                 name = alias[1].replace("-", "_")
         if default := re.search(r"\(default: (.*?)\)$", line):
             found[name.removeprefix("no_")] = default[1]
@@ -68,7 +70,11 @@ def test_help_shows_what_will_be_used(
     config: Any = parse(words)
     used = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     used["image_size"] = used.get("image_size") or "auto"  # 0 is written so
-    wrong = {key: (value, used[key]) for key, value in printed.items() if value.strip("'") != str(used[key])}
+    wrong = {
+        key: (value, used[key])
+        for key, value in printed.items()
+        if value.strip("'") != str(used[key])
+    }
     assert not wrong
     assert len(printed) >= len(used) - 2  # but for what stands without a flag
     assert printed.keys() >= {"seed", "epochs"}

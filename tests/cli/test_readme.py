@@ -15,7 +15,9 @@ from support.places import ROOT
 
 README = ROOT / "README.md"
 SHORT = {
-    "fit": "--search-epochs 1 --epochs 1 --cells 1 --channels 2 --batch-size 128 --threads 1 --quiet",
+    "fit": (
+        "--search-epochs 1 --epochs 1 --cells 1 --channels 2 --batch-size 128 --threads 1 --quiet"
+    ),
     "train": "--epochs 1 --cells 1 --channels 2 --batch-size 64 --threads 1 --quiet",
     "search": "--epochs 1 --cells 1 --channels 2 --batch-size 64 --threads 1 --quiet",
     "bench": "--rounds 1 --cells 1 --channels 2 --batch-size 2 --image-size 8 --threads 1 --quiet",
@@ -37,7 +39,10 @@ def short(command: str) -> list[str]:
 
 
 def test_commands_are_found() -> None:
-    text = "```sh\nmake x\nproxnas a \\\n  --b  # why\nproxnas c <file>\n```\n```\nproxnas d\n```\nproxnas e\n"
+    text = (
+        "```sh\nmake x\nproxnas a \\\n  --b  # why\nproxnas c <file>\n```\n```\nproxnas"
+        " d\n```\nproxnas e\n"
+    )
     assert [short(command) for command in commands(text)] == [["a", "--b"]]
     assert short("proxnas search digits")[:2] == ["search", "digits"]
 
@@ -46,7 +51,9 @@ def test_the_readme_shows_commands() -> None:
     assert commands(README.read_text(encoding="utf-8"))
 
 
-def test_every_command_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_every_command_of_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     """In one folder and in order, since one may show what another has made."""
     monkeypatch.chdir(tmp_path)
     failed = {}
@@ -62,4 +69,6 @@ def test_every_command_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_short_flags_exist() -> None:
     flags = {word for word in SHORT["search"].split() if word.startswith("--")}
-    assert {flag[2:].replace("-", "_") for flag in flags} <= SearchConfig.__dataclass_fields__.keys()
+    assert {
+        flag[2:].replace("-", "_") for flag in flags
+    } <= SearchConfig.__dataclass_fields__.keys()

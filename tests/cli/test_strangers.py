@@ -1,4 +1,5 @@
-"""Files from strangers: read or refused in one line; no traceback, no hang, no flood of memory, no code run."""
+"""Files from strangers: read or refused in one line; no traceback, no hang, no flood of memory, no
+code run."""
 
 from __future__ import annotations
 
@@ -29,17 +30,23 @@ def test_the_files_are_read_before_they_are_spoilt(tmp_path: Path) -> None:
 def isolated(code: str) -> str:
     """What a process of its own prints: limits of memory are for it alone."""
     head = (
-        "import warnings; warnings.simplefilter('ignore')\nfrom pathlib import Path\nfrom faults import bombs, fuzz\n"
+        "import warnings; warnings.simplefilter('ignore')\nfrom pathlib import Path\nfrom faults"
+        " import bombs, fuzz\n"
     )
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, env=env)
+    done = subprocess.run(
+        [sys.executable, "-c", head + code], capture_output=True, text=True, env=env
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_malformed_files() -> None:
-    said = isolated("found = fuzz.fuzz(700, seed=1)\nprint(found.inputs, found.refused, *found.findings, sep='\\n')")
+    said = isolated(
+        "found = fuzz.fuzz(700, seed=1)\nprint(found.inputs, found.refused, *found.findings,"
+        " sep='\\n')"
+    )
     inputs, refused, *findings = said.splitlines()
     assert int(inputs) == 700 and int(refused) > 400
     assert findings == []
@@ -89,8 +96,29 @@ def test_the_canary_sings_when_a_pickle_is_run(tmp_path: Path) -> None:
 def test_a_sound_checkpoint_of_something_else_is_refused_in_one_line(
     stripes: Path, tmp_path: Path, change: Any, capsys: Any
 ) -> None:
-    argv = ["search", str(stripes), "--space", "nasbench201", "--cells", "1", "--channels", "2", "--batch-size", "8"]
-    argv += ["--epochs", "1", "--final-cells", "1", "--final-channels", "2", "--quiet", "--run", str(tmp_path)]
+    argv = [
+        "search",
+        str(stripes),
+        "--space",
+        "nasbench201",
+        "--cells",
+        "1",
+        "--channels",
+        "2",
+        "--batch-size",
+        "8",
+    ]
+    argv += [
+        "--epochs",
+        "1",
+        "--final-cells",
+        "1",
+        "--final-channels",
+        "2",
+        "--quiet",
+        "--run",
+        str(tmp_path),
+    ]
     assert main(argv) == 0
     (tmp_path / "result.json").unlink()
     state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["state"]
@@ -99,4 +127,7 @@ def test_a_sound_checkpoint_of_something_else_is_refused_in_one_line(
     capsys.readouterr()
     assert main([*argv, "--resume"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"proxnas: error: {tmp_path}: the checkpoint is of another run (") and said.count("\n") == 1
+    assert (
+        said.startswith(f"proxnas: error: {tmp_path}: the checkpoint is of another run (")
+        and said.count("\n") == 1
+    )

@@ -42,9 +42,23 @@ def harmless(text: str) -> bool:
 def test_nothing_that_steers_is_left_and_all_else_is(text: str) -> None:
     shown = plain(text)
     assert not {category(sign) for sign in shown} & {"Cc", "Cs", "Zl", "Zp"}
-    assert not {bidirectional(sign) for sign in shown} & {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    assert not {bidirectional(sign) for sign in shown} & {
+        "LRE",
+        "RLE",
+        "LRO",
+        "RLO",
+        "PDF",
+        "LRI",
+        "RLI",
+        "FSI",
+        "PDI",
+    }
     rest = iter(shown)
-    assert all(sign in rest for sign in text if category(sign)[0] != "C" and category(sign) not in ("Zl", "Zp"))
+    assert all(
+        sign in rest
+        for sign in text
+        if category(sign)[0] != "C" and category(sign) not in ("Zl", "Zp")
+    )
     assert plain(shown) == shown
     assert plain_lines(text).count("\n") == text.count("\n")
 
@@ -67,7 +81,8 @@ def test_lines(capsys: Any) -> None:
 
 
 def test_nobody_else_prints() -> None:
-    """Text reaches the terminal by say.py, or by rich with `plain`; JSON on request is plain by itself."""
+    """Text reaches the terminal by say.py, or by rich with `plain`; JSON on request is plain by
+    itself."""
     found = []
     for path in sorted(Path(proxnas.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -85,7 +100,10 @@ def test_an_error_that_holds_a_name(capsys: Any, tmp_path: Path) -> None:
 
 def test_lists_and_summaries_of_runs(capsys: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs" / "run", data=EVIL, method=EVIL)
-    result = json.loads((run / "result.json").read_text()) | {"warning": EVIL, "space": f"[bold]{EVIL}"}
+    result = json.loads((run / "result.json").read_text()) | {
+        "warning": EVIL,
+        "space": f"[bold]{EVIL}",
+    }
     write_json(run / "result.json", result)
     assert call("runs", tmp_path / "runs") == 0
     print_summary(result, Path(EVIL), {EVIL: EVIL})
@@ -101,17 +119,24 @@ def test_progress_and_messages_of_workers(tmp_path: Path) -> None:
     lines = Lines(console, f"[bold]{EVIL}")
     lines.begin(1, 2, 3)
     lines.epoch({"epoch": 1, "seconds": {}, f"valid_{EVIL}": 0.5})
-    assert harmless(out.getvalue()) and "[bold]" in out.getvalue() and out.getvalue().count("\n") == 2
+    assert (
+        harmless(out.getvalue()) and "[bold]" in out.getvalue() and out.getvalue().count("\n") == 2
+    )
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A model whose classes have evil names."""
-    genotype, size = Genotype.from_string(CELL), Size(cells=1, channels=4, image_channels=3, classes=2)
+    genotype, size = (
+        Genotype.from_string(CELL),
+        Size(cells=1, channels=4, image_channels=3, classes=2),
+    )
     torch.manual_seed(0)
     network = networks.build(genotype, size).eval()
     classes = (f"a{EVIL}", f"b{EVIL}")
-    save_model(tmp_path / "m", Model(network, genotype, size, classes, (0.5,) * 3, (0.5,) * 3, (3, 8, 8)))
+    save_model(
+        tmp_path / "m", Model(network, genotype, size, classes, (0.5,) * 3, (0.5,) * 3, (3, 8, 8))
+    )
     return tmp_path / "m"
 
 
@@ -129,7 +154,11 @@ def test_test(model: Path, capsys: Any, tmp_path: Path) -> None:
             Image.new("RGB", (8, 8)).save(tmp_path / "set" / name / f"{number}.png")
     code = call("test", model, tmp_path / "set", "--threads", "1")
     out, err = capsys.readouterr()
-    assert (code in (0, 2), harmless(out), harmless(err)) == (True, True, True) and "\\x1b" in out + err
+    assert (code in (0, 2), harmless(out), harmless(err)) == (
+        True,
+        True,
+        True,
+    ) and "\\x1b" in out + err
 
 
 def test_a_traceback_of_ours(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -35,7 +35,9 @@ JSON = st.recursive(
     | st.integers()
     | st.sampled_from([HUGE, -HUGE, 2**63, -(2**63)])
     | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 KEYS = st.sampled_from([*stored.RESULT, *stored.ROW, "valid_accuracy", "train_loss", "other"])
@@ -46,7 +48,11 @@ KEYS = st.sampled_from([*stored.RESULT, *stored.ROW, "valid_accuracy", "train_lo
 @pytest.mark.parametrize("digits", [19, 400, 5000, 100_000])
 def test_whole_numbers_of_any_length_can_be_computed_with(digits: int) -> None:
     value = stored.parse("9" * digits)
-    assert type(value) is float and not stored.is_whole(value) and stored.is_figure(value) == (digits < 100)
+    assert (
+        type(value) is float
+        and not stored.is_whole(value)
+        and stored.is_figure(value) == (digits < 100)
+    )
     assert stored.parse("-" + "9" * digits) == -value
 
 
@@ -57,7 +63,9 @@ def test_numbers_past_every_measurement_are_no_figures(value: float) -> None:
 
 def test_numbers_of_ours_stay_as_they_are() -> None:
     values = [0, -1, 2**31, 10**17, 0.1, 1e-300, True, None, "9" * 50]
-    assert [type(value) for value in stored.parse(json.dumps(values))] == [type(value) for value in values]
+    assert [type(value) for value in stored.parse(json.dumps(values))] == [
+        type(value) for value in values
+    ]
     assert stored.parse(json.dumps(values)) == values
 
 
@@ -73,14 +81,20 @@ def test_what_is_checked_is_what_a_report_keeps(values: dict[str, Any]) -> None:
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.dictionaries(KEYS, JSON, max_size=6), st.dictionaries(KEYS, JSON, max_size=6), st.booleans())
-def test_a_run_of_any_values_is_shown(result: dict[str, Any], row: dict[str, Any], finished: bool) -> None:
+@given(
+    st.dictionaries(KEYS, JSON, max_size=6), st.dictionaries(KEYS, JSON, max_size=6), st.booleans()
+)
+def test_a_run_of_any_values_is_shown(
+    result: dict[str, Any], row: dict[str, Any], finished: bool
+) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as place:
         run = make_run(Path(place) / "runs" / "run", epochs=2)
         whole = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
-        (run / "metrics.jsonl").write_text(json.dumps(whole) + "\n" + json.dumps(whole | row) + "\n")
+        (run / "metrics.jsonl").write_text(
+            json.dumps(whole) + "\n" + json.dumps(whole | row) + "\n"
+        )
         known = json.loads((run / "result.json").read_text())
         write_json(run / "result.json", known | result)
         if not finished:
@@ -108,14 +122,21 @@ def test_a_linked_run_is_shown_by_its_name_here(tmp_path: Path, capsys: Any) -> 
     assert names == ["fit", "fit/search"]
 
 
-@pytest.mark.parametrize("name", ["config.json", "result.json", "metrics.jsonl", "genotype.json", "space.json"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "result.json", "metrics.jsonl", "genotype.json", "space.json"]
+)
 def test_reports_of_runs_with_one_value_changed(name: str, tmp_path: Path) -> None:
-    runs = {"search": make_run(tmp_path / "search"), "stopped": make_run(tmp_path / "stopped", finished=False)}
+    runs = {
+        "search": make_run(tmp_path / "search"),
+        "stopped": make_run(tmp_path / "stopped", finished=False),
+    }
     draw, found = random.Random(name), []
     quick = ("runs", "runs --json", "watch", "report", "show")
     for kind, reader in tampered.readers(tmp_path, tmp_path):
         if reader.file == name and reader.name.removesuffix(" of a stopped run") in quick:
-            found += [tampered.trial(runs[kind], tmp_path / "trial", reader, draw) for _ in range(8)]
+            found += [
+                tampered.trial(runs[kind], tmp_path / "trial", reader, draw) for _ in range(8)
+            ]
     assert len(found) >= 30 and set(found) == {""}
 
 
@@ -134,7 +155,9 @@ def test_a_small_model_with_a_wide_shape_is_refused(tmp_path: Path) -> None:
     for shape in ((3, 65536, 65536), (3, 40, 65536), (3, 4000, 4000), (3, 65536, 50)):
         save_model(tmp_path / "wide", dataclasses.replace(model, shape=shape))
         assert (tmp_path / "wide").stat().st_size < 50_000
-        with pytest.raises(InputError, match=r"wide: images of \d+ x \d+ pixels are too large for a network of"):
+        with pytest.raises(
+            InputError, match=r"wide: images of \d+ x \d+ pixels are too large for a network of"
+        ):
             load_model(tmp_path / "wide")
     for side in (8, 32, 224, 600):
         check_shape((3, side, side), SIZE, model.network)
@@ -181,17 +204,27 @@ def test_a_plan_of_other_form_is_refused(tmp_path: Path, plan: Any) -> None:
 
 
 def test_a_plan_of_ours_is_read(tmp_path: Path) -> None:
-    for methods in (["nasp", "darts-2nd", "lazy-pa-2nd"], ["eta-0.1", "max_latency-800µs", "max_params-1e3"]):
+    for methods in (
+        ["nasp", "darts-2nd", "lazy-pa-2nd"],
+        ["eta-0.1", "max_latency-800µs", "max_params-1e3"],
+    ):
         write_json(tmp_path / "plan.json", {"methods": methods, "seeds": [0, 100]})
-        assert list(read_plan(tmp_path).runs()) == [(name, seed) for seed in (0, 100) for name in methods]
+        assert list(read_plan(tmp_path).runs()) == [
+            (name, seed) for seed in (0, 100) for name in methods
+        ]
 
 
 @pytest.mark.parametrize("name", ["../../../a/evil", "random"])
-def test_a_comparison_runs_nothing_that_its_configuration_does_not_name(tmp_path: Path, name: str, capsys: Any) -> None:
+def test_a_comparison_runs_nothing_that_its_configuration_does_not_name(
+    tmp_path: Path, name: str, capsys: Any
+) -> None:
     data, folder = stripes_file(tmp_path), tmp_path / "deep" / "er" / "run"
     config = CompareConfig(data=str(data), methods="nasp", seeds="0", space="nasbench201")
     folder.mkdir(parents=True)
-    write_json(folder / "config.json", {"proxnas": stored_version(), "command": "compare"} | storable(config))
+    write_json(
+        folder / "config.json",
+        {"proxnas": stored_version(), "command": "compare"} | storable(config),
+    )
     write_json(folder / "plan.json", {"methods": [name], "seeds": [0]})
     assert call("compare", data, "--run", folder, "--resume") == 2
     assert "plan.json" in one_line(capsys.readouterr().err)
@@ -240,7 +273,9 @@ def test_another_configuration_is_not_gone_on_with(
     data, run = finished[0], tmp_path / "run"
     shutil.copytree(finished[1], run)
     config = json.loads((run / "config.json").read_text()) | change
-    write_json(run / "config.json", {name: value for name, value in config.items() if value is not ...})
+    write_json(
+        run / "config.json", {name: value for name, value in config.items() if value is not ...}
+    )
     before = contents(run)
     assert call("search", data, "--run", run, "--resume") == 2
     assert said in one_line(capsys.readouterr().err)
@@ -253,7 +288,9 @@ def test_a_patch_of_the_same_release_goes_on(finished: tuple[Path, Path], tmp_pa
     data, run = finished[0], tmp_path / "run"
     shutil.copytree(finished[1], run)
     config = json.loads((run / "config.json").read_text())
-    write_json(run / "config.json", config | {"proxnas": stored_version().rpartition(".")[0] + ".99"})
+    write_json(
+        run / "config.json", config | {"proxnas": stored_version().rpartition(".")[0] + ".99"}
+    )
     assert call("search", data, "--run", run, "--resume") == 0
 
 
@@ -277,7 +314,11 @@ def test_a_result_of_other_form_is_refused(
     data, run = finished[0], tmp_path / "run"
     shutil.copytree(finished[1], run)
     result = json.loads((run / "result.json").read_text()) | change
-    write_json(run / "result.json", {name: value for name, value in result.items() if value is not ...})
+    write_json(
+        run / "result.json", {name: value for name, value in result.items() if value is not ...}
+    )
     assert call("search", data, "--run", run, "--resume") == 2
-    assert f"result.json: cannot be read ({next(iter(change))} is" in one_line(capsys.readouterr().err)
+    assert f"result.json: cannot be read ({next(iter(change))} is" in one_line(
+        capsys.readouterr().err
+    )
     assert Run(run).finished and read_run(run).status == "finished"

@@ -1,4 +1,5 @@
-"""What docs/methods.md says of every method and what every run must write, for all that the registries hold."""
+"""What docs/methods.md says of every method and what every run must write, for all that the
+registries hold."""
 
 from __future__ import annotations
 
@@ -31,7 +32,11 @@ DOCS = ROOT / "docs" / "methods.md"
 
 def table_one() -> dict[str, dict[str, str]]:
     """Method -> heading -> cell of the first table of docs/methods.md."""
-    lines = [line.strip("| ") for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    lines = [
+        line.strip("| ")
+        for line in DOCS.read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
     headings = [word.strip() for word in lines[0].split("|")]
     rows: dict[str, dict[str, str]] = {}
     for line in lines[2:]:
@@ -66,7 +71,9 @@ def places(search: Search) -> tuple[int, int, int]:
     """(edges, candidates on all of them, edges that a discrete cell keeps) of the whole network."""
     generator = torch.Generator().manual_seed(0)
     A_bar = {name: random_selection(group, generator) for name, group in search.net.groups.items()}
-    kept = sum(bool(A_bar[c.row.group][c.row.edge].any()) for c in search.net.choices.values() if c.row)
+    kept = sum(
+        bool(A_bar[c.row.group][c.row.edge].any()) for c in search.net.choices.values() if c.row
+    )
     return len(search.net.choices), sum(len(c.names) for c in search.net.choices.values()), kept
 
 
@@ -75,15 +82,25 @@ EVERY_STEP = {"nasp": ("--look-ahead", "0", "--explore", "0")}
 
 
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"darts-2nd", "pa", "lazy-pa"}))
-def test_a_step_runs_the_candidates_that_the_table_says(method: str, make_search: MakeSearch) -> None:
-    """`all`: every candidate of every edge; `edges`: one on every edge; `cell`: those of a discrete cell."""
-    search = make_search("--method", method, "--space", "darts7", *(QUICK | EVERY_STEP).get(method, ()))
+def test_a_step_runs_the_candidates_that_the_table_says(
+    method: str, make_search: MakeSearch
+) -> None:
+    """`all`: every candidate of every edge; `edges`: one on every edge; `cell`: those of a discrete
+    cell."""
+    search = make_search(
+        "--method", method, "--space", "darts7", *(QUICK | EVERY_STEP).get(method, ())
+    )
     edges, everything, cell = places(search)
     runs = Runs(search)
     search.method.step()
     said = table_one()[method]["runs in a step"]
-    terms = {name: int(number or 1) for number, name in re.findall(r"(\d*) ?(all|edges|cell)", said)}
-    expected = sum(number * {"all": everything, "edges": edges, "cell": cell}[name] for name, number in terms.items())
+    terms = {
+        name: int(number or 1) for number, name in re.findall(r"(\d*) ?(all|edges|cell)", said)
+    }
+    expected = sum(
+        number * {"all": everything, "edges": edges, "cell": cell}[name]
+        for name, number in terms.items()
+    )
     ran = sum(runs.counts.values())
     if method == "nasp":  # pooling is run once for the edges of one source
         assert cell < ran <= expected
@@ -95,8 +112,11 @@ def test_a_step_runs_the_candidates_that_the_table_says(method: str, make_search
 
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"darts-2nd"}))
 def test_discrete_and_complete_are_as_the_table_says(method: str, make_search: MakeSearch) -> None:
-    """Discrete: w is trained through one candidate an edge. Complete: through the very cell that is returned."""
-    search = make_search("--method", method, "--space", "darts7", *(QUICK | EVERY_STEP).get(method, ()))
+    """Discrete: w is trained through one candidate an edge. Complete: through the very cell that is
+    returned."""
+    search = make_search(
+        "--method", method, "--space", "darts7", *(QUICK | EVERY_STEP).get(method, ())
+    )
     used: list[dict[Any, tuple[int, ...]]] = []
     plain = type(search.net).loss
 
@@ -118,7 +138,9 @@ def test_discrete_and_complete_are_as_the_table_says(method: str, make_search: M
         for name, matrix in A_bar.items()
         for e, row in enumerate(matrix.tolist())
     }
-    if said["complete"].startswith("yes") and method not in SAMPLING:  # which return the best of several such cells
+    if (
+        said["complete"].startswith("yes") and method not in SAMPLING
+    ):  # which return the best of several such cells
         assert {tuple(row): active for row, active in in_training.items()} == returned
     if said["complete"].startswith("no"):
         assert {tuple(row): active for row, active in in_training.items()} != returned
@@ -128,29 +150,52 @@ def test_discrete_and_complete_are_as_the_table_says(method: str, make_search: M
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = np.random.RandomState(0)
     path = tmp_path_factory.mktemp("data") / "noise.npz"
-    np.savez(path, x_train=random.randint(0, 256, (60, 8, 8)).astype(np.uint8), y_train=np.arange(60) % 2)
+    np.savez(
+        path, x_train=random.randint(0, 256, (60, 8, 8)).astype(np.uint8), y_train=np.arange(60) % 2
+    )
     return path
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_writes_the_common_keys(method: str, data: Path, tmp_path: Path) -> None:
-    flags = ["--space", "nasbench201", "--channels", "2", "--batch-size", "8", "--epochs", "2", "--threads", "1"]
+    flags = [
+        "--space",
+        "nasbench201",
+        "--channels",
+        "2",
+        "--batch-size",
+        "8",
+        "--epochs",
+        "2",
+        "--threads",
+        "1",
+    ]
     flags += [*QUICK.get(method, ()), "--quiet", "--run", str(tmp_path)]
     assert main(["search", str(data), "--method", method, *flags]) == 0
     keys = ["epoch", "step", "train_loss", "train_accuracy", "valid_loss", "valid_accuracy"]
     keys += ["changes", "params", "A", "selected", "genotype", "rollbacks", "seconds"]
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    keys += ["supernet_loss", "supernet_accuracy"] if method in ("darts-1st", "darts-2nd", "asap") else []
+    keys += (
+        ["supernet_loss", "supernet_accuracy"]
+        if method in ("darts-1st", "darts-2nd", "asap")
+        else []
+    )
     assert len(rows) == 2 and all(set(row) == set(keys) for row in rows)
-    assert all(np.shape(row["A"]["cell"]) == (6, 5) and np.isfinite(row["A"]["cell"]).all() for row in rows)
+    assert all(
+        np.shape(row["A"]["cell"]) == (6, 5) and np.isfinite(row["A"]["cell"]).all() for row in rows
+    )
     assert {"arch", "forward", "backward", "other", "evaluate"} == set(rows[0]["seconds"])
     assert json.loads((tmp_path / "result.json").read_text())["method"] == method
 
 
 @pytest.mark.parametrize("method", METHOD_DEFAULTS)
-def test_the_defaults_of_a_method_are_flags_that_it_takes(method: str, make_search: MakeSearch) -> None:
+def test_the_defaults_of_a_method_are_flags_that_it_takes(
+    method: str, make_search: MakeSearch
+) -> None:
     config = make_search("--method", method, "--space", "nasbench201").config
-    assert {name: getattr(config, name) for name in METHOD_DEFAULTS[method]} == METHOD_DEFAULTS[method]
+    assert {name: getattr(config, name) for name in METHOD_DEFAULTS[method]} == METHOD_DEFAULTS[
+        method
+    ]
 
 
 @pytest.mark.parametrize(
@@ -165,14 +210,29 @@ def test_the_defaults_of_a_method_are_flags_that_it_takes(method: str, make_sear
         ("--method gdas --warmup 1", "--warmup 1.0: is for nasp"),
     ],
 )
-def test_flags_of_other_methods_are_refused(flags: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_of_other_methods_are_refused(
+    flags: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["search", "digits", *flags.split()]) == 2
     assert f"proxnas: error: {said}" in capsys.readouterr().err
 
 
-def test_a_config_file_may_hold_flags_of_the_method_that_is_given(tmp_path: Path, data: Path) -> None:
+def test_a_config_file_may_hold_flags_of_the_method_that_is_given(
+    tmp_path: Path, data: Path
+) -> None:
     (tmp_path / "c.json").write_text('{"tau_start": 5.0, "method": "nasp"}')
-    flags = ["--space", "nasbench201", "--channels", "2", "--batch-size", "8", "--epochs", "1", "--threads", "1"]
+    flags = [
+        "--space",
+        "nasbench201",
+        "--channels",
+        "2",
+        "--batch-size",
+        "8",
+        "--epochs",
+        "1",
+        "--threads",
+        "1",
+    ]
     run = ["--run", str(tmp_path / "run"), "--quiet", "--config", str(tmp_path / "c.json")]
     assert main(["search", str(data), "--method", "gdas", *flags, *run]) == 0
     assert json.loads((tmp_path / "run" / "config.json").read_text())["tau_start"] == 5.0
@@ -197,12 +257,16 @@ def test_the_cell_of_enas5_has_two_free_inputs_a_node() -> None:
     A_bar = {name: torch.zeros(group.shape) for name in space.groups}
     for matrix in A_bar.values():
         for rows in group.nodes:
-            matrix[rows[-1], 0] = 1.0  # both sides of every node: the last state, by the same operation
+            matrix[rows[-1], 0] = (
+                1.0  # both sides of every node: the last state, by the same operation
+            )
     genotype = space.genotype(A_bar)
     nodes = [[(edge.op, edge.input) for edge in node] for node in genotype.cells["normal"].nodes]
     assert nodes == [[("sep_conv_3x3", n + 1)] * 2 for n in range(5)]
     net = space.search_network(Size(3, 2, 3, 2))
-    weights = [w for side in net.cells[0].sides[:2] for w in side.choices[1].candidates[0].parameters()]  # type: ignore[index,union-attr]
+    weights = [
+        w for side in net.cells[0].sides[:2] for w in side.choices[1].candidates[0].parameters()
+    ]  # type: ignore[index,union-attr]
     assert len({id(w) for w in weights}) == len(weights)  # each side has weights of its own
 
 

@@ -1,4 +1,5 @@
-"""Limits on the final network: the sums, the projection, the price of size, and what a search returns."""
+"""Limits on the final network: the sums, the projection, the price of size, and what a search
+returns."""
 
 from __future__ import annotations
 
@@ -41,12 +42,17 @@ from support.searches import same
 MakeSearch = Callable[..., Search]
 FINAL = ("--final-cells", "3", "--final-channels", "4")
 QUICK = ("darts7", "nasbench201", "rnn")
-SPACES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in spaces.SPACES]
+SPACES = [
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in spaces.SPACES
+]
 
 
 def random_A(groups: Mapping[str, Group], seed: int) -> Matrices:
     generator = torch.Generator().manual_seed(seed)
-    return {name: torch.rand(group.shape, generator=generator, dtype=torch.float64) for name, group in groups.items()}
+    return {
+        name: torch.rand(group.shape, generator=generator, dtype=torch.float64)
+        for name, group in groups.items()
+    }
 
 
 def score(A: Matrices, A_bar: Matrices) -> float:
@@ -76,7 +82,10 @@ def cells(group: Group) -> Iterator[list[tuple[int, int]]]:
 
 def brute_force(A: Tensor, costs: Tensor, group: Group, room: float) -> float | None:
     """The largest sum of A over all cells within the room."""
-    sums = [[sum(x[e][k] for e, k in cell) for x in (costs.tolist(), A.tolist())] for cell in cells(group)]
+    sums = [
+        [sum(x[e][k] for e, k in cell) for x in (costs.tolist(), A.tolist())]
+        for cell in cells(group)
+    ]
     return max((total for cost, total in sums if cost <= room), default=None)
 
 
@@ -93,7 +102,12 @@ CANDIDATES = [("skip_connect", "a", "b"), ("none", "skip_connect", "a"), ("a", "
     room=st.integers(0, 16),
 )
 def test_the_projection_is_the_best_of_all_cells(
-    candidates: tuple[str, ...], max_inputs: int | None, max_skip: int | None, prices: list[int], seed: int, room: int
+    candidates: tuple[str, ...],
+    max_inputs: int | None,
+    max_skip: int | None,
+    prices: list[int],
+    seed: int,
+    room: int,
 ) -> None:
     group = Group(candidates, ((0, 1), (2, 3, 4)), max_inputs, max_skip)
     A, costs = random_A({"g": group}, seed), torch.tensor(prices, dtype=torch.float64).reshape(5, 3)
@@ -111,12 +125,19 @@ PAIR = {"x": Group(("a", "b"), ((0,), (1,))), "y": Group(("a", "b"), ((0,), (1,)
 
 
 def test_groups_share_one_room() -> None:
-    """Four rows, b is better by 0.1, 0.2, 0.3, 0.4 and costs 1: room for two takes the best two, wherever they are."""
-    A = {"x": torch.tensor([[0.0, 0.1], [0.0, 0.4]]).double(), "y": torch.tensor([[0.0, 0.3], [0.0, 0.2]]).double()}
+    """Four rows, b is better by 0.1, 0.2, 0.3, 0.4 and costs 1: room for two takes the best two,
+    wherever they are."""
+    A = {
+        "x": torch.tensor([[0.0, 0.1], [0.0, 0.4]]).double(),
+        "y": torch.tensor([[0.0, 0.3], [0.0, 0.2]]).double(),
+    }
     costs = {name: torch.tensor([[0.0, 1.0]] * 2).double() for name in A}
     found = best_within(A, costs, PAIR, 2)
     assert found is not None
-    assert {name: matrix[:, 1].tolist() for name, matrix in found.items()} == {"x": [0, 1], "y": [1, 0]}
+    assert {name: matrix[:, 1].tolist() for name, matrix in found.items()} == {
+        "x": [0, 1],
+        "y": [1, 0],
+    }
 
 
 def plain_sizes(space: str, seed: int) -> Sizes:
@@ -132,7 +153,10 @@ def test_every_limit_that_some_network_meets_is_met(space: str) -> None:
     for seed, share in enumerate((0.0, 0.2, 0.7)):
         limit = known.smallest + share * (known.largest - known.smallest)
         A = random_A(known.groups, seed)
-        A_bar = {name: random_selection(g, torch.Generator().manual_seed(seed)) for name, g in known.groups.items()}
+        A_bar = {
+            name: random_selection(g, torch.Generator().manual_seed(seed))
+            for name, g in known.groups.items()
+        }
         budget = Budget(known, limit, "--max-params")
         within = budget.project(A, A_bar)
         assert known(within) <= limit
@@ -167,12 +191,16 @@ def test_seconds_are_fitted_to_the_smallest_and_the_largest_network() -> None:
 
 
 @pytest.mark.parametrize("space", SPACES)
-def test_sizes_are_those_of_the_networks_that_are_built(make_search: MakeSearch, space: str) -> None:
+def test_sizes_are_those_of_the_networks_that_are_built(
+    make_search: MakeSearch, space: str
+) -> None:
     search = make_search("--space", space, *(() if space == "rnn" else FINAL))
     generator = torch.Generator().manual_seed(0)
     sums = {of: sizes(of, search.task, search.space) for of in ("params", "flops")}
     for _ in range(2):
-        A_bar = {name: random_selection(group, generator) for name, group in search.net.groups.items()}
+        A_bar = {
+            name: random_selection(group, generator) for name, group in search.net.groups.items()
+        }
         network = search.final_network(search.space.genotype(A_bar))
         assert sums["params"](A_bar) == parameters(network)
         assert sums["flops"](A_bar) == search.task.multiply_adds(network)
@@ -203,7 +231,9 @@ def limit_at(make_search: MakeSearch, share: float) -> int:
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m not in ("darts-2nd", "pa", "asap")])
-def test_every_method_returns_a_network_within_the_limit(make_search: MakeSearch, method: str) -> None:
+def test_every_method_returns_a_network_within_the_limit(
+    make_search: MakeSearch, method: str
+) -> None:
     limit = limit_at(make_search, 0.1)
     search = make_search("--method", method, "--max-params", str(limit), "--epochs", "1", *FINAL)
     search.totals.add(search.step())
@@ -238,21 +268,44 @@ def test_the_price_rises_while_A_asks_for_too_much_and_falls_again(make_search: 
 
 
 def test_the_price_presses_what_A_selects_without_the_limit(make_search: MakeSearch) -> None:
-    method: Any = make_search("--max-params", str(limit_at(make_search, 0.0)), "--eta", "1", *FINAL).method
-    wanted = {name: keep_inputs(a, prox_c1(a), method.net.groups[name]) != 0 for name, a in method.A.items()}
+    method: Any = make_search(
+        "--max-params", str(limit_at(make_search, 0.0)), "--eta", "1", *FINAL
+    ).method
+    wanted = {
+        name: keep_inputs(a, prox_c1(a), method.net.groups[name]) != 0
+        for name, a in method.A.items()
+    }
     assert method.budget.excess(wanted) > 0
-    assert all(torch.equal(at, wanted[name].double()) for name, at in method._penalised(None).items())
+    assert all(
+        torch.equal(at, wanted[name].double()) for name, at in method._penalised(None).items()
+    )
 
 
-@pytest.mark.parametrize("more", [(), ("--explore", "0"), ("--value", "a_k"), ("--eta-at", "A"), ("--method", "pa")])
-def test_a_limit_that_does_not_bind_changes_nothing(make_search: MakeSearch, more: tuple[str, ...]) -> None:
-    flags = ("--space", "nasbench201", "--eta", "0.1", "--epochs", "1", "--arch-learning-rate", "0.05", *more)
+@pytest.mark.parametrize(
+    "more", [(), ("--explore", "0"), ("--value", "a_k"), ("--eta-at", "A"), ("--method", "pa")]
+)
+def test_a_limit_that_does_not_bind_changes_nothing(
+    make_search: MakeSearch, more: tuple[str, ...]
+) -> None:
+    flags = (
+        "--space",
+        "nasbench201",
+        "--eta",
+        "0.1",
+        "--epochs",
+        "1",
+        "--arch-learning-rate",
+        "0.05",
+        *more,
+    )
     plain, limited = make_search(*flags), make_search(*flags, "--max-params", "100M")
     for _ in range(4):
         one, other = plain.step(), limited.step()
         assert torch.equal(one.loss, other.loss) and one.changes == other.changes
-    assert same(plain.state_dict() | {"budget": None, "method": without_price(plain)},
-                limited.state_dict() | {"budget": None, "method": without_price(limited)})  # fmt: skip
+    assert same(
+        plain.state_dict() | {"budget": None, "method": without_price(plain)},
+        limited.state_dict() | {"budget": None, "method": without_price(limited)},
+    )
     assert plain.genotype() == limited.genotype()
 
 
@@ -262,7 +315,15 @@ def without_price(search: Search) -> dict[str, Any]:
 
 
 def test_a_resumed_search_has_the_same_price_costs_and_cell(make_search: MakeSearch) -> None:
-    flags = ["--max-params", str(limit_at(make_search, 0.3)), "--cost", "latency", "--eta", "0.1", *FINAL]
+    flags = [
+        "--max-params",
+        str(limit_at(make_search, 0.3)),
+        "--cost",
+        "latency",
+        "--eta",
+        "0.1",
+        *FINAL,
+    ]
     one, other = make_search(*flags), make_search(*flags)
     for _ in range(2):
         one.step()
@@ -278,14 +339,30 @@ def test_a_resumed_search_has_the_same_price_costs_and_cell(make_search: MakeSea
 
 
 def run(tmp_path: Path, *flags: str) -> int:
-    size = ["--cells", "3", "--channels", "2", "--epochs", "2", "--batch-size", "4", "--threads", "1", "--quiet"]
+    size = [
+        "--cells",
+        "3",
+        "--channels",
+        "2",
+        "--epochs",
+        "2",
+        "--batch-size",
+        "4",
+        "--threads",
+        "1",
+        "--quiet",
+    ]
     return main(["search", *flags, *size, *FINAL, "--run", str(tmp_path / "run")])
 
 
-def test_the_files_of_a_run_agree(stripes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_files_of_a_run_agree(
+    stripes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(tmp_path, str(stripes), "--max-params", "2.1k") == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
     budget = result["budget"]
     assert budget["limit"] == 2100 and budget["of"] == "params"
     assert budget["smallest"] <= result["params"] <= 2100 < budget["largest"]
@@ -317,7 +394,10 @@ def test_an_impossible_limit_names_the_smallest_network(
     assert line.count("\n") == 1 and "--max-params 10:" in line
     assert not (tmp_path / "run").exists()
     assert run(tmp_path, str(stripes), "--max-params", str(smallest), "--dry-run") == 0
-    assert f"limit {smallest:,} parameters  (smallest network {smallest:,} parameters" in capsys.readouterr().out
+    assert (
+        f"limit {smallest:,} parameters  (smallest network {smallest:,} parameters"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -372,13 +452,21 @@ def test_fit_hands_the_limit_to_its_search() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("500k", 500_000), ("20M", 20_000_000), ("1.5M", 1_500_000), ("2G", 2 * 10**9), ("12345", 12345)],
+    [
+        ("500k", 500_000),
+        ("20M", 20_000_000),
+        ("1.5M", 1_500_000),
+        ("2G", 2 * 10**9),
+        ("12345", 12345),
+    ],
 )
 def test_counts_as_people_write_them(text: str, value: int) -> None:
     assert count("--max-params", text) == value
 
 
-@pytest.mark.parametrize(("text", "value"), [("2ms", 0.002), ("800us", 0.0008), ("0.01s", 0.01), ("1.5ms", 0.0015)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("2ms", 0.002), ("800us", 0.0008), ("0.01s", 0.01), ("1.5ms", 0.0015)]
+)
 def test_times_as_people_write_them(text: str, value: float) -> None:
     assert seconds("--max-latency", text) == pytest.approx(value)
 
@@ -398,7 +486,8 @@ def within(search: Search, share: float) -> Search:
 
 
 def with_random_A(search: Search, seed: int) -> Matrices:
-    """The A of a method of LOGITS, each row around a level of its own, and the cell that it derives from it."""
+    """The A of a method of LOGITS, each row around a level of its own, and the cell that it derives
+    from it."""
     method: Any = search.method
     A: Matrices = method.architecture()[0]
     generator = torch.Generator().manual_seed(seed)
@@ -413,7 +502,9 @@ def with_random_A(search: Search, seed: int) -> Matrices:
 def test_the_level_of_a_row_of_logits_does_not_change_the_projected_cell(
     make_search: MakeSearch, method: str, space: str
 ) -> None:
-    search = within(make_search("--method", method, "--space", space, "--max-params", "100M", *FINAL), 0.05)
+    search = within(
+        make_search("--method", method, "--space", space, "--max-params", "100M", *FINAL), 0.05
+    )
     bound = 0
     for seed in range(8):
         A, other = with_random_A(search, seed), torch.Generator().manual_seed(100 + seed)
@@ -446,9 +537,15 @@ def test_where_there_is_room_the_projection_is_what_the_method_derives(
 
 
 @pytest.mark.parametrize("limited", [True, False], ids=["limited", "any size"])
-@pytest.mark.parametrize("more", [("--space", "darts8"), ("--max-skip", "0"), ("--space", "nasbench201")])
-def test_what_asap_dropped_does_not_come_back(make_search: MakeSearch, more: tuple[str, ...], limited: bool) -> None:
-    search = make_search("--method", "asap", "--epochs", "50", "--max-params", "100M", *more, *FINAL)
+@pytest.mark.parametrize(
+    "more", [("--space", "darts8"), ("--max-skip", "0"), ("--space", "nasbench201")]
+)
+def test_what_asap_dropped_does_not_come_back(
+    make_search: MakeSearch, more: tuple[str, ...], limited: bool
+) -> None:
+    search = make_search(
+        "--method", "asap", "--epochs", "50", "--max-params", "100M", *more, *FINAL
+    )
     method: Any = within(search, 0.1 if limited else 1.0).method
     for seed in range(8):
         with_random_A(search, seed)

@@ -1,6 +1,8 @@
-"""choice.py: Choices inside anybody's module, against plain autograd; test_choice_spaces.py has the spaces.
+"""choice.py: Choices inside anybody's module, against plain autograd; test_choice_spaces.py has the
+spaces.
 
-Reference mixtures are written out here by hand, sum over e and k of a[e,k] O_k(x_e), with nothing of choice.py in them.
+Reference mixtures are written out here by hand, sum over e and k of a[e,k] O_k(x_e), with nothing
+of choice.py in them.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ def check_module(
     selected: Mapping[str, list[float]],
     weighted: bool = True,
 ) -> Matrices:
-    """The fast path of a model against autograd through its reference mixture; returns the gradient."""
+    """The fast path of a model against autograd through its reference mixture; returns the
+    gradient."""
     net = Supernet(model, criterion=nn.functional.cross_entropy)
     A_bar = {name: torch.tensor([row], dtype=torch.float64) for name, row in selected.items()}
     batch = Batch(torch.randn(5, 3), torch.randint(3, (5,)))
@@ -85,14 +88,19 @@ def test_choices_in_a_row_and_a_plain_layer_between() -> None:
 @in_double
 def test_several_entries_of_a_row_may_be_on() -> None:
     model = Model(lambda p, x: p["c"](x), c=linears("a", "b", "d"))
-    check_module(model, lambda p, A, x: mix(p["c"], A["parts.c"][0], x), {"parts.c": [0.3, 0.0, 0.9]})
+    check_module(
+        model, lambda p, A, x: mix(p["c"], A["parts.c"][0], x), {"parts.c": [0.3, 0.0, 0.9]}
+    )
 
 
 @in_double
 @pytest.mark.parametrize("outer", [[1.0, 0.0], [0.0, 1.0]], ids=["inner used", "inner unused"])
 def test_nested_choices(outer: list[float]) -> None:
     """The inner Choice is the outer one's candidate itself, so both put out one tensor."""
-    model = Model(lambda p, x: p["outer"](x), outer=Choice({"deep": linears("a", "b"), "flat": nn.Linear(3, 3)}))
+    model = Model(
+        lambda p, x: p["outer"](x),
+        outer=Choice({"deep": linears("a", "b"), "flat": nn.Linear(3, 3)}),
+    )
     inner = "parts.outer.candidates.0"
 
     def reference(p: Any, A: Matrices, x: Tensor) -> Tensor:
@@ -136,7 +144,8 @@ def test_shared_choices_follow_one_row_and_their_gradients_add_up() -> None:
 @pytest.mark.parametrize("row", [[1.0, 0.0], [0.0, 1.0]])
 def test_one_choice_called_several_times(row: list[float]) -> None:
     model = Model(
-        lambda p, x: p["c"](p["c"](x)) + p["c"](x), c=Choice({"id": nn.Identity(), "linear": nn.Linear(3, 3)})
+        lambda p, x: p["c"](p["c"](x)) + p["c"](x),
+        c=Choice({"id": nn.Identity(), "linear": nn.Linear(3, 3)}),
     )
 
     def reference(p: Any, A: Matrices, x: Tensor) -> Tensor:
@@ -172,7 +181,12 @@ def test_keyword_arguments(row: list[float]) -> None:
         return mix(p["c"], A["parts.c"][0], x, gate=gate, sign=-1.0) + 2 * gate
 
     choice = Choice({"gated": Gated(3, 3), "gate": TakesGate()})
-    check_module(Model(with_choice, c=choice, gate=nn.Linear(3, 3)), reference, {"parts.c": row}, weighted=False)
+    check_module(
+        Model(with_choice, c=choice, gate=nn.Linear(3, 3)),
+        reference,
+        {"parts.c": row},
+        weighted=False,
+    )
 
 
 @in_double
@@ -191,7 +205,9 @@ def test_calls_that_differ_in_keywords_only_do_not_share_pure_candidates() -> No
     model = Model(lambda p, x: p["two"](x, n=2) + p["three"](x, n=3), **choices)
 
     def reference(p: Any, A: Matrices, x: Tensor) -> Tensor:
-        return mix(p["two"], A["parts.two"][0], x, n=2) + mix(p["three"], A["parts.three"][0], x, n=3)
+        return mix(p["two"], A["parts.two"][0], x, n=2) + mix(
+            p["three"], A["parts.three"][0], x, n=3
+        )
 
     check_module(model, reference, {"parts.two": [1.0, 0], "parts.three": [1.0, 0]})
 
@@ -201,7 +217,9 @@ def test_calls_that_differ_in_keywords_only_do_not_share_pure_candidates() -> No
 def test_a_node_that_is_literally_its_source(weighted: bool) -> None:
     """The gradient at an identity's output is not the gradient of all that reads the source."""
     choice = Choice({"skip": nn.Identity(), "linear": nn.Linear(3, 3)})
-    model = Model(lambda p, x: p["c"](h := p["before"](x)) + 3 * h, before=nn.Linear(3, 3), c=choice)
+    model = Model(
+        lambda p, x: p["c"](h := p["before"](x)) + 3 * h, before=nn.Linear(3, 3), c=choice
+    )
 
     def reference(p: Any, A: Matrices, x: Tensor) -> Tensor:
         h = p["before"](x)
@@ -213,13 +231,20 @@ def test_a_node_that_is_literally_its_source(weighted: bool) -> None:
 @in_double
 def test_an_identity_of_the_images_themselves() -> None:
     """Nothing before it needs a gradient, and the batch must not begin to."""
-    model = Model(lambda p, x: p["c"](x) + x, c=Choice({"skip": nn.Identity(), "linear": nn.Linear(3, 3)}))
+    model = Model(
+        lambda p, x: p["c"](x) + x, c=Choice({"skip": nn.Identity(), "linear": nn.Linear(3, 3)})
+    )
     net = Supernet(model)
     batch = Batch(torch.randn(4, 3), torch.randint(3, (4,)))
     net.use({"parts.c": torch.tensor([[1.0, 0.0]])})
     dA, _ = net.architecture_gradient(batch)
     assert (dA["parts.c"] != 0).all() and not batch.x.requires_grad
-    check_module(model, lambda p, A, x: mix(p["c"], A["parts.c"][0], x) + x, {"parts.c": [1.0, 0.0]}, weighted=False)
+    check_module(
+        model,
+        lambda p, A, x: mix(p["c"], A["parts.c"][0], x) + x,
+        {"parts.c": [1.0, 0.0]},
+        weighted=False,
+    )
 
 
 @in_double
@@ -234,7 +259,12 @@ def test_a_constant_candidate_keeps_its_buffer_as_it_is() -> None:
 
     choice = Choice({"constant": Constant(), "linear": nn.Linear(3, 3)})
     model = Model(lambda p, x: p["c"](x) + x, c=choice)
-    check_module(model, lambda p, A, x: mix(p["c"], A["parts.c"][0], x) + x, {"parts.c": [1.0, 0.0]}, weighted=False)
+    check_module(
+        model,
+        lambda p, A, x: mix(p["c"], A["parts.c"][0], x) + x,
+        {"parts.c": [1.0, 0.0]},
+        weighted=False,
+    )
     assert not choice.candidates[0].value.requires_grad
 
 
@@ -244,7 +274,9 @@ def test_a_choice_that_the_loss_does_not_use_scores_zero() -> None:
         p["unused"](x)
         return p["used"](x)
 
-    model = Model(forward, used=linears("a", "b"), unused=linears("a", "b"), never_called=linears("a", "b"))
+    model = Model(
+        forward, used=linears("a", "b"), unused=linears("a", "b"), never_called=linears("a", "b")
+    )
     selected = {"parts.used": [1.0, 0], "parts.unused": [1.0, 0], "parts.never_called": [1.0, 0]}
     dA = check_module(model, lambda p, A, x: mix(p["used"], A["parts.used"][0], x), selected)
     assert dA["parts.unused"].tolist() == dA["parts.never_called"].tolist() == [[0.0, 0.0]]
@@ -255,7 +287,12 @@ def test_none_in_a_module_is_run_by_nobody_and_scores_zero() -> None:
     choice = Choice({"linear": nn.Linear(3, 3), NONE: nn.Threshold(1e9, 0.0)})
     model = Model(lambda p, x: p["c"](x) + x, c=choice)
     for row in ([1.0, 0.0], [0.0, 1.0]):
-        dA = check_module(model, lambda p, A, x: mix(p["c"], A["parts.c"][0], x) + x, {"parts.c": row}, weighted=False)
+        dA = check_module(
+            model,
+            lambda p, A, x: mix(p["c"], A["parts.c"][0], x) + x,
+            {"parts.c": row},
+            weighted=False,
+        )
         assert dA["parts.c"][0, 1] == 0 != dA["parts.c"][0, 0]
 
 
@@ -277,7 +314,9 @@ def test_a_choice_runs_in_inference_mode() -> None:
 
 
 def test_use_runs_the_selected_candidate_times_its_value_if_asked() -> None:
-    net = Supernet(Model(lambda p, x: p["c"](x), c=Choice({"clip": nn.Hardtanh(), "identity": nn.Identity()})))
+    net = Supernet(
+        Model(lambda p, x: p["c"](x), c=Choice({"clip": nn.Hardtanh(), "identity": nn.Identity()}))
+    )
     x = torch.tensor([[4.0]])
     net.use({"parts.c": torch.tensor([[0.0, 0.25]])})
     assert net(x).item() == 4.0
@@ -299,7 +338,9 @@ def gradient_of(forward: Callable[..., Tensor], row: list[float], **parts: nn.Mo
 def test_a_candidate_that_changes_its_input_is_refused(row: list[float], by_keyword: bool) -> None:
     choice = Choice({"relu": nn.ReLU(inplace=True), "fine": nn.Tanh()})
     call: Callable[..., Tensor] = lambda p, x: p["c"](input=x + 0) if by_keyword else p["c"](x + 0)  # noqa: E731
-    with pytest.raises(RuntimeError, match=r"input of a Choice was changed in place .*inplace=True"):
+    with pytest.raises(
+        RuntimeError, match=r"input of a Choice was changed in place .*inplace=True"
+    ):
         gradient_of(lambda p, x: p["last"](call(p, x)), row, c=choice, last=nn.Linear(3, 3))
 
 
@@ -321,13 +362,17 @@ def test_an_output_changed_in_place_is_refused() -> None:
 
 def test_candidates_of_different_shapes_are_refused() -> None:
     choice = Choice({"all": nn.Tanh(), "mean": nn.AdaptiveAvgPool1d(1)})
-    with pytest.raises(RuntimeError, match=r"'mean' of Row.*parts.c.* puts out \(4, 1\), the selected one \(4, 3\)"):
+    with pytest.raises(
+        RuntimeError, match=r"'mean' of Row.*parts.c.* puts out \(4, 1\), the selected one \(4, 3\)"
+    ):
         gradient_of(lambda p, x: p["c"](x), [1.0, 0.0], c=choice)
 
 
 def test_choices_that_share_a_row_must_have_the_same_candidates() -> None:
     model = nn.Sequential(linears("a", "b", share="s"), linears("a", "c", share="s"))
-    with pytest.raises(ValueError, match=r"Choice '1' shares row 's' but has the candidates a, c instead of a, b"):
+    with pytest.raises(
+        ValueError, match=r"Choice '1' shares row 's' but has the candidates a, c instead of a, b"
+    ):
         Supernet(model)
 
 

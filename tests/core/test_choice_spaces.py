@@ -96,7 +96,9 @@ def test_fast_path_equals_autograd_through_the_mixture(name: str, weighted: bool
         torch.testing.assert_close(fast[group], exact[group], **EXACT)
         assert exact[group].abs().max() > 1e-3
         if space.groups[group].max_inputs:
-            assert exact[group][A_bar[group].sum(1) == 0].abs().max() > 1e-4  # pruned rows have gradients, too
+            assert (
+                exact[group][A_bar[group].sum(1) == 0].abs().max() > 1e-4
+            )  # pruned rows have gradients, too
 
 
 @pytest.mark.usefixtures("double")
@@ -104,7 +106,9 @@ def test_an_empty_node_scores_as_in_the_mixture() -> None:
     space = spaces.find("nasbench201")
     net, batch = supernet(space), images()
     A_bar = {"cell": torch.zeros(6, 5)}
-    A_bar["cell"][torch.arange(6), torch.tensor([0, 0, 0, 3, 0, 1])] = 1.0  # nodes 1 and 2 are empty
+    A_bar["cell"][torch.arange(6), torch.tensor([0, 0, 0, 3, 0, 1])] = (
+        1.0  # nodes 1 and 2 are empty
+    )
     net.use(A_bar)
     fast, _ = net.architecture_gradient(batch)
     exact = mixture_gradient(net, A_bar, batch, lambda A, x: plain_forward(net, A, x))
@@ -148,8 +152,11 @@ def test_weight_gradients_touch_the_selected_operations_only(name: str, weighted
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("weighted", [False, True], ids=["one", "a_k"])
 @pytest.mark.parametrize("name", ["darts8", "nasbench201", "enas5"])
-def test_the_discrete_network_of_the_genotype_is_the_network_that_was_trained(name: str, weighted: bool) -> None:
-    """Output and weight gradients agree when the plain network is normalised like the search network."""
+def test_the_discrete_network_of_the_genotype_is_the_network_that_was_trained(
+    name: str, weighted: bool
+) -> None:
+    """Output and weight gradients agree when the plain network is normalised like the search
+    network."""
     space, batch = spaces.find(name), images()
     net = supernet(space)
     A_bar = discrete(space, seed=4, weighted=weighted)
@@ -160,15 +167,22 @@ def test_the_discrete_network_of_the_genotype_is_the_network_that_was_trained(na
     loss.backward()
     net.criterion(final(batch.x), batch.y).backward()
     assert sum(len(list(op.parameters())) for op, _ in pairs) > 0
-    for final_part, part in [*pairs, (final.stem, net.module.stem), (final.classifier, net.module.classifier)]:
+    for final_part, part in [
+        *pairs,
+        (final.stem, net.module.stem),
+        (final.classifier, net.module.classifier),
+    ]:
         for a, b in zip(final_part.parameters(), part.parameters(), strict=True):
             assert (a.grad is None) == (b.grad is None)  # None: a node that nothing reads
             if a.grad is not None:
                 torch.testing.assert_close(a.grad, b.grad, **EXACT)
 
 
-def final_network(net: Supernet, space: Space, A_bar: Matrices) -> tuple[list[tuple[nn.Module, nn.Module]], nn.Module]:
-    """The discrete network with the weights of the search network, and the pairs (its operation, candidate)."""
+def final_network(
+    net: Supernet, space: Space, A_bar: Matrices
+) -> tuple[list[tuple[nn.Module, nn.Module]], nn.Module]:
+    """The discrete network with the weights of the search network, and the pairs (its operation,
+    candidate)."""
     genotype, pairs = space.genotype(A_bar), []
     if isinstance(net.module, Stack):
         final = cell_network(genotype, SIZE, searched=True)
@@ -182,9 +196,19 @@ def final_network(net: Supernet, space: Space, A_bar: Matrices) -> tuple[list[tu
     for final_cell, cell in cells:
         for operations, parts in zip(final_cell.operations, nodes_of(cell), strict=True):
             choices = [c for part in parts for c in part.choices]
-            chosen = [(c, k) for c in choices for k in A_bar[c.row.group][c.row.edge].nonzero().flatten().tolist()]
-            pairs += zip(operations, (c.candidates[k] for c, k in chosen if c.names[k] != NONE), strict=True)
-    for final_part, part in [*pairs, (final.stem, net.module.stem), (final.classifier, net.module.classifier)]:
+            chosen = [
+                (c, k)
+                for c in choices
+                for k in A_bar[c.row.group][c.row.edge].nonzero().flatten().tolist()
+            ]
+            pairs += zip(
+                operations, (c.candidates[k] for c, k in chosen if c.names[k] != NONE), strict=True
+            )
+    for final_part, part in [
+        *pairs,
+        (final.stem, net.module.stem),
+        (final.classifier, net.module.classifier),
+    ]:
         final_part.load_state_dict(part.state_dict())
     return pairs, final
 
@@ -194,7 +218,9 @@ def test_the_weight_step_runs_the_returned_cell_and_nothing_else(
     name: str, make_search: Callable[..., Search], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Completeness, counted with hooks: what NASP trains is what it returns."""
-    search = make_search("--space", name, "--method", "nasp", "--explore", "0", "--arch-learning-rate", "0.1")
+    search = make_search(
+        "--space", name, "--method", "nasp", "--explore", "0", "--arch-learning-rate", "0.1"
+    )
     ran: Counter[tuple[str, int, str]] = Counter()
     watch_candidates(search.net, ran)
     plain_step = proximal.weight_step
@@ -213,7 +239,8 @@ def test_the_weight_step_runs_the_returned_cell_and_nothing_else(
 
 
 def watch_candidates(net: Supernet, ran: Counter[tuple[str, int, str]]) -> None:
-    """Count every run of a candidate as (group, row, operation); `none` only makes the zeros of an empty node."""
+    """Count every run of a candidate as (group, row, operation); `none` only makes the zeros of an
+    empty node."""
     for choice in net.choices.values():
         for op, module in zip(choice.names, choice.candidates, strict=True):
             if op == NONE:
@@ -225,11 +252,18 @@ def watch_candidates(net: Supernet, ran: Counter[tuple[str, int, str]]) -> None:
 def expected_runs(search: Search) -> Counter[tuple[str, int, str]]:
     """(group, row, operation) of every edge of the genotype, once a cell of its kind."""
     runs: Counter[tuple[str, int, str]] = Counter()
-    cells = {"normal": 1, "reduce": 2, "cell": 3}  # three cells, of which the last two halve; nasbench201: one a stage
+    cells = {
+        "normal": 1,
+        "reduce": 2,
+        "cell": 3,
+    }  # three cells, of which the last two halve; nasbench201: one a stage
     for group, cell in search.genotype().cells.items():
         rows = search.space.groups[group].nodes
         for node, edges in enumerate(cell.nodes):
-            sources = [SOURCES[e] if search.config.space != "nasbench201" else i for i, e in enumerate(rows[node])]
+            sources = [
+                SOURCES[e] if search.config.space != "nasbench201" else i
+                for i, e in enumerate(rows[node])
+            ]
             for edge in edges:
                 if edge.op != NONE:
                     runs[group, rows[node][sources.index(edge.input)], edge.op] += cells[group]
@@ -242,7 +276,8 @@ def test_memory_does_not_depend_on_the_number_of_candidates() -> None:
 
 
 def saved_tensors(candidates: int) -> int:
-    """How many tensors autograd keeps in one architecture gradient, all edges being sep_conv_3x3."""
+    """How many tensors autograd keeps in one architecture gradient, all edges being
+    sep_conv_3x3."""
     space, kept = first_candidates(candidates), []
     net = Supernet(space.search_network(SIZE), space.groups)
     A = {name: torch.zeros(group.shape) for name, group in space.groups.items()}
@@ -283,5 +318,6 @@ def test_pooling_runs_once_a_source_and_other_candidates_once_an_edge() -> None:
     cells, edges, sources, nodes = 3, 14, 5, 4
     assert runs["max_pool_3x3"] == runs["avg_pool_3x3"] == cells * sources
     assert runs["sep_conv_5x5"] == runs["dil_conv_3x3"] == runs["skip_connect"] == cells * edges
-    # of the two active ones of a node one is run again: nothing is kept of it, and the other is what it leaves
+    # of the two active ones of a node one is run again: nothing is kept of it, and the other is
+    # what it leaves
     assert runs["sep_conv_3x3"] == cells * (edges + nodes)

@@ -25,12 +25,17 @@ from proxnas.searching.job import Search
 from support.places import SHARED
 
 TABLE = SHARED / "data" / "nasbench201_cifar10.csv.gz"
-needs_table = pytest.mark.skipif(not TABLE.is_file(), reason=f"no {TABLE.name} in $PROXNAS_SHARED/data")
+needs_table = pytest.mark.skipif(
+    not TABLE.is_file(), reason=f"no {TABLE.name} in $PROXNAS_SHARED/data"
+)
 
 
 def some() -> tuple[Matrices, dict[str, torch.Tensor]]:
     A = {name: torch.rand(14, 3, dtype=torch.float64) for name in ("normal", "reduce")}
-    costs = {"normal": torch.tensor([0.0, 0.25, 0.75]).double(), "reduce": torch.tensor([0.5, 0.5, 0.0]).double()}
+    costs = {
+        "normal": torch.tensor([0.0, 0.25, 0.75]).double(),
+        "reduce": torch.tensor([0.5, 0.5, 0.0]).double(),
+    }
     return A, costs
 
 
@@ -59,7 +64,9 @@ def test_R_gradient_is_autograds() -> None:
 def test_R_gradient_at_a_discrete_point_touches_the_selected_entries_only() -> None:
     A_bar = {"cell": torch.tensor([[0.0, 1.0], [0.0, 0.0]], dtype=torch.float64)}
     gradient = R_gradient(A_bar, {"cell": torch.tensor([0.4, 0.6], dtype=torch.float64)})["cell"]
-    torch.testing.assert_close(gradient, torch.tensor([[0.0, 1.2], [0.0, 0.0]], dtype=torch.float64))
+    torch.testing.assert_close(
+        gradient, torch.tensor([[0.0, 1.2], [0.0, 0.0]], dtype=torch.float64)
+    )
 
 
 # public code, at 12 channels: p of its eight normal operations; two others that it lists
@@ -88,9 +95,15 @@ def test_parameters_of_operations_are_those_the_public_code_lists(name: str, cou
 def test_costs_are_shares_of_the_parameters_counted_in_the_modules() -> None:
     """In the paper's normal cell, all cells of which have 12 channels here."""
     space = spaces.find("nasp12")
-    net = Supernet(space.search_network(Size(1, 6, 3, 10)), space.groups)  # one cell: a reduction cell of 12 channels
-    assert parameter_costs(net)["reduce"].count_nonzero() == 1  # pooling is free; identity halves by a convolution
-    net = Supernet(nn.Sequential(Choice({op: ops.CNN[op](12, 1, search_norm) for op in space.normal})))
+    net = Supernet(
+        space.search_network(Size(1, 6, 3, 10)), space.groups
+    )  # one cell: a reduction cell of 12 channels
+    assert (
+        parameter_costs(net)["reduce"].count_nonzero() == 1
+    )  # pooling is free; identity halves by a convolution
+    net = Supernet(
+        nn.Sequential(Choice({op: ops.CNN[op](12, 1, search_norm) for op in space.normal}))
+    )
     p = torch.tensor([AT_12_CHANNELS[op] for op in space.normal], dtype=torch.float64)
     assert p.sum() == 5412  # sum of the public code
     torch.testing.assert_close(parameter_costs(net)["0"], p / 5412)
@@ -101,7 +114,9 @@ def test_costs_are_means_over_the_places_of_a_group() -> None:
     space = spaces.find("nasbench201")
     costs = parameter_costs(Supernet(space.search_network(Size(1, 2, 3, 10)), space.groups))["cell"]
     squares = (2**2 + 4**2 + 8**2) / 3
-    torch.testing.assert_close(costs, torch.tensor([0, 0, squares, 9 * squares, 0]).double() / (10 * squares))
+    torch.testing.assert_close(
+        costs, torch.tensor([0, 0, squares, 9 * squares, 0]).double() / (10 * squares)
+    )
 
 
 def test_candidates_without_parameters_cost_nothing() -> None:
@@ -115,7 +130,9 @@ def test_candidates_without_parameters_cost_nothing() -> None:
 def test_a_larger_eta_finds_a_smaller_cell(make_search: Callable[..., Search]) -> None:
     sizes = []
     for eta in ("0", "0.1", "10"):
-        search = make_search("--eta", eta, "--arch-learning-rate", "0.05", "--explore", "0", "--space", "darts7")
+        search = make_search(
+            "--eta", eta, "--arch-learning-rate", "0.05", "--explore", "0", "--space", "darts7"
+        )
         for _ in range(6):
             search.method.step()
         sizes.append(parameters(search.final_network(search.genotype())))
@@ -123,16 +140,22 @@ def test_a_larger_eta_finds_a_smaller_cell(make_search: Callable[..., Search]) -
 
 
 def test_eta_may_count_the_normal_cell_only(make_search: Callable[..., Search]) -> None:
-    costs = [make_search("--eta", "1", "--eta-cells", cells).method.costs for cells in ("all", "normal")]  # type: ignore[attr-defined]
+    costs = [
+        make_search("--eta", "1", "--eta-cells", cells).method.costs for cells in ("all", "normal")
+    ]  # type: ignore[attr-defined]
     assert [set(c) for c in costs] == [{"normal", "reduce"}, {"normal"}]
 
 
 def test_multiply_adds_by_hand() -> None:
-    conv = nn.Conv2d(3, 8, 3, padding=1, bias=False)  # 6 x 5 places, 3 x 3 window, 3 channels, 8 outputs
+    conv = nn.Conv2d(
+        3, 8, 3, padding=1, bias=False
+    )  # 6 x 5 places, 3 x 3 window, 3 channels, 8 outputs
     assert multiply_adds(conv, (3, 6, 5)) == 6 * 5 * 9 * 3 * 8
     depthwise = nn.Conv2d(4, 4, 5, stride=2, padding=2, groups=4)  # 8 x 8 -> 4 x 4
     assert multiply_adds(depthwise, (4, 8, 8)) == 4 * 4 * 25 * 4
-    network = nn.Sequential(conv, nn.BatchNorm2d(8), nn.ReLU(), nn.AvgPool2d(6), nn.Flatten(), nn.Linear(8, 10))
+    network = nn.Sequential(
+        conv, nn.BatchNorm2d(8), nn.ReLU(), nn.AvgPool2d(6), nn.Flatten(), nn.Linear(8, 10)
+    )
     assert multiply_adds(network, (3, 6, 6)) == 6 * 6 * 9 * 3 * 8 + 8 * 10
 
 
@@ -140,7 +163,9 @@ def test_multiply_adds_leaves_the_module_as_it_is() -> None:
     module = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)).train()
     before = {name: x.clone() for name, x in module.state_dict().items()}
     multiply_adds(module, (3, 4, 4))
-    assert module.training and all(torch.equal(x, before[name]) for name, x in module.state_dict().items())
+    assert module.training and all(
+        torch.equal(x, before[name]) for name, x in module.state_dict().items()
+    )
 
 
 # ------------------------------------------------------------ operations
@@ -153,7 +178,9 @@ def test_genotypes_name_the_operations_that_exist() -> None:
 
 @pytest.mark.parametrize("side", [8, 7])
 @pytest.mark.parametrize("name", ops.CNN)
-def test_every_operation_keeps_or_halves_the_image_and_leaves_its_input(name: str, side: int) -> None:
+def test_every_operation_keeps_or_halves_the_image_and_leaves_its_input(
+    name: str, side: int
+) -> None:
     for stride, out in ((1, side), (2, (side + 1) // 2)):
         op = ops.CNN[name](4, stride, search_norm)
         x = torch.randn(2, 4, side, side)
@@ -177,8 +204,8 @@ def sizes(module: nn.Module, shape: tuple[int, int, int]) -> tuple[int, int]:
 
 
 CLASSES = 10
-"""The table's `flops` are the multiply-adds of all convolutions and of the classifier, plus one for each bias of the
-classifier; batch norm, pooling and additions are not counted."""
+"""The table's `flops` are the multiply-adds of all convolutions and of the classifier, plus one for
+each bias of the classifier; batch norm, pooling and additions are not counted."""
 
 
 @needs_table
@@ -186,16 +213,24 @@ classifier; batch norm, pooling and additions are not counted."""
 def test_nasbench201_networks_have_the_sizes_of_the_table(number: int) -> None:
     for row in table(number):
         with torch.device("meta"):
-            network = nasbench201_network(Genotype.from_string(row["arch"]), Size(5, 16, 3, CLASSES))
-        assert sizes(network, (3, 32, 32)) == (int(row["params"]), int(row["flops"]) - CLASSES), row["arch"]
+            network = nasbench201_network(
+                Genotype.from_string(row["arch"]), Size(5, 16, 3, CLASSES)
+            )
+        assert sizes(network, (3, 32, 32)) == (
+            int(row["params"]),
+            int(row["flops"]) - CLASSES,
+        ), row["arch"]
 
 
 @needs_table
 def test_200_nasbench201_cells_have_the_sizes_of_the_table() -> None:
-    """The cells alone, 5 a stage, added to the skeleton without cells: four times faster than whole networks."""
+    """The cells alone, 5 a stage, added to the skeleton without cells: four times faster than whole
+    networks."""
     places = [(16, 32), (32, 16), (64, 8)]
     with torch.device("meta"):
-        skeleton = sizes(nasbench201_network(Genotype.from_string(EMPTY), Size(0, 16, 3, CLASSES)), (3, 32, 32))
+        skeleton = sizes(
+            nasbench201_network(Genotype.from_string(EMPTY), Size(0, 16, 3, CLASSES)), (3, 32, 32)
+        )
         for row in table(200):
             cell = Genotype.from_string(row["arch"])
             each = [sizes(DiscreteCell(cell, C, final_norm), (C, side, side)) for C, side in places]

@@ -1,4 +1,5 @@
-"""What candidates cost: by hand, for cells, recurrent cells and any Choice; and costs from a file."""
+"""What candidates cost: by hand, for cells, recurrent cells and any Choice; and costs from a
+file."""
 
 from __future__ import annotations
 
@@ -24,10 +25,15 @@ CPU = torch.device("cpu")
 
 
 def net_of_two() -> Supernet:
-    """Two Choices of one row, at 4 and at 2 units; a product of n units has n * n weights and multiply-adds."""
+    """Two Choices of one row, at 4 and at 2 units; a product of n units has n * n weights and
+    multiply-adds."""
 
     def choice(n: int) -> Choice:
-        candidates = {"skip": nn.Identity(), "one": nn.Linear(n, n, bias=False), "none": nn.Identity()}
+        candidates = {
+            "skip": nn.Identity(),
+            "one": nn.Linear(n, n, bias=False),
+            "none": nn.Identity(),
+        }
         two = nn.Sequential(nn.Linear(n, n, bias=False), nn.Linear(n, n, bias=False))
         return Choice(candidates | {"two": two}, share="c")
 
@@ -36,7 +42,9 @@ def net_of_two() -> Supernet:
 
 def test_p_is_the_mean_over_the_places_of_an_operation() -> None:
     net, x = net_of_two(), torch.zeros(3, 4)
-    expected = torch.tensor([0.0, 10.0, 0.0, 20.0], dtype=torch.float64)  # (16 + 4) / 2 and twice that
+    expected = torch.tensor(
+        [0.0, 10.0, 0.0, 20.0], dtype=torch.float64
+    )  # (16 + 4) / 2 and twice that
     assert torch.equal(candidate_costs(net, x, "flops", CPU)["c"], expected)
     assert torch.equal(parameter_costs(net)["c"], expected / 30)
 
@@ -71,7 +79,9 @@ def test_a_module_that_runs_twice_has_its_weights_once() -> None:
             return y
 
     net = Supernet(Twice())
-    found = [entries(net, torch.zeros(1, 2), of, CPU)["choice"].item() for of in ("params", "flops")]
+    found = [
+        entries(net, torch.zeros(1, 2), of, CPU)["choice"].item() for of in ("params", "flops")
+    ]
     assert found == [4, 8]
 
 
@@ -103,18 +113,31 @@ def test_a_shadow_becomes_a_module_that_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    "flags", [("--cost", "flops"), ("--cost", "latency"), ("--cost", "flops", "--space", "nasbench201")]
+    "flags",
+    [("--cost", "flops"), ("--cost", "latency"), ("--cost", "flops", "--space", "nasbench201")],
 )
-def test_a_search_has_the_costs_that_are_asked_for(make_search: Callable[..., Search], flags: tuple[str, ...]) -> None:
+def test_a_search_has_the_costs_that_are_asked_for(
+    make_search: Callable[..., Search], flags: tuple[str, ...]
+) -> None:
     method: Any = make_search("--eta", "1", *flags).method
     for group, costs in method.costs.items():
         assert float(costs.sum()) == pytest.approx(1.0)
-        free = [op for op, cost in zip(method.net.groups[group].candidates, costs, strict=True) if cost == 0]
+        free = [
+            op
+            for op, cost in zip(method.net.groups[group].candidates, costs, strict=True)
+            if cost == 0
+        ]
         assert ("none" in free) == ("none" in method.net.groups[group].candidates)
     if "flops" in flags and "normal" in method.costs:
         names = method.net.groups["normal"].candidates
         cost = dict(zip(names, method.costs["normal"].tolist(), strict=True))
-        assert cost["skip_connect"] == 0 < cost["dil_conv_3x3"] < cost["sep_conv_3x3"] < cost["sep_conv_5x5"]
+        assert (
+            cost["skip_connect"]
+            == 0
+            < cost["dil_conv_3x3"]
+            < cost["sep_conv_3x3"]
+            < cost["sep_conv_5x5"]
+        )
 
 
 def test_activations_cost_nothing_but_time(make_search: Callable[..., Search]) -> None:
@@ -128,8 +151,19 @@ def test_activations_cost_nothing_but_time(make_search: Callable[..., Search]) -
 
 
 @pytest.mark.parametrize(("at", "explore"), [("A_bar", "0"), ("A_bar", "0.5"), ("A", "0")])
-def test_R_presses_what_a_step_selects_or_all_of_A(make_search: Callable[..., Search], at: str, explore: str) -> None:
-    plain = ("--arch-optimizer", "sgd", "--look-ahead", "0", "--arch-learning-rate", "1e-9", "--eta", "1e6")
+def test_R_presses_what_a_step_selects_or_all_of_A(
+    make_search: Callable[..., Search], at: str, explore: str
+) -> None:
+    plain = (
+        "--arch-optimizer",
+        "sgd",
+        "--look-ahead",
+        "0",
+        "--arch-learning-rate",
+        "1e-9",
+        "--eta",
+        "1e6",
+    )
     method: Any = make_search(*plain, "--eta-at", at, "--explore", explore).method
     before, path = method.A["normal"].clone(), method.select(method.A, method._noise())["normal"]
     method.step()
@@ -138,10 +172,32 @@ def test_R_presses_what_a_step_selects_or_all_of_A(make_search: Callable[..., Se
     assert torch.equal(pressed, costly if at == "A" else costly & (path != 0))
 
 
-def test_what_costs_nothing_is_said(stripes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_costs_nothing_is_said(
+    stripes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "free.json").write_text(json.dumps(dict.fromkeys(OPS, 0)))
-    size = ["--cells", "1", "--channels", "2", "--epochs", "1", "--threads", "1", "--run", str(tmp_path / "run")]
-    words = ["search", str(stripes), "--space", "nasbench201", "--eta", "1", "--cost", str(tmp_path / "free.json")]
+    size = [
+        "--cells",
+        "1",
+        "--channels",
+        "2",
+        "--epochs",
+        "1",
+        "--threads",
+        "1",
+        "--run",
+        str(tmp_path / "run"),
+    ]
+    words = [
+        "search",
+        str(stripes),
+        "--space",
+        "nasbench201",
+        "--eta",
+        "1",
+        "--cost",
+        str(tmp_path / "free.json"),
+    ]
     assert main([*words, *size, "--quiet"]) == 0
     assert "did nothing" in capsys.readouterr().err
 
@@ -149,7 +205,10 @@ def test_what_costs_nothing_is_said(stripes: Path, tmp_path: Path, capsys: pytes
 # ---------------------------------------------------------------- files
 
 OPS = ("skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
-GROUPS = {"normal": Group(("skip_connect", "conv", "none")), "reduce": Group(("skip_connect", "pool"))}
+GROUPS = {
+    "normal": Group(("skip_connect", "conv", "none")),
+    "reduce": Group(("skip_connect", "pool")),
+}
 
 
 def write(tmp_path: Path, value: Any) -> Path:
@@ -159,17 +218,28 @@ def write(tmp_path: Path, value: Any) -> Path:
 
 
 def test_costs_by_operation_and_by_group(tmp_path: Path) -> None:
-    path = write(tmp_path, {"skip_connect": 0, "pool": 1, "normal": {"conv": 4, "skip_connect": 0.5}})
+    path = write(
+        tmp_path, {"skip_connect": 0, "pool": 1, "normal": {"conv": 4, "skip_connect": 0.5}}
+    )
     found = read_costs(path, GROUPS)
-    assert {name: p.tolist() for name, p in found.items()} == {"normal": [0.5, 4.0, 0.0], "reduce": [0.0, 1.0]}
+    assert {name: p.tolist() for name, p in found.items()} == {
+        "normal": [0.5, 4.0, 0.0],
+        "reduce": [0.0, 1.0],
+    }
 
 
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"skip_connect": 0, "pool": 1, "conf": 2}, "unknown operation or group 'conf': did you mean conv"),
+        (
+            {"skip_connect": 0, "pool": 1, "conf": 2},
+            "unknown operation or group 'conf': did you mean conv",
+        ),
         ({"skip_connect": 0, "pool": 1}, "no cost for conv of group normal"),
-        ({"skip_connect": 0, "pool": -1, "conv": 1}, "pool costs -1: give a finite number of at least 0"),
+        (
+            {"skip_connect": 0, "pool": -1, "conv": 1},
+            "pool costs -1: give a finite number of at least 0",
+        ),
         ({"skip_connect": 0, "pool": "1", "conv": 1}, 'pool costs "1"'),
         ({"skip_connect": True, "pool": 1, "conv": 1}, "skip_connect costs true"),
         ('{"skip_connect": 0, "pool": Infinity, "conv": 1}', "pool costs Infinity"),
@@ -183,7 +253,11 @@ def test_costs_by_operation_and_by_group(tmp_path: Path) -> None:
 def test_bad_files_are_refused_in_one_line(tmp_path: Path, value: Any, said: str) -> None:
     with pytest.raises(InputError) as caught:
         read_costs(write(tmp_path, value), GROUPS)
-    assert said in str(caught.value) and "costs.json" in str(caught.value) and "\n" not in str(caught.value)
+    assert (
+        said in str(caught.value)
+        and "costs.json" in str(caught.value)
+        and "\n" not in str(caught.value)
+    )
 
 
 def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,10 @@ class Timed(nn.Module):
 def test_slow_first_runs_do_not_count() -> None:
     network = Timed(*[0.05] * WARM_RUNS, 0.002).train()
     measured = latency(network, (3, 4, 5), batch=2, runs=7)
-    assert 0.002 <= measured.fastest <= measured.seconds <= measured.slowest and measured.seconds < 0.04
+    assert (
+        0.002 <= measured.fastest <= measured.seconds <= measured.slowest
+        and measured.seconds < 0.04
+    )
     assert (measured.runs, measured.batch, measured.device) == (7, 2, "cpu")
     assert measured.threads == torch.get_num_threads()
     assert network.calls == [((2, 3, 4, 5), False)] * (WARM_RUNS + 7) and network.training

@@ -1,4 +1,5 @@
-"""lookahead.py and what NASP adds to its authors' form: potentials, exploration, one common scale."""
+"""lookahead.py and what NASP adds to its authors' form: potentials, exploration, one common
+scale."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ class Net(nn.Module):
 def built() -> tuple[Net, Supernet, Batch, Batch]:
     torch.manual_seed(0)
     net = Net().double()
-    train, valid = (Batch(torch.randn(8, 3, dtype=torch.float64), torch.arange(8) % 3) for _ in range(2))
+    train, valid = (
+        Batch(torch.randn(8, 3, dtype=torch.float64), torch.arange(8) % 3) for _ in range(2)
+    )
     supernet = Supernet(net)
     supernet.use({"row": torch.tensor([[1.0, 0.0, 0.0]])})
     return net, supernet, train, valid
@@ -118,11 +121,15 @@ def test_scaled_steps_keep_the_proportion_of_scores_where_adam_does_not() -> Non
 
 def test_scaled_steps_do_not_depend_on_the_unit_of_the_loss() -> None:
     gradients = [[-0.1, 1.0], [0.3, 0.2], [-0.5, 0.1]]
-    torch.testing.assert_close(moved("scaled", *gradients), moved("scaled", *([1e3 * x for x in g] for g in gradients)))
+    torch.testing.assert_close(
+        moved("scaled", *gradients), moved("scaled", *([1e3 * x for x in g] for g in gradients))
+    )
 
 
 def test_the_first_scaled_step_has_the_length_of_the_rate() -> None:
-    torch.testing.assert_close(moved("scaled", [3.0, 3.0]), torch.tensor([-0.01, -0.01], dtype=torch.float64))
+    torch.testing.assert_close(
+        moved("scaled", [3.0, 3.0]), torch.tensor([-0.01, -0.01], dtype=torch.float64)
+    )
     assert moved("scaled", [0.0, 0.0]).tolist() == [0.0, 0.0]
 
 
@@ -150,13 +157,17 @@ def taken(method: Proximal, steps: int) -> list[Matrices]:
     return paths
 
 
-def test_exploring_steps_take_other_paths_than_the_cell_that_is_returned(make_search: MakeSearch) -> None:
+def test_exploring_steps_take_other_paths_than_the_cell_that_is_returned(
+    make_search: MakeSearch,
+) -> None:
     method = nasp(make_search, "--explore", "1", "--arch-learning-rate", "1e-12")
     paths = taken(method, 4)
     cell = method.architecture()[1]["cell"]
     assert torch.equal(cell, method.select(method.A)["cell"])
     assert len({tuple(path["cell"].flatten().tolist()) for path in paths}) == 4
-    assert torch.equal(method.select(method.A)["cell"], nasp(make_search, "--explore", "0").A_bar["cell"])
+    assert torch.equal(
+        method.select(method.A)["cell"], nasp(make_search, "--explore", "0").A_bar["cell"]
+    )
 
 
 def test_exploration_ends_with_the_search(make_search: MakeSearch) -> None:
@@ -174,7 +185,9 @@ def test_without_exploration_every_step_runs_the_cell_itself(make_search: MakeSe
 
 
 @pytest.mark.parametrize(("every", "wanted"), [("1", [0, 2, 4]), ("3", [0, 3])])
-def test_it_looks_ahead_every_so_many_steps(every: str, wanted: list[int], make_search: MakeSearch) -> None:
+def test_it_looks_ahead_every_so_many_steps(
+    every: str, wanted: list[int], make_search: MakeSearch
+) -> None:
     method = nasp(make_search, "--look-ahead", "2", "--arch-every", every)
     looks, look = [], method.net.potentials
 
@@ -188,7 +201,9 @@ def test_it_looks_ahead_every_so_many_steps(every: str, wanted: list[int], make_
 
 
 @pytest.mark.parametrize(("steps", "pause"), [(4, 100), (400, 100), (1562, 390)])
-def test_it_looks_ahead_four_times_an_epoch_at_most(steps: int, pause: int, make_search: MakeSearch) -> None:
+def test_it_looks_ahead_four_times_an_epoch_at_most(
+    steps: int, pause: int, make_search: MakeSearch
+) -> None:
     _, times = nasp(make_search, "--look-ahead", "100").occasional(steps, epochs=50)
     assert times == 1 / pause
 

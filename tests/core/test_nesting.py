@@ -1,4 +1,5 @@
-"""Limits on a user's own module: sizes where Choices stand inside candidates, and what a search within them returns."""
+"""Limits on a user's own module: sizes where Choices stand inside candidates, and what a search
+within them returns."""
 
 from __future__ import annotations
 
@@ -32,14 +33,19 @@ GROUPS: dict[str, Group] = {
 
 def selections(groups: Mapping[str, Group]) -> Iterator[Matrices]:
     """All there are, also of what is not reached."""
-    rows = [torch.eye(len(group.candidates), dtype=torch.float64).split(1) for group in groups.values()]
+    rows = [
+        torch.eye(len(group.candidates), dtype=torch.float64).split(1) for group in groups.values()
+    ]
     for chosen in product(*rows):
         yield dict(zip(groups, chosen, strict=True))
 
 
 def drawn(seed: int) -> Matrices:
     generator = torch.Generator().manual_seed(seed)
-    draw = {name: torch.randint(0, 6, group.shape, generator=generator) for name, group in GROUPS.items()}
+    draw = {
+        name: torch.randint(0, 6, group.shape, generator=generator)
+        for name, group in GROUPS.items()
+    }
     return {name: x.double() for name, x in draw.items()}
 
 
@@ -64,7 +70,9 @@ def test_the_best_of_what_is_reached_is_found(seed: int, room: int) -> None:
 
 def test_a_candidate_wins_nothing_by_holding_more_decisions() -> None:
     A = {name: torch.full(group.shape, 0.5, dtype=torch.float64) for name, group in GROUPS.items()}
-    A["a"][0, 0] = 0.6  # the candidate that holds nothing is ahead, though the others' sums are larger
+    A["a"][0, 0] = (
+        0.6  # the candidate that holds nothing is ahead, though the others' sums are larger
+    )
     free = {name: torch.zeros_like(a) for name, a in A.items()}
     best = best_within(losses(A, GROUPS), free, GROUPS, 1.0)
     assert best is not None and best["a"].tolist() == [[1, 0, 0]]
@@ -73,7 +81,8 @@ def test_a_candidate_wins_nothing_by_holding_more_decisions() -> None:
 
 
 class Net(nn.Module):
-    """A Choice in a candidate, one in a candidate of that, one outside, and a weight that is used twice."""
+    """A Choice in a candidate, one in a candidate of that, one outside, and a weight that is used
+    twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +90,9 @@ class Net(nn.Module):
         inner = Choice({"prelu": nn.PReLU(16), "relu": nn.ReLU()})
         wide = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 8))
         last = Choice({"wide": wide, "narrow": nn.Linear(16, 8)})
-        big = nn.Sequential(nn.Linear(8, 16), Choice({"active": inner, "skip": nn.Identity()}), last)
+        big = nn.Sequential(
+            nn.Linear(8, 16), Choice({"active": inner, "skip": nn.Identity()}), last
+        )
         self.a = Choice({"big": big, "linear": nn.Linear(8, 8), "skip": nn.Identity()})
         self.b = Choice({"linear": nn.Linear(8, 8), "tied": Tied(self.out), "skip": nn.Identity()})
 
@@ -124,10 +135,14 @@ def examples(n: int) -> tuple[Tensor, Tensor]:
 
 def find(module: nn.Module, method: Any = "nasp", **options: Any) -> proxnas.Found:
     torch.manual_seed(0)
-    return proxnas.search(module, examples(48), examples(32), method, **{"epochs": 2, "batch_size": 8} | options)
+    return proxnas.search(
+        module, examples(48), examples(32), method, **{"epochs": 2, "batch_size": 8} | options
+    )
 
 
-@pytest.mark.parametrize("method", ["nasp", "pa", "lazy-pa", "darts-1st", "gdas", "snas", "random", "evolution"])
+@pytest.mark.parametrize(
+    "method", ["nasp", "pa", "lazy-pa", "darts-1st", "gdas", "snas", "random", "evolution"]
+)
 @pytest.mark.parametrize(("asked", "limit"), [(30, 30), ("100", 100), ("0.3k", 300)])
 def test_a_found_module_keeps_the_limit(method: str, asked: int | str, limit: int) -> None:
     found = find(Net(), method, max_params=asked)
@@ -149,7 +164,10 @@ class Flat(nn.Module):
         self.out = nn.Linear(8, 2)
 
     def block(self) -> Choice:
-        widths = {f"w{n}": nn.Sequential(nn.Linear(8, n), nn.ReLU(), nn.Linear(n, 8)) for n in (2, 16, 256)}
+        widths = {
+            f"w{n}": nn.Sequential(nn.Linear(8, n), nn.ReLU(), nn.Linear(n, 8))
+            for n in (2, 16, 256)
+        }
         return Choice(widths, share="width")
 
     def forward(self, x: Tensor) -> Tensor:
@@ -163,7 +181,12 @@ def test_multiply_adds_are_limited_where_nothing_is_nested() -> None:
     found = find(Flat(), max_flops="1k")
     width = {2: 80, 16: 528}  # 2 * 2 * 8 * n + 16
     assert found.genotype["width"] in ("w2", "w16")
-    assert found.result["flops"] == width[int(found.genotype["width"][1:])] <= 1000 == found.result["budget"]["limit"]
+    assert (
+        found.result["flops"]
+        == width[int(found.genotype["width"][1:])]
+        <= 1000
+        == found.result["budget"]["limit"]
+    )
 
 
 def test_seconds_are_limited_too() -> None:
@@ -176,13 +199,22 @@ def test_seconds_are_limited_too() -> None:
     [
         (
             {"max_params": 17},
-            "max_params 17: the smallest network of this space and size has 18 parameters: give at least",
+            (
+                "max_params 17: the smallest network of this space and size has 18 parameters: give"
+                " at least"
+            ),
         ),
         ({"max_params": "many"}, "max_params many: give a number above 0"),
-        ({"max_params": 100, "max_flops": "1k"}, "max_params 100 and max_flops 1k: give one limit only"),
+        (
+            {"max_params": 100, "max_flops": "1k"},
+            "max_params 100 and max_flops 1k: give one limit only",
+        ),
         (
             {"max_flops": "1k"},
-            "Choice 'a.big.1' stands inside a candidate of 'a': there only parameters can be limited",
+            (
+                "Choice 'a.big.1' stands inside a candidate of 'a': there only parameters can be"
+                " limited"
+            ),
         ),
     ],
 )
@@ -194,10 +226,19 @@ def test_impossible_limits_are_refused(limits: dict[str, Any], words: str) -> No
 
 def test_what_stands_in_several_places_has_no_sum() -> None:
     inner = Choice({"relu": nn.ReLU(), "prelu": nn.PReLU()})
-    twice = nn.Sequential(Choice({"x": inner, "y": nn.Identity()}), Choice({"x": inner, "y": nn.Identity()}))
-    with pytest.raises(InputError, match=r"Choice '0.0.x': stands in candidate 0 of '0.0' and candidate 0 of '0.1': "):
+    twice = nn.Sequential(
+        Choice({"x": inner, "y": nn.Identity()}), Choice({"x": inner, "y": nn.Identity()})
+    )
+    with pytest.raises(
+        InputError,
+        match=r"Choice '0.0.x': stands in candidate 0 of '0.0' and candidate 0 of '0.1': ",
+    ):
         find(nn.Sequential(twice, nn.Linear(8, 2)), max_params=1000)
     shared = nn.Linear(8, 8)
-    lent = nn.Sequential(*(Choice({"x": shared, "y": nn.Identity()}) for _ in range(2)), nn.Linear(8, 2))
-    with pytest.raises(InputError, match=r"parameter '0.candidates.0.weight': stands in candidate 0 of '0' and"):
+    lent = nn.Sequential(
+        *(Choice({"x": shared, "y": nn.Identity()}) for _ in range(2)), nn.Linear(8, 2)
+    )
+    with pytest.raises(
+        InputError, match=r"parameter '0.candidates.0.weight': stands in candidate 0 of '0' and"
+    ):
         find(lent, max_params=1000)

@@ -15,8 +15,12 @@ GRID = torch.linspace(0, 1, 101, dtype=torch.float64)
 
 def rows(low: float, high: float) -> st.SearchStrategy[Tensor]:
     """Rows of 1 to 6 candidates, with ties and exact bounds made likely."""
-    entry = st.floats(low, high, allow_subnormal=False) | st.sampled_from([low, 0.0, 0.5, 1.0, high])
-    return st.lists(entry, min_size=1, max_size=6).map(lambda a: torch.tensor(a, dtype=torch.float64))
+    entry = st.floats(low, high, allow_subnormal=False) | st.sampled_from(
+        [low, 0.0, 0.5, 1.0, high]
+    )
+    return st.lists(entry, min_size=1, max_size=6).map(
+        lambda a: torch.tensor(a, dtype=torch.float64)
+    )
 
 
 def has_positive(a: Tensor) -> bool:
@@ -97,8 +101,12 @@ def test_batched_is_row_by_row(prox) -> None:  # type: ignore[no-untyped-def]
 def test_ties_go_to_the_first_index_or_by_priority(prox) -> None:  # type: ignore[no-untyped-def]
     a = torch.tensor([0.2, 0.7, 0.7, 0.7])
     assert prox(a).nonzero().item() == 1
-    assert prox(a, torch.tensor([9.0, 0.1, 0.1, 0.3])).nonzero().item() == 3  # the 0.2 is no tie, whatever its priority
-    assert prox(a, torch.tensor([9.0, 0.1, 0.3, 0.3])).nonzero().item() == 2  # equal priorities: the first of them
+    assert (
+        prox(a, torch.tensor([9.0, 0.1, 0.1, 0.3])).nonzero().item() == 3
+    )  # the 0.2 is no tie, whatever its priority
+    assert (
+        prox(a, torch.tensor([9.0, 0.1, 0.3, 0.3])).nonzero().item() == 2
+    )  # equal priorities: the first of them
     assert prox(a, torch.tensor([0.0, -5.0, -3.0, -4.0])).nonzero().item() == 2
 
 

@@ -50,7 +50,9 @@ def test_a_part_of_the_batch_stands_for_all_of_it() -> None:
     part, _ = net.architecture_gradient(batch, share=Share(batch=0.5))
     with net.taped() as tape:
         loss, _ = net.loss(batch)
-    for call, g in zip(tape, torch.autograd.grad(loss, [call.output for call in tape]), strict=True):
+    for call, g in zip(
+        tape, torch.autograd.grad(loss, [call.output for call in tape]), strict=True
+    ):
         choice, x = call.choices[0], call.sources[0].args[0]
         assert choice.row is not None
         expected = [2 * (g[:3] * candidate(x[:3])).sum() for candidate in choice.candidates]
@@ -93,7 +95,9 @@ def test_a_search_in_lower_precision_stays_finite(method: str, precision: str, m
     search = make_search("--method", method, "--space", "nasbench201", "--precision", precision)
     for _ in range(3):
         assert search.method.step().loss.isfinite()
-    assert all(w.dtype == torch.float32 and w.isfinite().all() for w in search.net.module.parameters())
+    assert all(
+        w.dtype == torch.float32 and w.isfinite().all() for w in search.net.module.parameters()
+    )
 
 
 @contextmanager
@@ -101,7 +105,16 @@ def counted_reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Every way in which the host can read a tensor notes itself."""
     reads: list[str] = []
     with monkeypatch.context() as patch:
-        for name in ("tolist", "item", "cpu", "numpy", "__float__", "__int__", "__bool__", "__index__"):
+        for name in (
+            "tolist",
+            "item",
+            "cpu",
+            "numpy",
+            "__float__",
+            "__int__",
+            "__bool__",
+            "__index__",
+        ):
             real = getattr(Tensor, name)
 
             def read(self, *arguments, _name=name, _real=real, **options):  # type: ignore[no-untyped-def]
@@ -116,7 +129,9 @@ def counted_reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_reads_of_a_step_do_not_grow_with_edges_or_candidates(method: str, monkeypatch) -> None:
     counts = set()
     for candidates, cells in [(4, 3), (4, 6), (8, 3)]:
-        config = BenchConfig(candidates=candidates, cells=cells, channels=2, batch_size=2, image_size=8)
+        config = BenchConfig(
+            candidates=candidates, cells=cells, channels=2, batch_size=2, image_size=8
+        )
         search = bench.build(config, method)
         search.method.step()
         with counted_reads(monkeypatch) as reads:
@@ -151,7 +166,9 @@ def test_the_relu_of_a_source_is_computed_once_while_scoring(make_search, monkey
 
     kept: list[Tensor] = []
     monkeypatch.setattr(nn.functional, "relu", relu)
-    monkeypatch.setattr(nn.ReLU, "forward", lambda self, x: real(x))  # those inside an operation are its own
+    monkeypatch.setattr(
+        nn.ReLU, "forward", lambda self, x: real(x)
+    )  # those inside an operation are its own
     search.net.architecture_gradient(search.valid.next())
     assert len(read) == len(set(read)) > 0
 

@@ -17,7 +17,9 @@ THREE = Group(("skip", "conv"), nodes=((0, 1, 2),), max_inputs=2)
 WITH_NONE = Group(("none", "skip", "conv"), nodes=((0, 1, 2),), max_inputs=2)
 
 
-def kept(A: list[list[float]], group: Group, priority: list[list[float]] | None = None) -> list[list[float]]:
+def kept(
+    A: list[list[float]], group: Group, priority: list[list[float]] | None = None
+) -> list[list[float]]:
     """A -> A_bar by prox_c1 and the node's rule, as lists."""
     order = None if priority is None else torch.tensor(priority)
     matrix = torch.tensor(A, dtype=torch.float64)
@@ -31,7 +33,12 @@ def test_a_node_keeps_its_two_strongest_edges() -> None:
 
 def test_every_node_by_itself() -> None:
     group = Group(("skip", "conv"), nodes=((0, 1), (2, 3)), max_inputs=1)
-    assert kept([[0.1, 0], [0.2, 0], [0.9, 0], [0.8, 0]], group) == [[0, 0], [0.2, 0], [0.9, 0], [0, 0]]
+    assert kept([[0.1, 0], [0.2, 0], [0.9, 0], [0.8, 0]], group) == [
+        [0, 0],
+        [0.2, 0],
+        [0.9, 0],
+        [0, 0],
+    ]
 
 
 def test_a_none_edge_is_absent_and_does_not_count_as_an_input() -> None:
@@ -46,7 +53,11 @@ def test_a_node_of_none_edges_keeps_its_best_edge_that_is_not_none() -> None:
 
 def test_an_edge_kept_for_want_of_another_is_switched_on_and_stays_in_the_unit_interval() -> None:
     assert kept([[0.9, 0, 0]] * 3, WITH_NONE) == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
-    assert kept([[1.9, 1.2, 0], [1.9, 0, 1.3], [1.9, 0, 0]], WITH_NONE) == [[0, 0, 0], [0, 0, 1], [0, 0, 0]]
+    assert kept([[1.9, 1.2, 0], [1.9, 0, 1.3], [1.9, 0, 0]], WITH_NONE) == [
+        [0, 0, 0],
+        [0, 0, 1],
+        [0, 0, 0],
+    ]
 
 
 def test_a_space_without_limit_keeps_every_edge_and_its_empty_nodes() -> None:
@@ -73,7 +84,8 @@ def test_edges_are_ranked_by_their_value_in_A_not_in_A_bar() -> None:
 
 
 def test_one_hot_derives_as_darts() -> None:
-    """`none` never counts, and an edge is ranked by its best other entry even where `none` is larger."""
+    """`none` never counts, and an edge is ranked by its best other entry even where `none` is
+    larger."""
     A = torch.tensor([[0.8, 0.15, 0.05], [0.1, 0.6, 0.3], [0.5, 0.1, 0.4]], dtype=torch.float64)
     assert one_hot(A, WITH_NONE).tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 1]]
     assert A[0].tolist() == [0.8, 0.15, 0.05]
@@ -110,20 +122,48 @@ def test_random_selection_reaches_every_operation_and_every_edge() -> None:
     generator = torch.Generator().manual_seed(0)
     total = sum(random_selection(WITH_NONE, generator) for _ in range(300))
     assert isinstance(total, Tensor)
-    assert (total[:, 0] == 0).all() and (total[:, 1:] > 60).all()  # 300 draws, 2 of 3 edges, 2 operations: 100 each
+    assert (total[:, 0] == 0).all() and (
+        total[:, 1:] > 60
+    ).all()  # 300 draws, 2 of 3 edges, 2 operations: 100 each
 
 
-LIMITED = Group(("none", "skip_connect", "conv", "pool"), nodes=((0, 1), (2, 3, 4)), max_inputs=2, max_skip=1)
+LIMITED = Group(
+    ("none", "skip_connect", "conv", "pool"), nodes=((0, 1), (2, 3, 4)), max_inputs=2, max_skip=1
+)
 
 
 def test_surplus_skip_connections_turn_to_the_next_best_candidate() -> None:
-    A = [[0, 0.9, 0.3, 0.2], [0, 0.8, 0.1, 0.4], [0, 0.1, 0.2, 0.3], [0.9, 0.7, 0.2, 0.1], [0, 0.6, 0.5, 0.2]]
-    assert kept(A, LIMITED) == [[0, 0.9, 0, 0], [0, 0, 0, 0.4], [0, 0, 0, 0.3], [0, 0, 0, 0], [0, 0, 0.5, 0]]
+    A = [
+        [0, 0.9, 0.3, 0.2],
+        [0, 0.8, 0.1, 0.4],
+        [0, 0.1, 0.2, 0.3],
+        [0.9, 0.7, 0.2, 0.1],
+        [0, 0.6, 0.5, 0.2],
+    ]
+    assert kept(A, LIMITED) == [
+        [0, 0.9, 0, 0],
+        [0, 0, 0, 0.4],
+        [0, 0, 0, 0.3],
+        [0, 0, 0, 0],
+        [0, 0, 0.5, 0],
+    ]
 
 
 def test_an_edge_that_turned_may_lose_its_place_to_a_stronger_one() -> None:
-    A = [[0, 0.9, 0.3, 0.2], [0, 0.1, 0.8, 0.4], [0, 0.5, 0.1, 0.0], [0, 0.1, 0.4, 0.1], [0, 0.2, 0.1, 0.3]]
-    assert kept(A, LIMITED) == [[0, 0.9, 0, 0], [0, 0, 0.8, 0], [0, 0, 0, 0], [0, 0, 0.4, 0], [0, 0, 0, 0.3]]
+    A = [
+        [0, 0.9, 0.3, 0.2],
+        [0, 0.1, 0.8, 0.4],
+        [0, 0.5, 0.1, 0.0],
+        [0, 0.1, 0.4, 0.1],
+        [0, 0.2, 0.1, 0.3],
+    ]
+    assert kept(A, LIMITED) == [
+        [0, 0.9, 0, 0],
+        [0, 0, 0.8, 0],
+        [0, 0, 0, 0],
+        [0, 0, 0.4, 0],
+        [0, 0, 0, 0.3],
+    ]
 
 
 @pytest.mark.parametrize("name", ["nasbench201", "darts8"])
@@ -137,7 +177,16 @@ def test_no_cell_has_more_skip_connections_than_allowed(name: str, limit: int) -
             A[:, group.candidates.index("skip_connect")] += 0.5
             A_bar = keep_inputs(A, prox_c1(A), limited)
             assert int((A_bar[:, group.candidates.index("skip_connect")] != 0).sum()) <= limit
-            assert int((random_selection(limited, generator)[:, group.candidates.index("skip_connect")]).sum()) <= limit
+            assert (
+                int(
+                    (
+                        random_selection(limited, generator)[
+                            :, group.candidates.index("skip_connect")
+                        ]
+                    ).sum()
+                )
+                <= limit
+            )
 
 
 def test_where_there_is_nothing_else_skip_connections_stay() -> None:
@@ -146,7 +195,10 @@ def test_where_there_is_nothing_else_skip_connections_stay() -> None:
 
 
 def test_a_cell_without_weights_is_noticed_where_it_had_a_choice() -> None:
-    groups = {"normal": LIMITED, "reduce": Group(("skip_connect", "max_pool_3x3"), nodes=((0, 1),), max_inputs=2)}
+    groups = {
+        "normal": LIMITED,
+        "reduce": Group(("skip_connect", "max_pool_3x3"), nodes=((0, 1),), max_inputs=2),
+    }
     A_bar = {"normal": torch.zeros(LIMITED.shape), "reduce": torch.tensor([[1.0, 0.0], [0.0, 1.0]])}
     A_bar["normal"][0, 1] = A_bar["normal"][2, 3] = A_bar["normal"][3, 0] = 1.0
     assert without_weights(A_bar, groups) == ["normal"]

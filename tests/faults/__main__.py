@@ -1,4 +1,5 @@
-"""`make faults`: faults in great number, and a summary for docs/reliability.md. Takes about 25 minutes of one core."""
+"""`make faults`: faults in great number, and a summary for docs/reliability.md. Takes about 25
+minutes of one core."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def kills(kind: str, number: int, seed: int, place: Path) -> None:
         return tell(f"{kind}: the undisturbed run failed: {crash.printed(alone)}", ok=False)
     wanted, counts = crash.outcome(alone), crash.counts(alone)
     faults = [crash.draw(random, counts) for _ in range(number)]
-    results = [crash.trial(argv, place / f"{kind}-{i}", fault, wanted) for i, fault in enumerate(faults)]
+    results = [
+        crash.trial(argv, place / f"{kind}-{i}", fault, wanted) for i, fault in enumerate(faults)
+    ]
     _tell_kills(kind, results, [str(fault) for fault in faults])
 
 
@@ -47,7 +50,8 @@ def kills_of_compare(number: int, seed: int, place: Path) -> None:
     wanted = compare.outcomes(place / "compare-alone")
     moments = [float(moment) for moment in random.uniform(0, seconds, number)]
     results = [
-        compare.trial(data, place / f"compare-{i}", moment, bool(i % 2), wanted) for i, moment in enumerate(moments)
+        compare.trial(data, place / f"compare-{i}", moment, bool(i % 2), wanted)
+        for i, moment in enumerate(moments)
     ]
     _tell_kills("compare", results, [f"after {moment:.2f}" for moment in moments])
 
@@ -56,8 +60,11 @@ def _tell_kills(kind: str, results: list[tuple[bool, bool]], faults: list[str]) 
     same = sum(ok for _, ok in results)
     cut = sum(cut for cut, _ in results)
     wrong = ", ".join(fault for fault, (_, ok) in zip(faults, results, strict=True) if not ok)
-    tell(f"{kind}: {len(results)} kills, {cut} before its end; {same} of {len(results)} resumed to the same bits"
-         + (f" (not: {wrong})" if wrong else ""), same == len(results))  # fmt: skip
+    tell(
+        f"{kind}: {len(results)} kills, {cut} before its end; {same} of {len(results)} resumed to"
+        " the same bits" + (f" (not: {wrong})" if wrong else ""),
+        same == len(results),
+    )
 
 
 def disks(place: Path) -> None:
@@ -80,8 +87,10 @@ def strangers(inputs: int, seed: int, place: Path) -> None:
         for sample in bombs.evil(place / "evil", canary):
             fuzz.judge(sample, sample.content, sample.place, evil)
     silent = not canary.exists()
-    tell(f"pickles that would run code: {evil}; the canary is {'silent' if silent else 'SINGING'}",
-         silent and evil.refused == evil.inputs and not evil.findings)  # fmt: skip
+    tell(
+        f"pickles that would run code: {evil}; the canary is {'silent' if silent else 'SINGING'}",
+        silent and evil.refused == evil.inputs and not evil.findings,
+    )
     for finding in found.findings + report.findings + evil.findings:
         print("  " + finding)
 
@@ -97,27 +106,39 @@ def tamper(trials: int, seed: int, place: Path) -> None:
 def loads(steps: int, runs: int, place: Path) -> None:
     """Many steps, many runs."""
     watch = load.many_steps(place, steps)
-    tell(f"{steps} steps: memory grew by {100 * watch.growth():.2f}%, metrics.jsonl readable after each epoch: "
-         f"{watch.readable}", watch.growth() < 0.01 and watch.readable)  # fmt: skip
+    tell(
+        f"{steps} steps: memory grew by {100 * watch.growth():.2f}%, metrics.jsonl readable after"
+        f" each epoch: {watch.readable}",
+        watch.growth() < 0.01 and watch.readable,
+    )
     load.many_runs(place / "runs", runs)
     seconds = load.seconds_of("runs", str(place / "runs"))
     tell(f"proxnas runs with {runs} runs: {seconds:.1f} s", seconds < 2)
     argv = load.many_compared(crash.stripes(place), place / "compared", runs)
     logs = place / "compared" / "search" / "logs"
-    seconds = load.seconds_until(logs / f"{compare.METHODS.split(',')[-1]}-{runs // 2 - 1}.log", *argv)
-    tell(f"proxnas compare with {runs - 1} finished runs begins the last one after {seconds:.1f} s", seconds < 5)
+    seconds = load.seconds_until(
+        logs / f"{compare.METHODS.split(',')[-1]}-{runs // 2 - 1}.log", *argv
+    )
+    tell(
+        f"proxnas compare with {runs - 1} finished runs begins the last one after {seconds:.1f} s",
+        seconds < 5,
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=50, help="of each: search, train, compare")
     parser.add_argument("--inputs", type=int, default=10_000, help="malformed files")
-    parser.add_argument("--trials", type=int, default=10, help="changed values for each command and file")
+    parser.add_argument(
+        "--trials", type=int, default=10, help="changed values for each command and file"
+    )
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--only", default="search,train,compare,disk,strangers,tampered,load", help="parts, with commas between"
+        "--only",
+        default="search,train,compare,disk,strangers,tampered,load",
+        help="parts, with commas between",
     )
     asked = parser.parse_args()
     parts: dict[str, Callable[[Path], Any]] = {
@@ -130,7 +151,9 @@ def main() -> int:
         "load": lambda place: loads(asked.steps, asked.runs, place),
     }
     names = asked.only.split(",")
-    if len(names) > 1:  # each in a process of its own: limits, threads and memory are not for the next one
+    if (
+        len(names) > 1
+    ):  # each in a process of its own: limits, threads and memory are not for the next one
         return _each(names)
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(prefix="proxnas-faults-") as place:
@@ -142,8 +165,12 @@ def _each(names: list[str]) -> int:
     begin, code = time.monotonic(), 0
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for name in names:
-        code |= subprocess.run([sys.executable, "-m", "faults", *sys.argv[1:], f"--only={name}"]).returncode
-    print(f"{'FAILED' if code else 'all as promised'}, {(time.monotonic() - begin) / 60:.0f} minutes")
+        code |= subprocess.run(
+            [sys.executable, "-m", "faults", *sys.argv[1:], f"--only={name}"]
+        ).returncode
+    print(
+        f"{'FAILED' if code else 'all as promised'}, {(time.monotonic() - begin) / 60:.0f} minutes"
+    )
     return code
 
 

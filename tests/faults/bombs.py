@@ -1,4 +1,5 @@
-"""Small files that would take much: memory when unpacked, time when searched through, or the machine when unpickled."""
+"""Small files that would take much: memory when unpacked, time when searched through, or the
+machine when unpickled."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +60,26 @@ def _bombs() -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]]]:
     for mode, channels in ((0, 1), (2, 3), (6, 4)):
         for bits in (8, 16):
             size = (8_000, 8_000) if bits == 8 else (6_000, 6_000)
-            yield f"png {mode} of {bits} bits", "x.png", _png(*size, mode, bits, channels), _as_class
-            yield f"smaller png {mode} of {bits} bits", "x.png", _png(4_000, 4_000, mode, bits, channels), _as_class
+            yield (
+                f"png {mode} of {bits} bits",
+                "x.png",
+                _png(*size, mode, bits, channels),
+                _as_class,
+            )
+            yield (
+                f"smaller png {mode} of {bits} bits",
+                "x.png",
+                _png(4_000, 4_000, mode, bits, channels),
+                _as_class,
+            )
     yield "png of absurd size", "x.png", _png(2**31 - 1, 2**31 - 1, 2, 8, 0), _as_class
-    for what, piece in (("lines", b"\n"), ("rows", b"a\n"), ("columns", b","), ("one field", b"a"), ("quotes", b'"')):
+    for what, piece in (
+        ("lines", b"\n"),
+        ("rows", b"a\n"),
+        ("columns", b","),
+        ("one field", b"a"),
+        ("quotes", b'"'),
+    ):
         yield (
             f"table of {what}",
             "t.csv.gz",
@@ -70,13 +88,37 @@ def _bombs() -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]]]:
         )
     wide = b"arch," + b"a," * 200_000 + b"\n" + (b"b," * 200_000 + b"\n") * 40
     yield "table of wide rows", "t.csv.gz", gzip.compress(wide), table.check
-    for what, content in (("deep", b"[" * 900_000), ("deep objects", b'{"a":' * 120_000), ("digits", b"9" * 900_000)):
+    for what, content in (
+        ("deep", b"[" * 900_000),
+        ("deep objects", b'{"a":' * 120_000),
+        ("digits", b"9" * 900_000),
+    ):
         yield f"{what} as a genotype", "genotype.json", content, read_genotype
         yield f"{what} as a configuration", "config.json", content, read_values
-        yield f"{what} as a result", "result.json", content, lambda path: Run(path.parent).read_json(path.name)
-        yield f"{what} as metrics", "metrics.jsonl", content + b"\n", lambda path: Run(path.parent).metrics()
-        yield f"{what} in a report", "metrics.jsonl", content + b"\n", lambda path: reading.read_run(path.parent)
-        yield f"{what} in the metadata of a model", "m.safetensors", _model(size=content.decode()), load_model
+        yield (
+            f"{what} as a result",
+            "result.json",
+            content,
+            lambda path: Run(path.parent).read_json(path.name),
+        )
+        yield (
+            f"{what} as metrics",
+            "metrics.jsonl",
+            content + b"\n",
+            lambda path: Run(path.parent).metrics(),
+        )
+        yield (
+            f"{what} in a report",
+            "metrics.jsonl",
+            content + b"\n",
+            lambda path: reading.read_run(path.parent),
+        )
+        yield (
+            f"{what} in the metadata of a model",
+            "m.safetensors",
+            _model(size=content.decode()),
+            load_model,
+        )
     nodes = [[["sep_conv_3x3", 0]] for _ in range(40_000)]
     cells = {name: {"nodes": nodes[:20_000], "concat": [2]} for name in ("normal", "reduce")}
     large = json.dumps({"schema": 1, "kind": "cnn", "space": None, "cells": cells})
@@ -85,9 +127,21 @@ def _bombs() -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]]]:
     size = {"cells": 200, "channels": 4096, "image_channels": 1024, "classes": 1_000_000}
     yield "a model without end", "m.safetensors", _model(size=json.dumps(size)), load_model
     for shape in ([3, 65536, 65536], [3, 4000, 4000]):
-        yield f"a model that reads images of {shape}", "m.safetensors", _wide_model(shape), load_model
-    header = json.dumps({"w": {"dtype": "F32", "shape": [2**40, 2**20], "data_offsets": [0, 2**62]}}).encode()
-    yield "weights of absurd shape", "m.safetensors", struct.pack("<Q", len(header)) + header, load_model
+        yield (
+            f"a model that reads images of {shape}",
+            "m.safetensors",
+            _wide_model(shape),
+            load_model,
+        )
+    header = json.dumps(
+        {"w": {"dtype": "F32", "shape": [2**40, 2**20], "data_offsets": [0, 2**62]}}
+    ).encode()
+    yield (
+        "weights of absurd shape",
+        "m.safetensors",
+        struct.pack("<Q", len(header)) + header,
+        load_model,
+    )
     yield "a header of absurd length", "m.safetensors", struct.pack("<Q", 2**62) + b"{}", load_model
     yield (
         "checkpoint of absurd size",
@@ -95,9 +149,19 @@ def _bombs() -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]]]:
         _absurd_checkpoint(),
         lambda path: Run(path.parent).load_checkpoint(),
     )
-    yield "checkpoint of zeros", "checkpoint.pt", _zeros_checkpoint(), lambda path: Run(path.parent).load_checkpoint()
+    yield (
+        "checkpoint of zeros",
+        "checkpoint.pt",
+        _zeros_checkpoint(),
+        lambda path: Run(path.parent).load_checkpoint(),
+    )
     yield "one word", "t.txt", b"a" * 900_000, lambda path: text.load(str(path))
-    yield "many words", "t.txt", " ".join(map(str, range(130_000))).encode(), lambda path: text.load(str(path))
+    yield (
+        "many words",
+        "t.txt",
+        " ".join(map(str, range(130_000))).encode(),
+        lambda path: text.load(str(path)),
+    )
     yield "many lines", "t.txt", b"a b\n" * 220_000, lambda path: text.load(str(path))
     yield "many characters", "t.txt", "".join(map(chr, range(32, 55_000))).encode() * 4, _characters
 
@@ -107,13 +171,19 @@ def _characters(path: Path) -> object:
 
 
 def _zeros_npz(kind: str, size: int, shape: tuple[int, ...] | None = None) -> bytes:
-    """Arrays of nothing: a thousandth of what they unpack to, so cut off at a megabyte, which the header denies."""
+    """Arrays of nothing: a thousandth of what they unpack to, so cut off at a megabyte, which the
+    header denies."""
     images_ = size // np.dtype(kind).itemsize // 64
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, form, dtype in (("x_train", shape or (images_, 8, 8), kind), ("y_train", (images_,), "|u1")):
+        for name, form, dtype in (
+            ("x_train", shape or (images_, 8, 8), kind),
+            ("y_train", (images_,), "|u1"),
+        ):
             header = io.BytesIO()
-            np.lib.format.write_array_header_1_0(header, {"descr": dtype, "fortran_order": False, "shape": form})
+            np.lib.format.write_array_header_1_0(
+                header, {"descr": dtype, "fortran_order": False, "shape": form}
+            )
             with archive.open(f"{name}.npy", "w") as file:
                 file.write(header.getvalue())
                 left = size if name == "x_train" else images_
@@ -126,7 +196,10 @@ def _zeros_npz(kind: str, size: int, shape: tuple[int, ...] | None = None) -> by
 
 def _wide_model(shape: list[int]) -> bytes:
     """A sound little model but for the size of its images."""
-    found, size = genotype.Genotype.from_string(CELL), Size(cells=1, channels=4, image_channels=3, classes=2)
+    found, size = (
+        genotype.Genotype.from_string(CELL),
+        Size(cells=1, channels=4, image_channels=3, classes=2),
+    )
     network, wide = networks.build(found, size).eval(), (shape[0], shape[1], shape[2])
     model = Model(network, found, size, ("a", "b"), (0.5,) * 3, (0.5,) * 3, wide)
     with tempfile.TemporaryDirectory() as place:
@@ -146,18 +219,29 @@ def _png(width: int, height: int, mode: int, bits: int, channels: int) -> bytes:
     """All black; without channels there is not even that."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     packer = zlib.compressobj(6)
     row = bytes(1 + width * channels * bits // 8) if channels else b""
-    packed = b"".join(packer.compress(row) for _ in range(height if channels else 0)) + packer.flush()
+    packed = (
+        b"".join(packer.compress(row) for _ in range(height if channels else 0)) + packer.flush()
+    )
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, mode, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
 
 
 def _model(**metadata: str) -> bytes:
     size = {"cells": 1, "channels": 4, "image_channels": 3, "classes": 3}
-    sound = {"genotype": read_genotype(CELL).to_json(), "size": json.dumps(size), "classes": '["a", "b", "c"]'}
+    sound = {
+        "genotype": read_genotype(CELL).to_json(),
+        "size": json.dumps(size),
+        "classes": '["a", "b", "c"]',
+    }
     return bytes(save({"w": torch.zeros(1)}, sound | {"shape": "[3, 8, 8]"} | metadata))
 
 
@@ -173,7 +257,8 @@ def _absurd_checkpoint() -> bytes:
 
 
 def _zeros_checkpoint() -> bytes:
-    """One zero, seen as if it were many: what is compared with the checksum must not be written out first."""
+    """One zero, seen as if it were many: what is compared with the checksum must not be written out
+    first."""
     buffer = io.BytesIO()
     torch.save({"state": {"w": torch.zeros(1).expand(2**33)}, "sha256": ""}, buffer)
     return buffer.getvalue()
@@ -209,12 +294,33 @@ def _evil(canary: Path) -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]
     for protocol in range(6):
         plain = pickle.dumps({"data": poison, "labels": [0]}, protocol)
         for file in ("data_batch_1", "batches.meta"):
-            yield f"CIFAR {file} {protocol}", file, plain, lambda path: _cifar(path, plain)  # noqa: B023
-        for place in ("genotype.json", "config.json", "result.json", "metrics.jsonl", "vocabulary.json"):
+            yield (
+                f"CIFAR {file} {protocol}",
+                file,
+                plain,
+                partial(_cifar, content=plain),
+            )
+        for place in (
+            "genotype.json",
+            "config.json",
+            "result.json",
+            "metrics.jsonl",
+            "vocabulary.json",
+        ):
             yield f"{place} {protocol}", place, plain, READERS[place]
-        yield f"npz that is a pickle {protocol}", "x.npz", plain, lambda path: images.load(str(path))
+        yield (
+            f"npz that is a pickle {protocol}",
+            "x.npz",
+            plain,
+            lambda path: images.load(str(path)),
+        )
         yield f"model that is a pickle {protocol}", "m.safetensors", plain, load_model
-        yield f"checkpoint that is a pickle {protocol}", "checkpoint.pt", plain, READERS["checkpoint.pt"]
+        yield (
+            f"checkpoint that is a pickle {protocol}",
+            "checkpoint.pt",
+            plain,
+            READERS["checkpoint.pt"],
+        )
         yield f"table that is a pickle {protocol}", "t.csv", plain, table.check
         yield f"text that is a pickle {protocol}", "t.txt", plain, lambda path: text.load(str(path))
         yield f"image that is a pickle {protocol}", "x.png", plain, _as_class

@@ -1,4 +1,5 @@
-"""Runs that are killed, or whose disk is full, at a chosen or random moment, and what is left of them afterwards."""
+"""Runs that are killed, or whose disk is full, at a chosen or random moment, and what is left of
+them afterwards."""
 
 from __future__ import annotations
 
@@ -16,9 +17,17 @@ from typing import IO, Any
 import numpy as np
 
 FORKED = multiprocessing.get_context("forkserver")  # real processes that need not import torch anew
-FORKED.set_forkserver_preload(["proxnas.searching.job", "proxnas.domains.images.train", "proxnas.runs.progress",
-                               "proxnas.cli.search", "proxnas.cli.train", "proxnas.workflows.jobs",
-                               "torch._dynamo"])  # fmt: skip
+FORKED.set_forkserver_preload(
+    [
+        "proxnas.searching.job",
+        "proxnas.domains.images.train",
+        "proxnas.runs.progress",
+        "proxnas.cli.search",
+        "proxnas.cli.train",
+        "proxnas.workflows.jobs",
+        "torch._dynamo",
+    ]
+)
 SIZES = {"cells": 2, "channels": 4, "batch-size": 16, "threads": 1, "checkpoint-minutes": 0}
 EPOCHS = 4
 CLOCK = ("seconds", "memory")
@@ -26,11 +35,12 @@ CLOCK = ("seconds", "memory")
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to a run. The moment is counted in what its kind names: seconds, bytes, syncs or renames."""
+    """What happens to a run. The moment is counted in what its kind names: seconds, bytes, syncs or
+    renames."""
 
     kind: str
-    """after: SIGKILL from outside, hangup: SIGHUP; write, sync, rename: SIGKILL in the middle of it; full: no space
-    from then on."""
+    """after: SIGKILL from outside, hangup: SIGHUP; write, sync, rename: SIGKILL in the middle of
+    it; full: no space from then on."""
     moment: float
 
     def __str__(self) -> str:
@@ -48,11 +58,31 @@ def stripes(folder: Path) -> Path:
 
 
 def command(kind: str, data: Path, epochs: int = EPOCHS) -> list[str]:
-    """A small search or training that writes a checkpoint after every step, to which --run is to be added."""
-    flags = [f"--{name}={value}" for name, value in SIZES.items()] + [f"--epochs={epochs}", "--device=cpu", "--quiet"]
+    """A small search or training that writes a checkpoint after every step, to which --run is to be
+    added."""
+    flags = [f"--{name}={value}" for name, value in SIZES.items()] + [
+        f"--epochs={epochs}",
+        "--device=cpu",
+        "--quiet",
+    ]
     if kind == "search":
-        return ["search", str(data), "--space=darts7", "--final-cells=1", "--final-channels=4", *flags]
-    return ["train", "zoo:darts_v2", str(data), "--protocol=quick", "--drop-path=0.1", "--valid-share=0.2", *flags]
+        return [
+            "search",
+            str(data),
+            "--space=darts7",
+            "--final-cells=1",
+            "--final-channels=4",
+            *flags,
+        ]
+    return [
+        "train",
+        "zoo:darts_v2",
+        str(data),
+        "--protocol=quick",
+        "--drop-path=0.1",
+        "--valid-share=0.2",
+        *flags,
+    ]
 
 
 # in the process that is to fail
@@ -70,7 +100,9 @@ class _Disk:
         real_open, real_sync, real_rename = files.opened, os.fsync, os.replace
         files.opened = lambda part: _File(real_open(part), self)  # type: ignore[assignment]
         os.fsync = lambda descriptor: (self.count("sync", 1), real_sync(descriptor))[1]
-        os.replace = lambda source, target: (self.count("rename", 1), real_rename(source, target))[1]  # type: ignore[assignment]
+        os.replace = lambda source, target: (self.count("rename", 1), real_rename(source, target))[
+            1
+        ]  # type: ignore[assignment]
 
     def count(self, kind: str, amount: int) -> None:
         self.counts[kind] += amount
@@ -125,7 +157,11 @@ def _work(argv: list[str], fault: Fault, notes: str, output: str) -> None:
 
 
 def run(
-    argv: list[str], folder: Path, fault: Fault | None = None, resume: bool = False, notes_at: Path | None = None
+    argv: list[str],
+    folder: Path,
+    fault: Fault | None = None,
+    resume: bool = False,
+    notes_at: Path | None = None,
 ) -> int | None:
     """Exit code of the command in a process of its own; negative: killed.
 
@@ -155,7 +191,8 @@ def counts(folder: Path) -> dict[str, float]:
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """All that must be equal to the bit: metrics, result, genotype, the last state and the model, but for the clock."""
+    """All that must be equal to the bit: metrics, result, genotype, the last state and the model,
+    but for the clock."""
     from proxnas.runs.folder import digest, sound_state
 
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -163,7 +200,9 @@ def outcome(folder: Path) -> dict[str, Any]:
     model = folder / "model.safetensors"
     return {
         "genotype": (folder / "genotype.json").read_bytes(),
-        "metrics": [{name: value for name, value in row.items() if name not in CLOCK} for row in rows],
+        "metrics": [
+            {name: value for name, value in row.items() if name not in CLOCK} for row in rows
+        ],
         "result": {name: value for name, value in result.items() if name not in CLOCK},
         "state": digest(sound_state(folder / "checkpoint.pt")),
         "model": model.read_bytes() if model.exists() else b"",
@@ -171,7 +210,8 @@ def outcome(folder: Path) -> dict[str, Any]:
 
 
 def draw(random: np.random.RandomState, undisturbed: dict[str, float]) -> Fault:
-    """A fault at a random moment of a run that takes so long and writes so much; half are signals from outside."""
+    """A fault at a random moment of a run that takes so long and writes so much; half are signals
+    from outside."""
     kind = random.choice(["after", "after", "hangup", "write", "sync", "rename"])
     moment = random.uniform(0, undisturbed["after" if kind == "hangup" else kind])
     return Fault(kind, moment if kind in ("after", "hangup") else 1 + int(moment))
@@ -180,7 +220,9 @@ def draw(random: np.random.RandomState, undisturbed: dict[str, float]) -> Fault:
 def trial(argv: list[str], folder: Path, fault: Fault, wanted: dict[str, Any]) -> tuple[bool, bool]:
     """(whether the run was cut off, whether the resumed one ended as it should)."""
     code = run(argv, folder, fault)
-    stopped = (128 + signal.SIGHUP, -signal.SIGHUP) if fault.kind == "hangup" else (-signal.SIGKILL,)
+    stopped = (
+        (128 + signal.SIGHUP, -signal.SIGHUP) if fault.kind == "hangup" else (-signal.SIGKILL,)
+    )
     if code not in (0, *stopped):
         return True, False
     resumed = run(argv, folder, resume=True)

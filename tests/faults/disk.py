@@ -1,4 +1,5 @@
-"""Disks that are full or may not be written: real small ones where the system lets us mount them, else by limits."""
+"""Disks that are full or may not be written: real small ones where the system lets us mount them,
+else by limits."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ def can_mount() -> bool:
     """Whether small disks can be had: as root, outside of a container without rights."""
     if shutil.which("mount") is None:
         return False
-    done = subprocess.run(["unshare", "-m", "true"], capture_output=True) if shutil.which("unshare") else None
+    done = (
+        subprocess.run(["unshare", "-m", "true"], capture_output=True)
+        if shutil.which("unshare")
+        else None
+    )
     return done is not None and done.returncode == 0
 
 
@@ -25,7 +30,11 @@ def can_mount() -> bool:
 def mounted(place: Path, size: int) -> Iterator[Path]:
     """A disk of so many bytes."""
     place.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], check=True, capture_output=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)],
+        check=True,
+        capture_output=True,
+    )
     try:
         yield place
     finally:
@@ -77,12 +86,21 @@ def locked(argv: list[str], disk: Path, wanted: dict[str, object]) -> tuple[bool
 
 
 def judged(
-    argv: list[str], folder: Path, code: int | None, wanted: dict[str, object], notes_at: Path | None = None
+    argv: list[str],
+    folder: Path,
+    code: int | None,
+    wanted: dict[str, object],
+    notes_at: Path | None = None,
 ) -> tuple[bool, str]:
     """One clear line, and the run goes on to the same end."""
     said = crash.printed(notes_at or folder)
     lines = [line for line in said.splitlines() if line.startswith("proxnas: error: ")]
-    clear = code == 2 and len(lines) == 1 and "cannot be written" in lines[0] and "Traceback" not in said
+    clear = (
+        code == 2
+        and len(lines) == 1
+        and "cannot be written" in lines[0]
+        and "Traceback" not in said
+    )
     resumed = crash.run(argv, folder, resume=True, notes_at=notes_at)
     same = resumed == 0 and crash.outcome(folder) == wanted
     return clear and same, f"exit {code}, {len(lines)} line, resumed to the same bits: {same}"

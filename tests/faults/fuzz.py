@@ -1,7 +1,8 @@
 """Malformed files for every reader: mutated real ones, bombs, and pickles that would run code.
 
-A reader may answer or raise an InputError. Anything else is a finding: another exception, five seconds of computing, a
-gigabyte of memory, or a canary that sings. All of it happens in one process with real limits.
+A reader may answer or raise an InputError. Anything else is a finding: another exception, five
+seconds of computing, a gigabyte of memory, or a canary that sings. All of it happens in one process
+with real limits.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Report:
 
 @contextmanager
 def limits() -> Iterator[None]:
-    """A gigabyte more than now, and `Hang` after five seconds of the processor since the last `wind`."""
+    """A gigabyte more than now, and `Hang` after five seconds of the processor since the last
+    `wind`."""
 
     def hang(signum: int, frame: FrameType | None) -> None:
         raise Hang(f"over {SECONDS} seconds")
@@ -81,7 +83,9 @@ def judge(sample: Sample, content: bytes, place: Path, report: Report) -> None:
             raise
         where = traceback.extract_tb(error.__traceback__)[-1]
         report.findings.append(
-            f"{sample.name}: {type(error).__name__}: {error} ({where.filename}:{where.lineno})"[:300]
+            f"{sample.name}: {type(error).__name__}: {error} ({where.filename}:{where.lineno})"[
+                :300
+            ]
         )
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
@@ -95,7 +99,9 @@ def _out_of_memory(error: BaseException | None) -> bool:
     return False
 
 
-def fuzz(inputs: int, seed: int = 0, only: str = "", tell: Callable[[str], Any] = lambda line: None) -> Report:
+def fuzz(
+    inputs: int, seed: int = 0, only: str = "", tell: Callable[[str], Any] = lambda line: None
+) -> Report:
     """So many malformed files, shared among all readers."""
     total = Report()
     with tempfile.TemporaryDirectory() as place:

@@ -20,17 +20,23 @@ def many_runs(folder: Path, runs: int) -> None:
     for number in range(runs):
         place = folder / f"run-{number}"
         place.mkdir(parents=True)
-        (place / "config.json").write_text(json.dumps({"proxnas": "0", "command": "search", "epochs": 10}))
+        (place / "config.json").write_text(
+            json.dumps({"proxnas": "0", "command": "search", "epochs": 10})
+        )
         (place / "metrics.jsonl").write_text(rows)
         if number % 2:
-            (place / "result.json").write_text(json.dumps({"valid_accuracy": 0.9, "epochs": 10, "seconds": 1.0}))
+            (place / "result.json").write_text(
+                json.dumps({"valid_accuracy": 0.9, "epochs": 10, "seconds": 1.0})
+            )
 
 
 def seconds_until(path: Path, *argv: str) -> float:
     """From the start of a command until it has made the file; then it is stopped."""
     begin = time.monotonic()
     with subprocess.Popen(
-        [sys.executable, "-m", "proxnas", *argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "proxnas", *argv],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     ) as process:
         while not path.exists() and process.poll() is None:
             time.sleep(0.02)
@@ -49,7 +55,8 @@ def seconds_of(*argv: str) -> float:
 
 
 def many_compared(data: Path, folder: Path, runs: int) -> list[str]:
-    """A comparison of so many searches, all but the last finished; returns the command that goes on with it."""
+    """A comparison of so many searches, all but the last finished; returns the command that goes on
+    with it."""
     compare.timed(data, folder)
     seeds = list(range(runs // 2))
     for method in compare.METHODS.split(","):
@@ -75,7 +82,11 @@ class Watch:
     """A progress bar that looks at the memory and at metrics.jsonl after each epoch."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.bytes, self.readable = folder, [], True  # type: tuple[Path, list[int], bool]
+        self.folder, self.bytes, self.readable = (
+            folder,
+            [],
+            True,
+        )  # type: tuple[Path, list[int], bool]
 
     def begin(self, epoch: int, epochs: int, steps: int) -> None: ...
 
@@ -113,7 +124,9 @@ def many_steps(folder: Path, steps: int, epochs: int = 100) -> Watch:
 
     examples = 2 * steps // epochs
     half = torch.randn(examples, 2), torch.arange(examples) % 2
-    module = nn.Sequential(Choice({"linear": nn.Linear(2, 2), "identity": nn.Identity()}), nn.Linear(2, 2))
+    module = nn.Sequential(
+        Choice({"linear": nn.Linear(2, 2), "identity": nn.Identity()}), nn.Linear(2, 2)
+    )
     flags = {
         "explore": 0.05,
         "look_ahead": 100,
@@ -122,10 +135,19 @@ def many_steps(folder: Path, steps: int, epochs: int = 100) -> Watch:
         "learning_rate_min": 1e-4,
     }
     config = SearchConfig(
-        data="noise", space="custom", epochs=epochs, batch_size=2, patience=0, threads=1, device="cpu", **flags
+        data="noise",
+        space="custom",
+        epochs=epochs,
+        batch_size=2,
+        patience=0,
+        threads=1,
+        device="cpu",
+        **flags,
     )  # type: ignore[arg-type]
     watch = Watch(folder / "run")
     with open_run(folder / "run") as run:
         run.write_json("config.json", {"proxnas": "0", "command": "search"})
-        run_epochs(Search(config, CustomData(half, half, None, None), CustomSpace(module)), run, watch)
+        run_epochs(
+            Search(config, CustomData(half, half, None, None), CustomSpace(module)), run, watch
+        )
     return watch

@@ -12,11 +12,29 @@ EXTREMES = [bytes([b]) for b in (0, 1, 0x7F, 0x80, 0xFF)] + [
     for n in (-1, -(2**31), 2**31 - 1, 65535, 0)
     for size in (4, 8)
     for order in ("little", "big")
-]  # fmt: skip
+]
 VALUES: list[Any] = [
-    None, True, 0, -1, 2**31, 10**400, -(10**400), 1e308, "", "x" * 1000, "\u202e\x00", "../../x", [], {}, [[]],
-    "NaN", 0.1, "zoo:darts_v2", [None] * 50, {"a": {"b": []}},
-]  # fmt: skip
+    None,
+    True,
+    0,
+    -1,
+    2**31,
+    10**400,
+    -(10**400),
+    1e308,
+    "",
+    "x" * 1000,
+    "\u202e\x00",
+    "../../x",
+    [],
+    {},
+    [[]],
+    "NaN",
+    0.1,
+    "zoo:darts_v2",
+    [None] * 50,
+    {"a": {"b": []}},
+]
 
 
 def mutated(content: bytes, draw: random.Random, others: Sequence[bytes]) -> bytes:
@@ -65,7 +83,9 @@ def _noise(content: bytes, draw: random.Random, others: Sequence[bytes]) -> byte
 
 def _spliced(content: bytes, draw: random.Random, others: Sequence[bytes]) -> bytes:
     other = draw.choice(others)
-    return (content[: draw.randrange(len(content) + 1)] + other[draw.randrange(len(other) + 1) :])[:500_000]
+    return (content[: draw.randrange(len(content) + 1)] + other[draw.randrange(len(other) + 1) :])[
+        :500_000
+    ]
 
 
 def _value(content: bytes, draw: random.Random, others: Sequence[bytes]) -> bytes:
@@ -97,5 +117,14 @@ def _holders(value: Any) -> list[Any]:
 
 
 WAYS: list[Callable[[bytes, random.Random, Sequence[bytes]], bytes]] = [
-    _flipped, _extreme, _head, _cut, _without, _twice, _noise, _spliced, _value, _value,
-]  # fmt: skip
+    _flipped,
+    _extreme,
+    _head,
+    _cut,
+    _without,
+    _twice,
+    _noise,
+    _spliced,
+    _value,
+    _value,
+]

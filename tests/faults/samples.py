@@ -65,7 +65,12 @@ Made = Iterator[tuple[str, str, bytes, Callable[[Path], Any]]]
 
 def _json() -> Made:
     for name in ("zoo:darts_v2", "zoo:RNN_DARTS_V2", CELL):
-        yield f"genotype {name[:16]}", "genotype.json", read_genotype(name).to_json().encode(), read_genotype
+        yield (
+            f"genotype {name[:16]}",
+            "genotype.json",
+            read_genotype(name).to_json().encode(),
+            read_genotype,
+        )
     yield "nasbench201 string", "cell.txt", CELL.encode(), read_genotype
     config = {
         "epochs": 3,
@@ -77,13 +82,29 @@ def _json() -> Made:
         "eta": 0.0,
     }
     yield "config of a search", "config.json", json.dumps(config).encode(), _search_config
-    yield "config of a training", "config.json", b'{"epochs": 3, "cell": "zoo:darts_v2", "clip": 5.0}', _train_config
+    yield (
+        "config of a training",
+        "config.json",
+        b'{"epochs": 3, "cell": "zoo:darts_v2", "clip": 5.0}',
+        _train_config,
+    )
     rows = "".join(
-        json.dumps({"epoch": i + 1, "A": {"cell": [[0.5, 1.0]]}, "seconds": {"arch": 1.0}}) + "\n" for i in range(4)
+        json.dumps({"epoch": i + 1, "A": {"cell": [[0.5, 1.0]]}, "seconds": {"arch": 1.0}}) + "\n"
+        for i in range(4)
     )
     yield "metrics.jsonl", "metrics.jsonl", rows.encode(), lambda path: Run(path.parent).metrics()
-    yield "metrics.jsonl of a report", "metrics.jsonl", rows.encode(), lambda path: reading.read_run(path.parent)
-    yield "result.json", "result.json", b'{"valid_accuracy": 0.5}', lambda path: Run(path.parent).read_json(path.name)
+    yield (
+        "metrics.jsonl of a report",
+        "metrics.jsonl",
+        rows.encode(),
+        lambda path: reading.read_run(path.parent),
+    )
+    yield (
+        "result.json",
+        "result.json",
+        b'{"valid_accuracy": 0.5}',
+        lambda path: Run(path.parent).read_json(path.name),
+    )
     words = json.dumps(["a", "b", "<unk>"]).encode()
     yield "vocabulary.json", "vocabulary.json", words, _vocabulary
 
@@ -105,14 +126,31 @@ def _weights() -> Made:
     buffer = io.BytesIO()
     state = {"w": torch.arange(60.0), "n": [1, 2], "epochs_done": 3, "name": "nasp"}
     torch.save({"sha256": digest(state), "state": state}, buffer)
-    yield "checkpoint", "checkpoint.pt", buffer.getvalue(), lambda path: Run(path.parent).load_checkpoint()
+    yield (
+        "checkpoint",
+        "checkpoint.pt",
+        buffer.getvalue(),
+        lambda path: Run(path.parent).load_checkpoint(),
+    )
     found, size = Genotype.from_string(CELL), Size(cells=1, channels=4, image_channels=3, classes=3)
     net = networks.build(found, size).eval()
-    model = Model(net, found, size, ("a", "b", "c"), (0.1,) * 3, (0.5,) * 3, (3, 8, 8), info={"params": 7})
-    yield "model.safetensors", "model.safetensors", _saved(lambda path: save_model(path, model)), load_model
+    model = Model(
+        net, found, size, ("a", "b", "c"), (0.1,) * 3, (0.5,) * 3, (3, 8, 8), info={"params": 7}
+    )
+    yield (
+        "model.safetensors",
+        "model.safetensors",
+        _saved(lambda path: save_model(path, model)),
+        load_model,
+    )
     words = LanguageSize(5, 4)
-    spoken = TextModel(text_model.language_network(None, words), None, words, ("a", "b", "c", "<eos>", "<unk>"),
-                       text.TextOptions())  # fmt: skip
+    spoken = TextModel(
+        text_model.language_network(None, words),
+        None,
+        words,
+        ("a", "b", "c", "<eos>", "<unk>"),
+        text.TextOptions(),
+    )
     yield (
         "text model.safetensors",
         "model.safetensors",
@@ -145,7 +183,11 @@ def _arrays() -> Made:
 
 def _zipped(path: Path) -> None:
     """An array in an npz whose sums are right, beside a sound one."""
-    other, sound = ("y_train", np.arange(20) % 2) if path.stem == "x_train" else ("x_train", np.zeros((20, 8, 8)))
+    other, sound = (
+        ("y_train", np.arange(20) % 2)
+        if path.stem == "x_train"
+        else ("x_train", np.zeros((20, 8, 8)))
+    )
     buffer = io.BytesIO()
     np.save(buffer, sound)
     with zipfile.ZipFile(path.parent / "data.npz", "w") as archive:
@@ -155,7 +197,15 @@ def _zipped(path: Path) -> None:
 
 
 def _pictures() -> Made:
-    kinds = {"png": "RGB", "jpg": "RGB", "gif": "P", "bmp": "RGB", "tif": "RGBA", "webp": "RGB", "ppm": "RGB"}
+    kinds = {
+        "png": "RGB",
+        "jpg": "RGB",
+        "gif": "P",
+        "bmp": "RGB",
+        "tif": "RGBA",
+        "webp": "RGB",
+        "ppm": "RGB",
+    }
     pixels = RANDOM.randint(0, 256, (12, 12, 4)).astype(np.uint8)
     for suffix, mode in kinds.items():
         buffer = io.BytesIO()
@@ -195,18 +245,38 @@ def _mended(path: Path) -> None:
 def _texts() -> Made:
     words = " ".join(f"w{n % 7}" for n in range(200))
     yield "text", "book.txt", (words + "\n").encode() * 3, lambda path: text.load(str(path))
-    yield "text in characters", "book.txt", words.encode(), lambda path: text.load(str(path), text.TextOptions("char"))
-    yield "whether it is text", "book.txt", words.encode(), lambda path: corpus.is_text(str(path.parent))
-    cells = f"arch,valid,test\n{CELL},91.2,90.0\n|none~0|+|none~0|none~1|+|none~0|none~1|none~2|,10,10\n"
+    yield (
+        "text in characters",
+        "book.txt",
+        words.encode(),
+        lambda path: text.load(str(path), text.TextOptions("char")),
+    )
+    yield (
+        "whether it is text",
+        "book.txt",
+        words.encode(),
+        lambda path: corpus.is_text(str(path.parent)),
+    )
+    empty = "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
+    cells = f"arch,valid,test\n{CELL},91.2,90.0\n{empty},10,10\n"
     yield "table", "table.csv", cells.encode(), table.check
     yield "table compressed", "table.csv.gz", gzip.compress(cells.encode()), table.check
     cell = Genotype.from_string(CELL)
-    yield "table for a search", "table.csv", cells.encode(), lambda path: table.validation(path)(cell)
+    yield (
+        "table for a search",
+        "table.csv",
+        cells.encode(),
+        lambda path: table.validation(path)(cell),
+    )
 
 
 def _cifar(place: Path) -> Iterator[Sample]:
-    """Folders as published, with two images a file; the malformed one is the first batch, or the names."""
-    planes, labels = RANDOM.randint(0, 256, (20, 3072)).astype(np.uint8), [n % 10 for n in range(20)]
+    """Folders as published, with two images a file; the malformed one is the first batch, or the
+    names."""
+    planes, labels = (
+        RANDOM.randint(0, 256, (20, 3072)).astype(np.uint8),
+        [n % 10 for n in range(20)],
+    )
     batch = {"data": planes, "labels": labels}
     names = {"label_names": [f"c{n}" for n in range(10)]}
     for protocol in (2, 4):
@@ -218,11 +288,19 @@ def _cifar(place: Path) -> Iterator[Sample]:
         (folder / "batches.meta").write_bytes(pickle.dumps(names, protocol))
         for file in ("data_batch_1", "batches.meta"):
             content = (folder / file).read_bytes()
-            yield Sample(f"CIFAR {file} {protocol}", folder, file, content, lambda path: images.load(str(path.parent)))
+            yield Sample(
+                f"CIFAR {file} {protocol}",
+                folder,
+                file,
+                content,
+                lambda path: images.load(str(path.parent)),
+            )
     folder = place / "binary" / "cifar-10-batches-bin"
     folder.mkdir(parents=True)
     rows = np.concatenate([np.array(labels, np.uint8)[:, None], planes], 1).tobytes()
     for name in (*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"):
         (folder / name).write_bytes(rows)
     (folder / "batches.meta.txt").write_text("\n".join(names["label_names"]))
-    yield Sample("CIFAR binary", folder, "data_batch_1.bin", rows, lambda path: images.load(str(path.parent)))
+    yield Sample(
+        "CIFAR binary", folder, "data_batch_1.bin", rows, lambda path: images.load(str(path.parent))
+    )

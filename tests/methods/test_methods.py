@@ -40,7 +40,12 @@ CONTRACT = pytest.mark.parametrize(
 WITH_NONE = pytest.mark.parametrize(
     ("method", "space"),
     [(m, s) for m in METHODS for s in (*SPACES, "darts8") if (m, s) not in REFUSED]
-    + [(m, s) for m in ("nasp", "gdas", "enas", "asng") for s in spaces.SPACES if s not in (*SPACES, "darts8")],
+    + [
+        (m, s)
+        for m in ("nasp", "gdas", "enas", "asng")
+        for s in spaces.SPACES
+        if s not in (*SPACES, "darts8")
+    ],
 )
 
 
@@ -68,7 +73,8 @@ def test_a_resumed_search_equals_an_uninterrupted_one_of_the_same_seed(
 def test_a_search_resumed_before_the_end_of_an_epoch_equals_an_uninterrupted_one(
     method: str, make_search: MakeSearch
 ) -> None:
-    """What is done between epochs and after the last: five steps an epoch, stopped after nine of ten."""
+    """What is done between epochs and after the last: five steps an epoch, stopped after nine of
+    ten."""
     flags = ("--method", method, "--space", "nasbench201", "--epochs", "2", "--seed", "1")
     whole, first, second = (make_search(*flags, *QUICK.get(method, ())) for _ in range(3))
     losses = steps(whole, 10)
@@ -80,19 +86,32 @@ def test_a_search_resumed_before_the_end_of_an_epoch_equals_an_uninterrupted_one
 
 
 @WITH_NONE
-def test_the_genotype_is_valid_and_builds_a_network_that_runs(method: str, space: str, make_search: MakeSearch) -> None:
+def test_the_genotype_is_valid_and_builds_a_network_that_runs(
+    method: str, space: str, make_search: MakeSearch
+) -> None:
     search = make_search("--method", method, "--space", space, *short(method, space))
     if method != "darts-2nd":  # slow, and nothing in it concerns the genotype
         search.method.step()
     genotype = search.genotype()
     assert Genotype.from_json(genotype.to_json()) == genotype and genotype.space == space
-    if space != "nasbench201":  # an edge that is set to `none` is absent, and two slots of asng may choose the same
-        least, most = {"darts8": (1, 2), "rnn": (1, 1)}.get(space, (1 if method == "asng" else 2, 2))
-        assert all(least <= len(node) <= most for cell in genotype.cells.values() for node in cell.nodes)
+    if (
+        space != "nasbench201"
+    ):  # an edge that is set to `none` is absent, and two slots of asng may choose the same
+        least, most = {"darts8": (1, 2), "rnn": (1, 1)}.get(
+            space, (1 if method == "asng" else 2, 2)
+        )
+        assert all(
+            least <= len(node) <= most for cell in genotype.cells.values() for node in cell.nodes
+        )
     if space == "rnn":
-        assert search.space.network(genotype, LanguageSize(6, 4))(torch.zeros(3, 2).long())[0].shape == (3, 2, 6)
+        assert search.space.network(genotype, LanguageSize(6, 4))(torch.zeros(3, 2).long())[
+            0
+        ].shape == (3, 2, 6)
     else:
-        assert search.space.network(genotype, Size(2, 2, 3, 2))(torch.randn(2, 3, 8, 8)).shape == (2, 2)
+        assert search.space.network(genotype, Size(2, 2, 3, 2))(torch.randn(2, 3, 8, 8)).shape == (
+            2,
+            2,
+        )
     loss, accuracy = search.validation()
     assert math.isfinite(loss) and 0 <= accuracy <= 1
 
@@ -101,7 +120,9 @@ def test_the_genotype_is_valid_and_builds_a_network_that_runs(method: str, space
 def test_a_space_with_one_candidate_works(
     method: str, make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spaces, "find", lambda _: CellSpace("one", ("sep_conv_3x3",), ("max_pool_3x3",)))
+    monkeypatch.setattr(
+        spaces, "find", lambda _: CellSpace("one", ("sep_conv_3x3",), ("max_pool_3x3",))
+    )
     search = make_search("--method", method, *short(method))
     steps(search, 2)
     cells = search.genotype().cells
@@ -116,13 +137,19 @@ def test_a_recurrent_space_with_one_candidate_works(
     monkeypatch.setattr(spaces, "find", lambda _: RecurrentSpace("one", ("relu",)))
     search = make_search("--space", "rnn", "--method", method, *short(method, "rnn"))
     steps(search, 2)
-    assert {edge.op for node in search.genotype().cells["recurrent"].nodes for edge in node} == {"relu"}
+    assert {edge.op for node in search.genotype().cells["recurrent"].nodes for edge in node} == {
+        "relu"
+    }
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_memory_does_not_grow_with_steps(method: str, make_search: MakeSearch) -> None:
-    length = ("--epochs", "2", "--evaluations", "9") if method in SAMPLING else ("--epochs", "9")  # a cell a step
-    search = make_search("--method", method, "--space", "nasbench201", *QUICK.get(method, ()), *length)
+    length = (
+        ("--epochs", "2", "--evaluations", "9") if method in SAMPLING else ("--epochs", "9")
+    )  # a cell a step
+    search = make_search(
+        "--method", method, "--space", "nasbench201", *QUICK.get(method, ()), *length
+    )
     steps(search, 5)  # an epoch, after which every optimizer has its state
 
     def alive() -> int:
@@ -187,7 +214,9 @@ def test_nasp_is_adam_at_A_bar_then_the_clip(preset: str, make_search: MakeSearc
             m_hat, v_hat = m[name] / (1 - 0.5**t), v[name] / (1 - 0.999**t)
             A[name] = (A[name] - rate * m_hat / (v_hat.sqrt() + eps)).clamp(0.0, 1.0)  # line 4
             torch.testing.assert_close(method.A[name], A[name], rtol=0, atol=1e-12)
-        assert active_rows(method.A_bar) == search.net.route.active  # lines 5 and 6: w through the refined one
+        assert (
+            active_rows(method.A_bar) == search.net.route.active
+        )  # lines 5 and 6: w through the refined one
     assert len(gradients) == 3 and search.valid.delivered == search.train.delivered == 3
     assert any((a == 1).any() for a in A.values()) and any((a == 0).any() for a in A.values())
 
@@ -206,7 +235,8 @@ def spy_on_gradients(net: Supernet) -> list[tuple[dict[Row, tuple[int, ...]], Ma
 
 
 def expected_selection(A: Matrices, preset: str, method: proximal.Proximal) -> Matrices:
-    """Per row the largest entry, per node the two largest rows; by hand. By default the last selected wins ties."""
+    """Per row the largest entry, per node the two largest rows; by hand. By default the last
+    selected wins ties."""
     A_bar = {}
     for name, a in A.items():
         # a tie breaker far below any difference that a step makes
@@ -215,7 +245,9 @@ def expected_selection(A: Matrices, preset: str, method: proximal.Proximal) -> M
             order = order + 1e-14 * method.priority[name]
         ranked = a + order
         top, k = ranked.max(-1)
-        rows = [sorted(node, key=lambda e: -top[e].item())[:2] for node in method.net.groups[name].nodes]
+        rows = [
+            sorted(node, key=lambda e: -top[e].item())[:2] for node in method.net.groups[name].nodes
+        ]
         A_bar[name] = torch.zeros_like(a)
         for e in (e for node in rows for e in node):
             A_bar[name][e, k[e]] = 1.0
@@ -228,21 +260,29 @@ def test_where_A_may_live(make_search: MakeSearch) -> None:
     for method in ("nasp", "pa", "lazy-pa"):
         search = make_search("--method", method, "--arch-learning-rate", "0.8")
         steps(search, 2)
-        A[method] = torch.cat([a.flatten(0, 0) for a in search.method.architecture()[0]["normal"].unsqueeze(0)])
+        A[method] = torch.cat(
+            [a.flatten(0, 0) for a in search.method.architecture()[0]["normal"].unsqueeze(0)]
+        )
     assert ((A["nasp"] >= 0) & (A["nasp"] <= 1)).all() and (A["nasp"] > 0).sum(1).max() > 1
     assert ((A["pa"] >= 0) & (A["pa"] <= 1)).all() and ((A["pa"] != 0).sum(1) == 1).all()
     assert (A["lazy-pa"] < 0).any() and (A["lazy-pa"] > 1).any()
 
 
 @pytest.mark.parametrize("method", ["nasp", "pa", "lazy-pa"])
-def test_value_a_k_keeps_the_factor_in_network_and_genotype(method: str, make_search: MakeSearch) -> None:
-    search = make_search("--method", method, "--value", "a_k", "--space", "darts8", "--arch-learning-rate", "0.1")
+def test_value_a_k_keeps_the_factor_in_network_and_genotype(
+    method: str, make_search: MakeSearch
+) -> None:
+    search = make_search(
+        "--method", method, "--value", "a_k", "--space", "darts8", "--arch-learning-rate", "0.1"
+    )
     steps(search, 2)
     A, A_bar = search.method.architecture()
     on = A_bar["normal"] != 0
     torch.testing.assert_close(A_bar["normal"][on], A["normal"][on].clamp(0, 1), rtol=0, atol=0)
     values = [edge.value for node in search.genotype().cells["normal"].nodes for edge in node]
-    assert sorted(values) == sorted(A_bar["normal"][on].tolist()) and any(value != 1 for value in values)
+    assert sorted(values) == sorted(A_bar["normal"][on].tolist()) and any(
+        value != 1 for value in values
+    )
     assert search.net.route.values is not None
 
 
@@ -270,7 +310,10 @@ def test_the_first_of_equal_entries_is_never_none(make_search: MakeSearch) -> No
     for preset in ("paper", "official"):
         search = make_search("--space", "nasbench201", "--preset", preset)
         (line,) = [str(edge.op) for edge in search.genotype().cells["cell"].nodes[0]]
-        assert search.net.groups["cell"].candidates[:2] == ("none", "skip_connect") and line == "skip_connect"
+        assert (
+            search.net.groups["cell"].candidates[:2] == ("none", "skip_connect")
+            and line == "skip_connect"
+        )
         search.step()
         A, _ = search.method.architecture()
         assert (A["cell"] != 0.5).any()  # else nothing would ever be learnt
@@ -305,14 +348,24 @@ def unselected(search: Search) -> list[nn.Parameter]:
     A_bar = search.method.architecture()[1]
     pairs = [(c, k) for c in search.net.choices.values() for k in range(len(c.names))]
     return [
-        w for c, k in pairs if c.row and not A_bar[c.row.group][c.row.edge, k] for w in c.candidates[k].parameters()
+        w
+        for c, k in pairs
+        if c.row and not A_bar[c.row.group][c.row.edge, k]
+        for w in c.candidates[k].parameters()
     ]
 
 
 @pytest.mark.parametrize("fate", ["still", "drift"])
 def test_unselected_weights_stay_or_decay(fate: str, make_search: MakeSearch) -> None:
     search = make_search(
-        "--unselected", fate, "--explore", "0", "--arch-learning-rate", "1e-12", "--weight-decay", "0.1"
+        "--unselected",
+        fate,
+        "--explore",
+        "0",
+        "--arch-learning-rate",
+        "1e-12",
+        "--weight-decay",
+        "0.1",
     )
     weights = unselected(search)
     before = [w.detach().clone() for w in weights]
@@ -356,7 +409,9 @@ def test_the_weight_step_is_sgd_with_momentum_decay_and_a_clipped_gradient() -> 
     assert optimizer.learning_rate < 0.09  # so the steps above were of falling rates
 
 
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"random-ws", "enas", *SAMPLING}))  # these move no A
+@pytest.mark.parametrize(
+    "method", sorted(set(METHODS) - {"random-ws", "enas", *SAMPLING})
+)  # these move no A
 @pytest.mark.parametrize("space", ["nasbench201", "rnn"])
 def test_a_diverged_search_says_so(method: str, space: str, make_search: MakeSearch) -> None:
     if (method, space) in REFUSED:

@@ -41,10 +41,14 @@ def test_A_rests_until_the_temperature_is_below_one(make_search: MakeSearch) -> 
     assert not torch.equal(method.learner.A["cell"], before["cell"]) and search.valid.delivered == 1
 
 
-def test_candidates_below_a_share_of_the_uniform_weight_are_dropped(make_search: MakeSearch) -> None:
+def test_candidates_below_a_share_of_the_uniform_weight_are_dropped(
+    make_search: MakeSearch,
+) -> None:
     _, method = asap(make_search, "--epochs", "50")
     method.learner.w_optimizer.t = 20 * 5
-    p = torch.tensor([0.5, 0.32, 0.081, 0.079, 0.02], dtype=torch.float64)  # the threshold is 0.4 / 5 = 0.08
+    p = torch.tensor(
+        [0.5, 0.32, 0.081, 0.079, 0.02], dtype=torch.float64
+    )  # the threshold is 0.4 / 5 = 0.08
     method.learner.A["cell"][:] = p.log() * method.tau
     method.prune()
     assert method.alive["cell"].tolist() == [[True, True, True, False, False]] * 6
@@ -61,19 +65,27 @@ def test_the_best_of_an_edge_is_never_dropped(make_search: MakeSearch) -> None:
     method.options = type(method.options)(threshold=5.0)  # more than any weight can be
     method.prune()
     assert (method.alive["cell"].sum(-1) == 1).all()
-    assert torch.equal(method.alive["cell"].double().argmax(-1), method.learner.A["cell"].argmax(-1))
+    assert torch.equal(
+        method.alive["cell"].double().argmax(-1), method.learner.A["cell"].argmax(-1)
+    )
 
 
-def test_what_is_dropped_is_not_run_and_a_single_candidate_needs_no_gradient_of_A(make_search: MakeSearch) -> None:
+def test_what_is_dropped_is_not_run_and_a_single_candidate_needs_no_gradient_of_A(
+    make_search: MakeSearch,
+) -> None:
     search, method = asap(make_search, "--tau-start", "0.9")
     ran = []
     for choice in search.net.choices.values():
         for name, candidate in zip(choice.names, choice.candidates, strict=True):
             candidate.register_forward_hook(lambda *_, name=name: ran.append(name))
-    everything = sum(len(choice.names) - 1 for choice in search.net.choices.values())  # all but `none`
+    everything = sum(
+        len(choice.names) - 1 for choice in search.net.choices.values()
+    )  # all but `none`
     search.method.step()
     assert len(ran) == 2 * everything
-    method.alive["cell"][:] = torch.tensor([False, True, False, True, False])  # skip_connect and nor_conv_3x3
+    method.alive["cell"][:] = torch.tensor(
+        [False, True, False, True, False]
+    )  # skip_connect and nor_conv_3x3
     ran.clear()
     search.method.step()
     assert len(ran) == 4 * len(search.net.choices) and set(ran) == {"skip_connect", "nor_conv_3x3"}

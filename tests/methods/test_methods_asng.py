@@ -1,4 +1,5 @@
-"""ASNG: its utilities, Fisher metric, update rule and trust radius against independent computations."""
+"""ASNG: its utilities, Fisher metric, update rule and trust radius against independent
+computations."""
 
 from __future__ import annotations
 
@@ -37,10 +38,17 @@ def test_the_root_is_that_of_the_fisher_information() -> None:
         torch.testing.assert_close(v @ v, G[:-1] @ fisher @ G[:-1])
 
 
-def by_hand(theta: list[np.ndarray], samples: list[list[int]], u: list[float], state: dict[str, float], s: np.ndarray):
+def by_hand(
+    theta: list[np.ndarray],
+    samples: list[list[int]],
+    u: list[float],
+    state: dict[str, float],
+    s: np.ndarray,
+):
     """One update from the formulas, without the floor: (theta, s, gamma, Delta)."""
     G = [
-        sum(ui * (np.eye(len(t))[v[i]] - t) for ui, v in zip(u, samples, strict=True)) / 2 for i, t in enumerate(theta)
+        sum(ui * (np.eye(len(t))[v[i]] - t) for ui, v in zip(u, samples, strict=True)) / 2
+        for i, t in enumerate(theta)
     ]
     v = np.concatenate(
         [
@@ -53,7 +61,11 @@ def by_hand(theta: list[np.ndarray], samples: list[list[int]], u: list[float], s
     s = (1 - beta) * s + math.sqrt(beta * (2 - beta)) * v / n
     gamma = (1 - beta) ** 2 * state["gamma"] + beta * (2 - beta)
     Delta = state["Delta"] * math.exp(beta * (gamma - s @ s / 1.5))
-    return [t + delta * g / n for t, g in zip(theta, G, strict=True)], s, {"gamma": gamma, "Delta": Delta}
+    return (
+        [t + delta * g / n for t, g in zip(theta, G, strict=True)],
+        s,
+        {"gamma": gamma, "Delta": Delta},
+    )
 
 
 def test_three_updates_by_hand() -> None:
@@ -70,7 +82,9 @@ def test_three_updates_by_hand() -> None:
         for ours, expected in zip(method.theta, theta, strict=True):
             np.testing.assert_allclose(ours.numpy(), expected, atol=1e-12)
         np.testing.assert_allclose(method.s.numpy(), s, atol=1e-12)
-        assert method.gamma == pytest.approx(state["gamma"]) and method.Delta == pytest.approx(state["Delta"])
+        assert method.gamma == pytest.approx(state["gamma"]) and method.Delta == pytest.approx(
+            state["Delta"]
+        )
 
 
 def test_a_step_is_as_long_as_the_trust_radius_in_the_fisher_metric() -> None:
@@ -138,13 +152,20 @@ def test_slots_choose_an_edge_and_a_candidate_and_free_rows_a_candidate() -> Non
     variables = Variables({"cell": CELL, "free": FREE})
     assert variables.sizes == [2, 2, 2, 2, 3, 2, 3, 2, 1, 2, 1, 2, 1, 2]
     A_bar = variables.A_bar([0, 1, 1, 0, 2, 0, 2, 0, 0, 1, 0, 0, 0, 1])
-    assert A_bar["cell"].nonzero().tolist() == [[0, 2], [1, 1], [4, 1]]  # both slots of node 1 chose the same
+    assert A_bar["cell"].nonzero().tolist() == [
+        [0, 2],
+        [1, 1],
+        [4, 1],
+    ]  # both slots of node 1 chose the same
     assert A_bar["free"].argmax(-1).tolist() == [1, 0, 1]
 
 
 def test_marginals_are_the_probabilities_of_the_entries() -> None:
     variables = Variables({"cell": Group(("a", "b"), nodes=((0, 1),), max_inputs=2)})
-    theta = [torch.tensor(p, dtype=torch.float64) for p in ([0.3, 0.7], [0.6, 0.4], [0.5, 0.5], [0.1, 0.9])]
+    theta = [
+        torch.tensor(p, dtype=torch.float64)
+        for p in ([0.3, 0.7], [0.6, 0.4], [0.5, 0.5], [0.1, 0.9])
+    ]
     expected = torch.zeros(2, 2, dtype=torch.float64)
     for values in itertools.product(range(2), repeat=4):
         p = math.prod(float(t[v]) for t, v in zip(theta, values, strict=True))
@@ -162,8 +183,12 @@ def test_in_its_own_space_there_are_forty_decisions() -> None:
 # --------------------------------------------------------------- the search
 
 
-def test_a_step_trains_two_paths_on_their_mean_loss_and_judges_two_others(make_search: MakeSearch) -> None:
-    search = make_search("--method", "asng", "--momentum", "0", "--weight-decay", "0", "--clip", "1e9")
+def test_a_step_trains_two_paths_on_their_mean_loss_and_judges_two_others(
+    make_search: MakeSearch,
+) -> None:
+    search = make_search(
+        "--method", "asng", "--momentum", "0", "--weight-decay", "0", "--clip", "1e9"
+    )
     method = search.method
     assert isinstance(method, Asng)
     twin = torch.Generator()
@@ -177,7 +202,10 @@ def test_a_step_trains_two_paths_on_their_mean_loss_and_judges_two_others(make_s
         search.net.use(method.variables.A_bar(values))
         total = total + search.net.loss(batch)[0] / 2
     gradients = torch.autograd.grad(total, weights, allow_unused=True)
-    expected = [w.detach() - 0.025 * (0 if g is None else g) for w, g in zip(weights, gradients, strict=True)]
+    expected = [
+        w.detach() - 0.025 * (0 if g is None else g)
+        for w, g in zip(weights, gradients, strict=True)
+    ]
     used = []
     plain = search.net.use
     search.net.use = lambda A_bar: used.append(A_bar) or plain(A_bar)  # type: ignore[method-assign]
@@ -189,8 +217,11 @@ def test_a_step_trains_two_paths_on_their_mean_loss_and_judges_two_others(make_s
         assert all(torch.equal(a, method.variables.A_bar(values)[name]) for name, a in ours.items())
 
 
-def test_the_first_step_of_a_search_widens_the_radius_by_the_published_threshold(make_search: MakeSearch) -> None:
-    """Delta exp(beta (gamma - |s|^2 / 1.5)), where after one step |s|^2 = gamma = beta (2 - beta)."""
+def test_the_first_step_of_a_search_widens_the_radius_by_the_published_threshold(
+    make_search: MakeSearch,
+) -> None:
+    """Delta exp(beta (gamma - |s|^2 / 1.5)), where after one step |s|^2 = gamma = beta (2 -
+    beta)."""
     method = make_search("--method", "asng", "--space", "nasbench201").method
     assert isinstance(method, Asng)
     sizes = method.variables.sizes

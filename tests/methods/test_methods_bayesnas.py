@@ -1,4 +1,5 @@
-"""BayesNAS: the posterior, the curvature, the penalised loss and the pruning against independent computations."""
+"""BayesNAS: the posterior, the curvature, the penalised loss and the pruning against independent
+computations."""
 
 from __future__ import annotations
 
@@ -57,11 +58,15 @@ def test_the_curvature_is_the_fisher_information() -> None:
     edge = torch.tensor([[1.3]], requires_grad=True)
     switches = torch.tensor([[0.5, -0.7, 1.1]], requires_grad=True)
     outputs = linear_outputs(setup, batch.x)
-    log_p = sum(edge[0, 0] * s * y for s, y in zip(switches[0], outputs, strict=True)).log_softmax(-1)
+    log_p = sum(edge[0, 0] * s * y for s, y in zip(switches[0], outputs, strict=True)).log_softmax(
+        -1
+    )
     exact = [torch.zeros(1, 1), torch.zeros(1, 3)]
     for row in log_p:
         for value in row:  # mean over examples, expectation over answers
-            for total, g in zip(exact, torch.autograd.grad(value, [edge, switches], retain_graph=True), strict=True):
+            for total, g in zip(
+                exact, torch.autograd.grad(value, [edge, switches], retain_graph=True), strict=True
+            ):
                 total += value.detach().exp() * g.square() / len(log_p)
     draws = [method.measure(batch) for _ in range(1500)]
     for total, *drawn in zip(exact, *draws, strict=True):
@@ -78,13 +83,17 @@ def test_switches_and_w_descend_the_penalised_loss_together() -> None:
     batch = setup.train.next()
     weights = [candidate.weight for candidate in setup.net.choices[""].candidates]
     edge, switches = torch.ones(1, 1, requires_grad=True), prior.switch.clone().requires_grad_()
-    output = sum(edge[0, 0] * s * y for s, y in zip(switches[0], linear_outputs(setup, batch.x), strict=True))
+    output = sum(
+        edge[0, 0] * s * y for s, y in zip(switches[0], linear_outputs(setup, batch.x), strict=True)
+    )
     penalty = 0.2 * 1.5 * edge.abs().sum() + 0.3 * (prior.omega * switches.abs()).sum()
     loss = nn.functional.cross_entropy(output, batch.y) + penalty
     d_edge, d_switches, *dw = torch.autograd.grad(loss, [edge, switches, *weights])
     assert torch.cat([d_edge.flatten(), d_switches.flatten()]).norm() < setup.weights.clip
     rate, decay = setup.weights.learning_rate, setup.weights.weight_decay
-    expected = [w.detach() - rate * (g + decay * w.detach()) for w, g in zip(weights, dw, strict=True)]
+    expected = [
+        w.detach() - rate * (g + decay * w.detach()) for w, g in zip(weights, dw, strict=True)
+    ]
     method.step()
     torch.testing.assert_close(edge_prior.switch, 1 - rate * d_edge)
     torch.testing.assert_close(prior.switch, switches.detach() - rate * d_switches)  # and no decay
@@ -107,15 +116,21 @@ def test_switches_descend_with_the_published_penalty_and_momentum(make_search: M
             torch.testing.assert_close(prior.switch, torch.full_like(prior.switch, s))
 
 
-def test_the_first_epoch_trains_w_only_and_the_prior_moves_after_each_later_one(make_search: MakeSearch) -> None:
+def test_the_first_epoch_trains_w_only_and_the_prior_moves_after_each_later_one(
+    make_search: MakeSearch,
+) -> None:
     search = make_search("--method", "bayesnas", "--space", "nasbench201")
     method = search.method
     assert isinstance(method, BayesNas)
     gamma = method.candidates["cell"].gamma.clone()
     steps(search, 5)
-    assert (method.candidates["cell"].switch == 1).all() and torch.equal(method.candidates["cell"].gamma, gamma)
+    assert (method.candidates["cell"].switch == 1).all() and torch.equal(
+        method.candidates["cell"].gamma, gamma
+    )
     steps(search, 4)
-    assert not (method.candidates["cell"].switch == 1).all() and torch.equal(method.candidates["cell"].gamma, gamma)
+    assert not (method.candidates["cell"].switch == 1).all() and torch.equal(
+        method.candidates["cell"].gamma, gamma
+    )
     steps(search, 1)
     assert not torch.equal(method.candidates["cell"].gamma, gamma)
     assert search.valid.delivered == method.options.curvature_batches

@@ -31,10 +31,15 @@ def test_darts_derives_the_two_strongest_inputs_without_none(make_search: MakeSe
     A[1, ops.index("max_pool_3x3")] = 1.0
     A[3, ops.index("dil_conv_5x5")] = 2.0  # node 1 reads rows 2, 3, 4
     A[4, ops.index("skip_connect")] = 1.0
-    A[5:, ops.index("avg_pool_3x3")] = torch.arange(9.0).double() / 10  # rows 7, 8 and 12, 13 are last of their nodes
+    A[5:, ops.index("avg_pool_3x3")] = (
+        torch.arange(9.0).double() / 10
+    )  # rows 7, 8 and 12, 13 are last of their nodes
     method.A_bar = method.derive()
     nodes = [[(e.op, e.input) for e in node] for node in search.genotype().cells["normal"].nodes]
-    assert nodes[:2] == [[("sep_conv_3x3", 0), ("max_pool_3x3", 1)], [("dil_conv_5x5", 1), ("skip_connect", 2)]]
+    assert nodes[:2] == [
+        [("sep_conv_3x3", 0), ("max_pool_3x3", 1)],
+        [("dil_conv_5x5", 1), ("skip_connect", 2)],
+    ]
     last = [[("avg_pool_3x3", SOURCES[e]) for e in rows] for rows in ((7, 8), (12, 13))]
     assert nodes[2:] == last
 
@@ -54,15 +59,20 @@ def train_a_little(method: Darts | proximal.Proximal) -> None:
         method.w_optimizer.step(method.net.loss(method.train.next())[0])
 
 
-def exact_unrolled(setup: Setup, optimizer: WeightOptimizer, A: Tensor, factors: Callable[[Tensor], Tensor]) -> Tensor:
-    """d L_val(w'(A), A) / dA by autograd through the unrolled step w'(A), which moves the weights in use only."""
+def exact_unrolled(
+    setup: Setup, optimizer: WeightOptimizer, A: Tensor, factors: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """d L_val(w'(A), A) / dA by autograd through the unrolled step w'(A), which moves the weights
+    in use only."""
     A = A.clone().requires_grad_()
     ws = [c.weight.detach().clone().requires_grad_() for c in setup.net.choices[""].candidates]
     used = [bool(a) for a in factors(A.detach())[0]]
 
     def loss(weights: list[Tensor], batch: Batch) -> Tensor:
         outputs = [batch.x @ w.T for w in weights]
-        return nn.functional.mse_loss(sum(a * y for a, y in zip(factors(A)[0], outputs, strict=True)), batch.y)
+        return nn.functional.mse_loss(
+            sum(a * y for a, y in zip(factors(A)[0], outputs, strict=True)), batch.y
+        )
 
     gradients = torch.autograd.grad(loss(ws, setup.train.next()), ws, create_graph=True)
     o, buffers = optimizer.options, [optimizer.momentum_of(w) for w in optimizer.weights]

@@ -1,4 +1,5 @@
-"""ENAS and random search with shared weights: what is drawn, REINFORCE against a hand computation, a known optimum."""
+"""ENAS and random search with shared weights: what is drawn, REINFORCE against a hand computation,
+a known optimum."""
 
 from __future__ import annotations
 
@@ -22,8 +23,13 @@ from proxnas.searching.job import Search
 from support.searches import same, steps
 
 MakeSearch = Callable[..., Search]
-CELL = Group(("none", "sep_conv_3x3", "skip_connect"), nodes=((0, 1), (2, 3, 4), (5, 6, 7, 8)), max_inputs=2)
-SMALL = {"x": Group(("a", "b"), nodes=((0, 1), (2, 3, 4)), max_inputs=1), "y": Group(("none", "c"), nodes=((0,),))}
+CELL = Group(
+    ("none", "sep_conv_3x3", "skip_connect"), nodes=((0, 1), (2, 3, 4), (5, 6, 7, 8)), max_inputs=2
+)
+SMALL = {
+    "x": Group(("a", "b"), nodes=((0, 1), (2, 3, 4)), max_inputs=1),
+    "y": Group(("none", "c"), nodes=((0,),)),
+}
 
 
 def controller(groups: dict[str, Group], **options: object) -> tuple[Controller, torch.Generator]:
@@ -43,7 +49,8 @@ def test_every_node_gets_two_different_inputs_with_one_candidate_each_and_never_
 
 
 def test_the_log_probability_is_that_of_what_was_drawn() -> None:
-    """Over all architectures the probabilities sum to 1, and each is the frequency with which it is drawn."""
+    """Over all architectures the probabilities sum to 1, and each is the frequency with which it is
+    drawn."""
     model, generator = controller(SMALL, tanh=3.0, tanh_candidates=3.0, spread=1.0)
     counts: dict[str, int] = {}
     p: dict[str, float] = {}
@@ -70,8 +77,12 @@ def test_the_entropy_is_that_of_the_decisions() -> None:
 
 
 def test_logits_are_squashed_and_separable_convolutions_favoured() -> None:
-    """At the start: tanh(10) = 1 for them and about 0 for the others, +-0.25 in the first cell only."""
-    groups = {"normal": Group(("sep_conv_3x3", "skip_connect")), "reduce": Group(("sep_conv_3x3", "skip_connect"))}
+    """At the start: tanh(10) = 1 for them and about 0 for the others, +-0.25 in the first cell
+    only."""
+    groups = {
+        "normal": Group(("sep_conv_3x3", "skip_connect")),
+        "reduce": Group(("sep_conv_3x3", "skip_connect")),
+    }
     model, generator = controller(groups)
     counts = torch.zeros(2)
     n = 1000
@@ -84,7 +95,11 @@ def test_logits_are_squashed_and_separable_convolutions_favoured() -> None:
 
 
 def test_the_language_model_prefers_near_inputs() -> None:
-    group = {"recurrent": Group(("tanh", "relu"), nodes=((0,), (1, 2), (3, 4, 5), (6, 7, 8, 9)), max_inputs=1)}
+    group = {
+        "recurrent": Group(
+            ("tanh", "relu"), nodes=((0,), (1, 2), (3, 4, 5), (6, 7, 8, 9)), max_inputs=1
+        )
+    }
     generator = torch.Generator().manual_seed(0)
     model = Controller(group, recurrent(), generator)
     with torch.no_grad():
@@ -97,7 +112,9 @@ def test_the_language_model_prefers_near_inputs() -> None:
 
 
 def toy(make_search: MakeSearch, **options: object) -> Enas:
-    search = make_search("--method", "enas", "--space", "nasbench201", "--arch-learning-rate", "0.01")
+    search = make_search(
+        "--method", "enas", "--space", "nasbench201", "--arch-learning-rate", "0.01"
+    )
     assert isinstance(search.method, Enas)
     method = search.method
     method.options = replace(method.options, **options)  # type: ignore[arg-type]
@@ -126,11 +143,15 @@ def test_an_update_is_reinforce_with_a_moving_baseline(
     method.update()
     assert method.baseline == pytest.approx(baseline)
     for w, old, g in zip(parameters, before, gradients, strict=True):
-        moved = torch.zeros_like(w) if g is None else 0.01 * g / (g.abs() + 1e-3)  # Adam, first step, epsilon 1e-3
+        moved = (
+            torch.zeros_like(w) if g is None else 0.01 * g / (g.abs() + 1e-3)
+        )  # Adam, first step, epsilon 1e-3
         torch.testing.assert_close(w.detach(), old - moved, rtol=1e-4, atol=1e-6)
 
 
-def test_the_controller_finds_a_known_optimum(make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_controller_finds_a_known_optimum(
+    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Reward: the share of edges that run candidate 3."""
     method = toy(make_search, controller=ControllerOptions(), baseline=0.9)
     monkeypatch.setattr(method, "reward", lambda cell, batch: float(cell["cell"][:, 3].mean()))
@@ -148,15 +169,21 @@ def test_the_reward_is_the_accuracy_on_a_batch_or_of_perplexity(make_search: Mak
     batch, cell = method.valid.next(), method.best
     method.net.use(cell)
     loss, output = method.net.loss(batch)
-    assert method.reward(cell, batch) == pytest.approx(float((output.argmax(-1) == batch.y).float().mean()))
+    assert method.reward(cell, batch) == pytest.approx(
+        float((output.argmax(-1) == batch.y).float().mean())
+    )
     method.options = language_model()
-    assert method.reward(cell, batch) == pytest.approx(80 / math.exp(float(loss.detach())), rel=1e-5)
+    assert method.reward(cell, batch) == pytest.approx(
+        80 / math.exp(float(loss.detach())), rel=1e-5
+    )
 
 
 def test_phases_take_turns_and_the_best_of_ten_is_kept(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search = make_search("--method", "enas", "--space", "nasbench201", "--controller-steps", "2", "--epochs", "2")
+    search = make_search(
+        "--method", "enas", "--space", "nasbench201", "--controller-steps", "2", "--epochs", "2"
+    )
     method = search.method
     assert isinstance(method, Enas)
     frozen = {name: w.clone() for name, w in method.controller.state_dict().items()}
@@ -173,9 +200,13 @@ def test_phases_take_turns_and_the_best_of_ten_is_kept(
     monkeypatch.setattr(method, "reward", reward)
     steps(search, 1)
     assert search.valid.delivered == 2 * 10 + 10 == len(judged)
-    assert not same(method.controller.state_dict(), frozen) and not same(search.net.module.state_dict(), weights)
+    assert not same(method.controller.state_dict(), frozen) and not same(
+        search.net.module.state_dict(), weights
+    )
     assert same(method.best, max(judged[-10:], key=lambda pair: pair[0])[1])
-    torch.testing.assert_close(method.A["cell"], torch.stack([cell["cell"] for _, cell in judged[:20]]).mean(0))
+    torch.testing.assert_close(
+        method.A["cell"], torch.stack([cell["cell"] for _, cell in judged[:20]]).mean(0)
+    )
     losses = iter(range(10, 0, -1))
     monkeypatch.setattr(method, "evaluate", lambda: Validation(float(next(losses)), 0.0))
     steps(search, 5)  # the last epoch: judged on everything
@@ -191,7 +222,9 @@ def test_the_settings_of_the_language_model_go_with_its_cell(make_search: MakeSe
     assert enas(replace(setup, net=net)).options == language_model()
 
 
-def test_the_baseline_remembers_a_hundred_rewards(make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_baseline_remembers_a_hundred_rewards(
+    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """b <- 0.99 b + 0.01 R: after n rewards of 1 it is 1 - 0.99^n."""
     method = make_search("--method", "enas", "--space", "nasbench201").method
     assert isinstance(method, Enas)
@@ -240,7 +273,9 @@ def test_four_cosines_each_twice_as_long() -> None:
         optimizer.t = epoch
         return optimizer.learning_rate
 
-    assert [rate(e) for e in (0, 10, 30, 70)] == [pytest.approx(0.025)] * 4  # T0 = 10, each time doubled
+    assert [rate(e) for e in (0, 10, 30, 70)] == [
+        pytest.approx(0.025)
+    ] * 4  # T0 = 10, each time doubled
     assert rate(5) == rate(20) == rate(50) == rate(110) == pytest.approx(0.013)
     assert rate(9) < 0.0017 and rate(69) < 0.0011 and rate(150) == pytest.approx(0.001)
     assert [cycled(p, 8, 1) for p in range(9)] == [p / 8 for p in range(9)]
@@ -252,14 +287,18 @@ def test_four_cosines_each_twice_as_long() -> None:
 def test_random_ws_judges_cells_at_the_end_only_and_keeps_the_best(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search = make_search("--method", "random-ws", "--space", "nasbench201", "--epochs", "1", "--random-cells", "12")
+    search = make_search(
+        "--method", "random-ws", "--space", "nasbench201", "--epochs", "1", "--random-cells", "12"
+    )
     method = search.method
     assert isinstance(method, RandomWs)
     short = [9.0, 8, 7, 6, 5, 4, 3, 2, 1, 0.5, 10, 11]  # all but the last two are finalists
     judged: list[tuple[Matrices, int]] = []
     whole = iter([5.0, 4, 3, 2, 1, 6, 7, 8, 9, 10])
     monkeypatch.setattr(
-        method, "loss", lambda cell, batches: judged.append((cell, len(batches))) or short[len(judged) - 1]
+        method,
+        "loss",
+        lambda cell, batches: judged.append((cell, len(batches))) or short[len(judged) - 1],
     )
     monkeypatch.setattr(method, "evaluate", lambda: Validation(next(whole), 0.0))
     steps(search, 4)
@@ -267,8 +306,11 @@ def test_random_ws_judges_cells_at_the_end_only_and_keeps_the_best(
     steps(search, 1)
     assert [batches for _, batches in judged] == [10] * 12 and search.valid.delivered == 10
     assert next(whole, None) is None
-    # finalists come in the order of their losses 0.5, 1, 2, 3, 4: the fifth, of loss 4, is the best on everything
-    assert same(method.best, judged[5][0]) and search.genotype() == search.space.genotype(judged[5][0])
+    # finalists come in the order of their losses 0.5, 1, 2, 3, 4: the fifth, of loss 4, is the best
+    # on everything
+    assert same(method.best, judged[5][0]) and search.genotype() == search.space.genotype(
+        judged[5][0]
+    )
     assert search.clock.seconds["arch"] > 0  # and its time is counted
 
 

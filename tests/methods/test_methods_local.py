@@ -30,7 +30,10 @@ from proxnas.searching.start import selecting, start
 from support.commands import interrupted_at
 
 MakeSearch = Callable[..., Search]
-CONVOLUTIONS = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_3x3~2|"
+CONVOLUTIONS = (
+    "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|"
+    "+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_3x3~2|"
+)
 EMPTY = "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
 
 
@@ -49,7 +52,9 @@ def test_the_neighbours_are_all_cells_that_differ_in_one_decision(space: str) ->
     found = cells.neighbours(cell)
     assert len(set(found)) == len(found) and all(differ(other, cell) == 1 for other in found)
     assert all(cells.of(cells.A_bar(other)) == other for other in found)
-    inputs = [(place, picks) for place, picks in zip(cells.places, cell, strict=True) for _ in picks]
+    inputs = [
+        (place, picks) for place, picks in zip(cells.places, cell, strict=True) for _ in picks
+    ]
     assert len(found) == sum(len(p.usable) - 1 + len(p.rows) - len(picks) for p, picks in inputs)
 
 
@@ -95,9 +100,10 @@ def test_its_state_goes_on_alike() -> None:
     cells = Cells(spaces.find("darts7").groups)
     one, other = Local(cells, None, generator(1)), Local(cells, None, generator(2))
     scored(one, 30, {})
-    other.load_state_dict(json.loads(json.dumps(one.state_dict(), default=lambda x: x.tolist())) | {
-        "generator": one.state_dict()["generator"]
-    })  # fmt: skip
+    other.load_state_dict(
+        json.loads(json.dumps(one.state_dict(), default=lambda x: x.tolist()))
+        | {"generator": one.state_dict()["generator"]}
+    )
     assert scored(one, 200, {}) == scored(other, 200, {})
 
 
@@ -124,13 +130,37 @@ def test_a_published_cell_with_foreign_operations_is_refused() -> None:
 
 
 def test_a_search_begins_with_the_given_cell_and_keeps_the_better_neighbour(tmp_path: Path) -> None:
-    best = CONVOLUTIONS.replace("|nor_conv_3x3~0|nor_conv_3x3~1|nor", "|skip_connect~0|nor_conv_3x3~1|nor")
+    best = CONVOLUTIONS.replace(
+        "|nor_conv_3x3~0|nor_conv_3x3~1|nor", "|skip_connect~0|nor_conv_3x3~1|nor"
+    )
     table = tmp_path / "table.csv"
     form = "|{}~0|+|{}~0|{}~1|+|{}~0|{}~1|{}~2|"
     names = [form.format(*ops) for ops in product(OPERATIONS["nasbench201"], repeat=6)]
-    table.write_text("arch,a_valid\n" + "".join(f"{name},{90.0 if name == best else 50.0}\n" for name in names))
-    flags = ["--evaluate", "table", "--table", str(table), "--evaluations", "25", "--epochs", "1", "--quiet"]
-    asked = ["search", "digits", "--space", "nasbench201", "--method", "local", "--start", CONVOLUTIONS, *flags]
+    table.write_text(
+        "arch,a_valid\n" + "".join(f"{name},{90.0 if name == best else 50.0}\n" for name in names)
+    )
+    flags = [
+        "--evaluate",
+        "table",
+        "--table",
+        str(table),
+        "--evaluations",
+        "25",
+        "--epochs",
+        "1",
+        "--quiet",
+    ]
+    asked = [
+        "search",
+        "digits",
+        "--space",
+        "nasbench201",
+        "--method",
+        "local",
+        "--start",
+        CONVOLUTIONS,
+        *flags,
+    ]
     assert main([*asked, "--channels", "1", "--threads", "1", "--run", str(tmp_path / "run")]) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert Genotype.from_object(result["genotype"]).to_string() == best
@@ -139,8 +169,30 @@ def test_a_search_begins_with_the_given_cell_and_keeps_the_better_neighbour(tmp_
 def test_a_search_goes_on_without_the_file_that_it_began_with(tmp_path: Path) -> None:
     cell = tmp_path / "cell.txt"
     cell.write_text(EMPTY)
-    sizes = ["--evaluations", "6", "--epochs", "2", "--cells", "1", "--channels", "2", "--threads", "1", "--quiet"]
-    asked = ["search", "digits", "--space", "nasbench201", "--method", "local", "--start", str(cell), *sizes]
+    sizes = [
+        "--evaluations",
+        "6",
+        "--epochs",
+        "2",
+        "--cells",
+        "1",
+        "--channels",
+        "2",
+        "--threads",
+        "1",
+        "--quiet",
+    ]
+    asked = [
+        "search",
+        "digits",
+        "--space",
+        "nasbench201",
+        "--method",
+        "local",
+        "--start",
+        str(cell),
+        *sizes,
+    ]
     assert main([*asked, "--run", str(tmp_path / "whole")]) == 0
     with interrupted_at(25):
         assert main([*asked, "--run", str(tmp_path / "cut")]) == 130
@@ -153,7 +205,8 @@ def test_a_search_goes_on_without_the_file_that_it_began_with(tmp_path: Path) ->
 def test_other_methods_have_no_use_for_a_start(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["search", "digits", "--start", EMPTY]) == 2
     assert (
-        "--start |none~0|" in (said := capsys.readouterr().err) and "is for local, not for nasp: leave it out" in said
+        "--start |none~0|" in (said := capsys.readouterr().err)
+        and "is for local, not for nasp: leave it out" in said
     )
 
 
@@ -196,11 +249,16 @@ DERIVATIONS: dict[str, Derive] = {
 
 @pytest.mark.parametrize("space", ["darts7", "darts8", "nasp12", "enas5", "nasbench201", "rnn"])
 @pytest.mark.parametrize("method", DERIVATIONS)
-def test_every_cell_that_a_method_derives_is_the_one_that_local_search_begins_with(method: str, space: str) -> None:
+def test_every_cell_that_a_method_derives_is_the_one_that_local_search_begins_with(
+    method: str, space: str
+) -> None:
     found = spaces.find(space)
     cells, random = Cells(found.groups), generator()
     for _ in range(40):
-        A = {name: torch.rand(g.shape, generator=random, dtype=torch.float64) for name, g in found.groups.items()}
+        A = {
+            name: torch.rand(g.shape, generator=random, dtype=torch.float64)
+            for name, g in found.groups.items()
+        }
         A_bar = DERIVATIONS[method](found.groups, A, random)
         genotype, cell = found.genotype(A_bar).without_values(), cells.of(A_bar)
         assert found.genotype(cells.A_bar(cell)) == genotype
@@ -210,11 +268,16 @@ def test_every_cell_that_a_method_derives_is_the_one_that_local_search_begins_wi
 
 @pytest.mark.parametrize("space", ["darts7", "darts8"])
 @pytest.mark.parametrize("method", ["gdas", "asng"])
-def test_neighbours_of_a_cell_with_shared_edges_keep_its_number_of_inputs(method: str, space: str) -> None:
+def test_neighbours_of_a_cell_with_shared_edges_keep_its_number_of_inputs(
+    method: str, space: str
+) -> None:
     found = spaces.find(space)
     cells, random, shared = Cells(found.groups), generator(), 0
     for _ in range(10):
-        A = {name: torch.rand(g.shape, generator=random, dtype=torch.float64) for name, g in found.groups.items()}
+        A = {
+            name: torch.rand(g.shape, generator=random, dtype=torch.float64)
+            for name, g in found.groups.items()
+        }
         cell = cells.of(DERIVATIONS[method](found.groups, A, random))
         shared += any(len({e for e, _ in picks}) < len(picks) for picks in cell)
         around = cells.neighbours(cell)
@@ -228,7 +291,18 @@ def test_neighbours_of_a_cell_with_shared_edges_keep_its_number_of_inputs(method
 @pytest.mark.parametrize("space", ["darts7", "nasbench201"])
 def test_what_a_limit_makes_the_same_of_is_one_cell(space: str, make_search: MakeSearch) -> None:
     """So that no cell is evaluated twice, and none is the rival of itself."""
-    flags = ("--method", "local", "--space", space, "--final-cells", "3", "--final-channels", "4", "--epochs", "1")
+    flags = (
+        "--method",
+        "local",
+        "--space",
+        space,
+        "--final-cells",
+        "3",
+        "--final-channels",
+        "4",
+        "--epochs",
+        "1",
+    )
     search = make_search(*flags, "--evaluations", "5", "--max-params", "100M")
     assert search.budget is not None
     known, cells, doubles = search.budget.sizes, Cells(search.net.groups), 0

@@ -26,8 +26,13 @@ def random_search(make_search: MakeSearch, *flags: str) -> tuple[Search, Samplin
 def test_random_keeps_the_best_cell_by_validation_accuracy(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search, method, training = random_search(make_search, "--epochs", "2", "--evaluations", "5")  # two steps a cell
-    measured = [Validation(loss, accuracy) for loss, accuracy in ((3, 0.2), (1, 0.9), (2, 0.8), (1, 0.9), (5, 0.1))]
+    search, method, training = random_search(
+        make_search, "--epochs", "2", "--evaluations", "5"
+    )  # two steps a cell
+    measured = [
+        Validation(loss, accuracy)
+        for loss, accuracy in ((3, 0.2), (1, 0.9), (2, 0.8), (1, 0.9), (5, 0.1))
+    ]
     remaining = iter(measured)
     monkeypatch.setattr(training, "evaluate", lambda batches: next(remaining))
     drawn = []
@@ -35,7 +40,9 @@ def test_random_keeps_the_best_cell_by_validation_accuracy(
         if t % 2 == 0:
             drawn.append(method.A_bar)
         search.method.step()
-    assert same(method.architecture()[1], drawn[1]) and search.genotype() == search.space.genotype(drawn[1])
+    assert same(method.architecture()[1], drawn[1]) and search.genotype() == search.space.genotype(
+        drawn[1]
+    )
     assert method.validation() == measured[1]  # of the cell returned, not of the one in training
     assert len({str(cell) for cell in drawn}) == 5
 
@@ -43,7 +50,9 @@ def test_random_keeps_the_best_cell_by_validation_accuracy(
 def test_random_trains_every_cell_anew_from_the_same_weights_over_a_whole_cosine(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search, _, method = random_search(make_search, "--epochs", "4", "--evaluations", "4")  # five steps a cell
+    search, _, method = random_search(
+        make_search, "--epochs", "4", "--evaluations", "4"
+    )  # five steps a cell
     initial, rates, anew = stored(search.net.module.state_dict()), [], []
     take = method.train.next
 
@@ -55,7 +64,9 @@ def test_random_trains_every_cell_anew_from_the_same_weights_over_a_whole_cosine
     monkeypatch.setattr(method.train, "next", noted)
     for t in range(15):
         if t % 5 == 0:
-            assert all(not method.w_optimizer.momentum_of(w).any() for w in method.w_optimizer.weights)  # type: ignore[union-attr]
+            assert all(
+                not method.w_optimizer.momentum_of(w).any() for w in method.w_optimizer.weights
+            )  # type: ignore[union-attr]
         rates.append(method.w_optimizer.learning_rate)
         search.method.step()
     assert anew == [True, False, False, False, False] * 3
@@ -64,8 +75,12 @@ def test_random_trains_every_cell_anew_from_the_same_weights_over_a_whole_cosine
 
 
 @pytest.mark.parametrize("space", ["darts7", "rnn"])
-def test_all_cells_see_the_same_batches(make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch, space: str) -> None:
-    search, _, training = random_search(make_search, "--space", space, "--epochs", "2", "--evaluations", "4")
+def test_all_cells_see_the_same_batches(
+    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch, space: str
+) -> None:
+    search, _, training = random_search(
+        make_search, "--space", space, "--epochs", "2", "--evaluations", "4"
+    )
     take, seen = training.train.next, []
     monkeypatch.setattr(training.train, "next", lambda: seen.append(batch := take()) or batch)
     n = training.steps_per_cell
@@ -78,11 +93,15 @@ def test_all_cells_see_the_same_batches(make_search: MakeSearch, monkeypatch: py
 def test_random_judges_a_cell_with_the_weights_trained_for_it(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search, method, training = random_search(make_search, "--epochs", "1", "--evaluations", "5")  # one step a cell
+    search, method, training = random_search(
+        make_search, "--epochs", "1", "--evaluations", "5"
+    )  # one step a cell
     initial, cell, judged = stored(search.net.module.state_dict()), method.A_bar, []
 
     def evaluate(batches: int) -> Validation:
-        judged.append((dict(search.net.route.active), not same(search.net.module.state_dict(), initial)))
+        judged.append(
+            (dict(search.net.route.active), not same(search.net.module.state_dict(), initial))
+        )
         return search.evaluate()
 
     monkeypatch.setattr(training, "evaluate", evaluate)
@@ -91,7 +110,9 @@ def test_random_judges_a_cell_with_the_weights_trained_for_it(
     assert search.valid.delivered == 0  # the whole half for A is judged by, not a stream
 
 
-def test_before_the_first_cell_is_judged_the_one_in_training_is_evaluated(make_search: MakeSearch) -> None:
+def test_before_the_first_cell_is_judged_the_one_in_training_is_evaluated(
+    make_search: MakeSearch,
+) -> None:
     search, method, _ = random_search(make_search)
     steps(search, 1)
     measured = method.validation()

@@ -1,4 +1,5 @@
-"""SNAS and GDAS: the relaxations against hand computations, gradients against autograd of the full formula."""
+"""SNAS and GDAS: the relaxations against hand computations, gradients against autograd of the full
+formula."""
 
 from __future__ import annotations
 
@@ -71,11 +72,15 @@ def test_snas_moves_w_and_A_by_one_gradient_of_one_loss_on_the_training_batch() 
     Z = ((A + noise) / method.tau).softmax(-1)
     batch, candidates = setup.train.next(), setup.net.choices[""].candidates
     outputs = linear_outputs(setup, batch.x)
-    loss = nn.functional.cross_entropy(sum(z * y for z, y in zip(Z[0], outputs, strict=True)), batch.y)
+    loss = nn.functional.cross_entropy(
+        sum(z * y for z, y in zip(Z[0], outputs, strict=True)), batch.y
+    )
     weights = [candidate.weight for candidate in candidates]
     dA, *dw = torch.autograd.grad(loss, [A, *weights])
     decay, rate = setup.weights.weight_decay, setup.weights.learning_rate
-    expected = [w.detach() - rate * (g + decay * w.detach()) for w, g in zip(weights, dw, strict=True)]
+    expected = [
+        w.detach() - rate * (g + decay * w.detach()) for w, g in zip(weights, dw, strict=True)
+    ]
     assert torch.stack([g.norm() for g in dw]).norm() < setup.weights.clip
     metrics = method.step()
     torch.testing.assert_close(metrics.loss, loss.detach())
@@ -85,7 +90,9 @@ def test_snas_moves_w_and_A_by_one_gradient_of_one_loss_on_the_training_batch() 
     torch.testing.assert_close(method.learner.A["c"], A.detach() - 0.1 * g / (g.abs() + 1e-8))
 
 
-def test_snas_never_reads_a_validation_batch_and_runs_everything_once(make_search: MakeSearch) -> None:
+def test_snas_never_reads_a_validation_batch_and_runs_everything_once(
+    make_search: MakeSearch,
+) -> None:
     search = make_search("--method", "snas", "--space", "nasbench201")
     before = {name: w.clone() for name, w in search.net.module.named_parameters()}
     steps(search, 1)
@@ -101,7 +108,11 @@ def test_the_gradient_of_A_is_clipped_to_norm_ten() -> None:
 
 
 def test_resource_costs_are_counted_from_the_modules() -> None:
-    net = Supernet(Choice({"none": nn.Identity(), "skip": nn.Identity(), "map": nn.Linear(4, 4, bias=False)}, "c"))
+    net = Supernet(
+        Choice(
+            {"none": nn.Identity(), "skip": nn.Identity(), "map": nn.Linear(4, 4, bias=False)}, "c"
+        )
+    )
     costs = log_costs(net, {"c": torch.tensor([[0.0, 1.0, 0.0]])}, torch.randn(5, 4))
     skip = (0 + 0 + math.log(4 + 4)) / 3  # no parameters, no products, four numbers in and four out
     conv = (math.log(16) + math.log(16) + math.log(4 + 4 + 16)) / 3
@@ -123,7 +134,14 @@ def test_snas_adds_the_gradient_of_the_expected_cost_of_its_sample() -> None:
 
 def test_a_large_resource_weight_makes_snas_choose_what_is_cheap(make_search: MakeSearch) -> None:
     search = make_search(
-        "--method", "snas", "--space", "nasbench201", "--resource", "10", "--arch-learning-rate", "0.05"
+        "--method",
+        "snas",
+        "--space",
+        "nasbench201",
+        "--resource",
+        "10",
+        "--arch-learning-rate",
+        "0.05",
     )
     steps(search, 20)
     cell = search.genotype().cells["cell"]
@@ -145,7 +163,9 @@ def test_the_gradient_of_snas_is_clipped_to_a_norm_of_ten(make_search: MakeSearc
     assert norms == [pytest.approx(10.0)]
 
 
-def test_snas_keeps_the_best_edge_of_a_node_whose_edges_are_all_none(make_search: MakeSearch) -> None:
+def test_snas_keeps_the_best_edge_of_a_node_whose_edges_are_all_none(
+    make_search: MakeSearch,
+) -> None:
     search = make_search("--method", "snas", "--space", "darts8")
     method, ops = search.method, search.space.groups["normal"].candidates
     assert isinstance(method, Snas)
@@ -155,7 +175,9 @@ def test_snas_keeps_the_best_edge_of_a_node_whose_edges_are_all_none(make_search
     A[3, ops.index("dil_conv_3x3")] = 9.0  # the only edge of node 1 that is present
     method.A_bar = method.derive()
     nodes = search.genotype().cells["normal"].nodes
-    assert [tuple(edge) for edge in nodes[0]] == [("sep_conv_3x3", 1, 1.0)]  # at full weight, not at its probability
+    assert [tuple(edge) for edge in nodes[0]] == [
+        ("sep_conv_3x3", 1, 1.0)
+    ]  # at full weight, not at its probability
     assert [tuple(edge) for edge in nodes[1]] == [("dil_conv_3x3", 1, 1.0)]
 
 
@@ -173,8 +195,8 @@ def test_gdas_temperature_falls_linearly_from_ten_to_a_tenth(make_search: MakeSe
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("unsampled", ["zero", "sum"])
 def test_gdas_gradient_is_that_of_the_straight_through_formula(unsampled: str) -> None:
-    """Autograd of: weights = onehot - stopgrad(p) + p; output = weights[k] O_k(x), and with `sum` the other weights
-    are added as they are (the two forms of the public code)."""
+    """Autograd of: weights = onehot - stopgrad(p) + p; output = weights[k] O_k(x), and with `sum`
+    the other weights are added as they are (the two forms of the public code)."""
     setup = quadratic(noise=1.0, unsampled=unsampled)
     method = Gdas(setup)
     A = method.learner.A["c"].clone().requires_grad_()
@@ -204,9 +226,13 @@ def test_gdas_runs_only_the_sampled_candidate_of_every_edge(make_search: MakeSea
 
 def test_gdas_derives_the_two_best_pairs_which_may_share_an_input() -> None:
     group = Group(("none", "a", "b"), nodes=((0, 1), (2, 3, 4)), max_inputs=2)
-    p = torch.tensor([[0.9, 0.05, 0.05], [0.2, 0.5, 0.3], [0.0, 0.8, 0.2], [0.0, 0.7, 0.3], [0.0, 0.1, 0.9]])
+    p = torch.tensor(
+        [[0.9, 0.05, 0.05], [0.2, 0.5, 0.3], [0.0, 0.8, 0.2], [0.0, 0.7, 0.3], [0.0, 0.1, 0.9]]
+    )
     expected = torch.zeros(5, 3)
-    expected[1, 1] = expected[1, 2] = 1.0  # both of input 1; `none` of input 0 is stronger and not counted
+    expected[1, 1] = expected[1, 2] = (
+        1.0  # both of input 1; `none` of input 0 is stronger and not counted
+    )
     expected[4, 2] = expected[2, 1] = 1.0
     assert torch.equal(pairs(p, group), expected)
     free = Group(("none", "a", "b"), nodes=((0,), (1, 2)))
@@ -214,7 +240,9 @@ def test_gdas_derives_the_two_best_pairs_which_may_share_an_input() -> None:
 
 
 def test_fixed_reduction_searches_the_normal_cell_only(make_search: MakeSearch) -> None:
-    search = make_search("--method", "gdas", "--fixed-reduction", "--arch-learning-rate", "0.1", "--arch-decay", "0")
+    search = make_search(
+        "--method", "gdas", "--fixed-reduction", "--arch-learning-rate", "0.1", "--arch-decay", "0"
+    )
     assert isinstance(search.method, Gdas)
     before = search.method.learner.A["reduce"].clone()
     steps(search, 3)
@@ -234,7 +262,10 @@ def test_gdas_trains_w_by_nesterov_momentum_and_then_A() -> None:
     seen = []
     method.gradient = lambda batch, tau: (
         seen.append(  # type: ignore[method-assign]
-            any(not torch.equal(w, old) for w, old in zip(method.learner.w_optimizer.weights, state, strict=True))
+            any(
+                not torch.equal(w, old)
+                for w, old in zip(method.learner.w_optimizer.weights, state, strict=True)
+            )
         )
         or {"c": torch.zeros(1, 3, dtype=torch.float64)}
     )

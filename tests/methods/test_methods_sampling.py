@@ -1,4 +1,5 @@
-"""Methods that evaluate whole cells: the rule of each by itself, and all with a judge whose optimum is known."""
+"""Methods that evaluate whole cells: the rule of each by itself, and all with a judge whose optimum
+is known."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ from proxnas.searching.job import Search
 MakeSearch = Callable[..., Search]
 SPACES = ("darts7", "darts8", "nasbench201", "enas5", "rnn")
 NODES = ((0, 1), (2, 3, 4), (5, 6, 7, 8))
-GROUPS = {"normal": Group(("skip_connect", "a", "b"), NODES, 2), "reduce": Group(("skip_connect", "c"), NODES, 2)}
+GROUPS = {
+    "normal": Group(("skip_connect", "a", "b"), NODES, 2),
+    "reduce": Group(("skip_connect", "c"), NODES, 2),
+}
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -36,11 +40,16 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def check(cells: Cells, cell: Cell) -> None:
-    """Every node keeps as many different rows of its own as it must, with usable candidates, in order."""
-    assert len(cell) == len(cells.places) and cells.of(cells.A_bar(cell)) == cell == stored([list(p) for p in cell])  # type: ignore[arg-type]
+    """Every node keeps as many different rows of its own as it must, with usable candidates, in
+    order."""
+    assert len(cell) == len(cells.places) and cells.of(cells.A_bar(cell)) == cell == stored(
+        [list(p) for p in cell]
+    )  # type: ignore[arg-type]
     for place, picks in zip(cells.places, cell, strict=True):
         rows = [e for e, _ in picks]
-        assert rows == sorted(set(rows)) and set(rows) <= set(place.rows) and len(rows) == place.inputs
+        assert (
+            rows == sorted(set(rows)) and set(rows) <= set(place.rows) and len(rows) == place.inputs
+        )
         assert all(k in place.usable for _, k in picks)
 
 
@@ -61,7 +70,9 @@ def test_cells_are_drawn_and_kept_as_numbers(space: str) -> None:
 def test_the_options_of_a_node_are_all_that_it_can_be() -> None:
     group = Group(("none", "a", "b"), ((0, 1, 2),), max_inputs=2)
     options = Cells({"x": group}).places[0].options()
-    assert len(options) == len(set(options)) == 3 * 2 * 2  # pairs of rows, two candidates each, never none
+    assert (
+        len(options) == len(set(options)) == 3 * 2 * 2
+    )  # pairs of rows, two candidates each, never none
     every = Cells({"x": Group(("none", "a"), ((0, 1, 2),))}).places[0].options()
     assert len(every) == len(set(every)) == 2**3
 
@@ -72,7 +83,9 @@ def test_the_options_of_a_node_are_all_that_it_can_be() -> None:
 def evolution(
     population: int = 4, tournament: int = 2, groups: dict[str, Group] = GROUPS, **options: float
 ) -> Evolution:
-    return Evolution(Cells(groups), EvolutionOptions(population, tournament, **options), generator())
+    return Evolution(
+        Cells(groups), EvolutionOptions(population, tournament, **options), generator()
+    )
 
 
 def test_ageing_removes_the_oldest_however_good_it_is() -> None:
@@ -89,7 +102,9 @@ def test_a_parent_is_the_best_of_a_tournament_drawn_with_replacement() -> None:
     for score, cell in enumerate(cells):
         search.tell(cell, float(score))
     counts = Counter(search.parent() for _ in range(2000))
-    expected = [(2 * score + 1) / 16 for score in range(4)]  # P(the larger of two uniform draws of four)
+    expected = [
+        (2 * score + 1) / 16 for score in range(4)
+    ]  # P(the larger of two uniform draws of four)
     assert [counts[cell] / 2000 for cell in cells] == pytest.approx(expected, abs=0.035)
 
 
@@ -98,7 +113,9 @@ def test_the_first_are_random_and_children_come_after() -> None:
     for score in range(3):
         search.tell(search.ask(), float(score))
     parents = {cell for cell, _ in search.population}
-    assert all(min(distance(child, p) for p in parents) == 1 for child in (search.ask() for _ in range(20)))
+    assert all(
+        min(distance(child, p) for p in parents) == 1 for child in (search.ask() for _ in range(20))
+    )
 
 
 def distance(one: Cell, other: Cell) -> int:
@@ -116,12 +133,14 @@ def test_a_mutation_changes_exactly_one_thing_and_stays_valid(space: str) -> Non
         check(cells, child)
         moved = distance(child, parent)
         assert moved <= 1
-        ((before,), (after,)) = ([set(a) - set(b) for a, b in zip(x, y, strict=True) if a != b] or [set()]
-                                 for x, y in ((parent, child), (child, parent)))  # fmt: skip
+        (before,), (after,) = (
+            [set(a) - set(b) for a, b in zip(x, y, strict=True) if a != b] or [set()]
+            for x, y in ((parent, child), (child, parent))
+        )
         if not moved:
             kinds["identity"] += 1
         else:
-            ((old_row, old), (row, k)) = *before, *after
+            (old_row, old), (row, k) = *before, *after
             assert (row == old_row) != (k == old)  # an input or a candidate, never both
             kinds["operation" if row == old_row else "input"] += 1
     assert kinds["identity"] / n == pytest.approx(0.05, abs=0.035)
@@ -145,7 +164,9 @@ def test_mutations_keep_to_the_limit_of_skip_connections() -> None:
 
 def test_population_and_tournament_shrink_with_few_evaluations_unless_given() -> None:
     published = EvolutionOptions()
-    assert (published.population, published.tournament) == (100, 25) and sizes(1000, 0, 0) == published
+    assert (published.population, published.tournament) == (100, 25) and sizes(
+        1000, 0, 0
+    ) == published
     assert (sizes(24, 0, 0).population, sizes(24, 0, 0).tournament) == (6, 1)
     assert (sizes(24, 10, 3).population, sizes(24, 10, 3).tournament) == (10, 3)
     assert sizes(1, 0, 0).population == 1
@@ -174,7 +195,8 @@ def test_replayed_decisions_are_as_likely_as_when_they_were_drawn() -> None:
 
 
 def test_log_probabilities_are_those_of_an_independent_computation() -> None:
-    """Two edges of one node that keeps all: the LSTM, its heads and what is fed back, once more by hand."""
+    """Two edges of one node that keeps all: the LSTM, its heads and what is fed back, once more by
+    hand."""
     controller = Controller({"x": Group(("a", "b", "c"), ((0, 1),))}, nasnet(), generator())
     lstm = nn.LSTM(100, 100, bias=False)
     with torch.no_grad():
@@ -187,7 +209,9 @@ def test_log_probabilities_are_those_of_an_independent_computation() -> None:
             states, _ = lstm(torch.stack([controller.start, embedding(torch.tensor(first))]))
             log_p = head(states).log_softmax(-1)
             ours = controller.decide(given(torch.tensor([[first, second]])))
-        torch.testing.assert_close(ours.log_probabilities[0], torch.stack([log_p[0, first], log_p[1, second]]))
+        torch.testing.assert_close(
+            ours.log_probabilities[0], torch.stack([log_p[0, first], log_p[1, second]])
+        )
         total += math.exp(float(ours.log_probability))
     assert total == pytest.approx(1.0, rel=1e-5)
 
@@ -196,16 +220,21 @@ def test_the_clipped_objective_by_hand() -> None:
     old = torch.tensor([[0.5, 0.5], [0.25, 0.8]]).log()
     new = torch.tensor([[0.9, 0.45], [0.1, 0.82]]).log().requires_grad_()
     value = clipped(new, old, torch.tensor([2.0, -1.0]), eps=0.2)
-    # advantage 2: ratios 1.8 (clipped to 1.2) and 0.9; advantage -1: ratios 0.4 (clipped to 0.8) and 1.025
+    # advantage 2: ratios 1.8 (clipped to 1.2) and 0.9; advantage -1: ratios 0.4 (clipped to 0.8)
+    # and 1.025
     assert float(value.detach()) == pytest.approx((1.2 * 2 + 0.9 * 2 - 0.8 - 1.025) / 4)
     (gradient,) = torch.autograd.grad(value, new)
-    expected = torch.tensor([[0.0, 0.9 * 2], [0.0, -1.025]]) / 4  # d r / d log p = r; nothing beyond the clip
+    expected = (
+        torch.tensor([[0.0, 0.9 * 2], [0.0, -1.025]]) / 4
+    )  # d r / d log p = r; nothing beyond the clip
     torch.testing.assert_close(gradient, expected)
 
 
 def test_the_objective_does_not_stop_what_comes_back_from_beyond_the_clip() -> None:
     new = torch.tensor([[0.9]]).log().requires_grad_()
-    (gradient,) = torch.autograd.grad(clipped(new, torch.tensor([[0.5]]).log(), torch.tensor([-1.0]), 0.2), new)
+    (gradient,) = torch.autograd.grad(
+        clipped(new, torch.tensor([[0.5]]).log(), torch.tensor([-1.0]), 0.2), new
+    )
     assert float(gradient) == pytest.approx(-1.8)
 
 
@@ -241,11 +270,17 @@ def test_an_update_is_four_steps_of_adam_on_the_objective() -> None:
             trace = twin.controller.decide(given(decisions[None]))
             r = (trace.log_probabilities[0] - old).exp()
             p = trace.logs[0].exp()
-            loss = loss - torch.minimum(r * a, r.clamp(0.8, 1.2) * a).sum() / 2 + 1e-5 * (p * p.log()).sum() / 2
+            loss = (
+                loss
+                - torch.minimum(r * a, r.clamp(0.8, 1.2) * a).sum() / 2
+                + 1e-5 * (p * p.log()).sum() / 2
+            )
         adam.zero_grad()
         loss.backward()
         adam.step()
-    for ours, theirs in zip(search.controller.parameters(), twin.controller.parameters(), strict=True):
+    for ours, theirs in zip(
+        search.controller.parameters(), twin.controller.parameters(), strict=True
+    ):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
@@ -253,7 +288,9 @@ def test_an_update_is_four_steps_of_adam_on_the_objective() -> None:
 
 
 def progressive(evaluations: int, groups: dict[str, Group] = GROUPS) -> Pnas:
-    return Pnas(Cells(groups), evaluations, PnasOptions(surrogate=SurrogateOptions(steps=60)), generator())
+    return Pnas(
+        Cells(groups), evaluations, PnasOptions(surrogate=SurrogateOptions(steps=60)), generator()
+    )
 
 
 def test_cells_grow_by_a_node_a_level_and_are_always_whole() -> None:
@@ -272,13 +309,20 @@ def test_a_small_cell_passes_on_what_there_is() -> None:
     search = progressive(10, dict(spaces.find("nasbench201").groups))
     names = search.cells.groups["cell"].candidates
     convolution = names.index("nor_conv_3x3")
-    genotype = spaces.find("nasbench201").genotype(search.cells.A_bar(search.complete((((0, convolution),),))))
-    assert genotype.to_string() == "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|skip_connect~2|"
+    genotype = spaces.find("nasbench201").genotype(
+        search.cells.A_bar(search.complete((((0, convolution),),)))
+    )
+    assert (
+        genotype.to_string()
+        == "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|skip_connect~2|"
+    )
     (first, *_), second = progressive(10).complete((((0, 1), (1, 2)),)), ((2, 0), (3, 0))
     assert first == ((0, 1), (1, 2)) and progressive(10).complete(())[1] == second
 
 
-def test_extensions_are_those_of_the_best_of_the_level_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extensions_are_those_of_the_best_of_the_level_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     search = progressive(12, {"x": Group(("skip_connect", "a", "b"), NODES, 2)})
     asked, order = [], []
     monkeypatch.setattr(search, "ranked", lambda partials: order.append(len(partials)) or partials)
@@ -287,7 +331,9 @@ def test_extensions_are_those_of_the_best_of_the_level_before(monkeypatch: pytes
         cell = search.ask()
         asked.append(search.asked[-1])
         search.tell(cell, float(i))
-    assert [len(p) for p in asked] == [1] * 4 + [2] * 4  # a third of twelve, then half of what is left
+    assert [len(p) for p in asked] == [1] * 4 + [
+        2
+    ] * 4  # a third of twelve, then half of what is left
     assert order == [2 * 3 * 9]  # two parents, three pairs of rows, nine pairs of candidates
     assert {p[:1] for p in asked[4:]} <= {asked[3], asked[2]}
 
@@ -298,7 +344,9 @@ def test_after_the_last_level_there_is_always_another_cell() -> None:
         cell = search.ask()
         seen.append(search.asked[-1])
         search.tell(cell, 0.0)
-    assert set(seen[:6]) == {(((0, k),),) for k in (0, 1)} | {(((0, k),), ((1, n),)) for k in (0, 1) for n in (0, 1)}
+    assert set(seen[:6]) == {(((0, k),),) for k in (0, 1)} | {
+        (((0, k),), ((1, n),)) for k in (0, 1) for n in (0, 1)
+    }
     assert all(len(p) == 2 for p in seen[6:])
 
 
@@ -311,12 +359,16 @@ def test_the_surrogate_ranks_cells_that_it_has_not_seen() -> None:
     def described(nodes: int) -> tuple[Tensor, Tensor]:
         partials = [tuple(cells.draw(random)[n] for n in search.order)[:nodes] for _ in range(80)]
         share = [sum(k == 1 for picks in p for _, k in picks) / sum(map(len, p)) for p in partials]
-        return torch.tensor([features(search.places[:nodes], p, search.widths) for p in partials]), torch.tensor(share)
+        return torch.tensor(
+            [features(search.places[:nodes], p, search.widths) for p in partials]
+        ), torch.tensor(share)
 
     x, y = described(4)
     larger, expected = described(6)
     predicted = fit(x, y, SurrogateOptions(), generator())(larger)
-    ranks = [a.argsort().argsort().double() for a in (predicted, expected + 1e-6 * predicted)]  # ties in our order
+    ranks = [
+        a.argsort().argsort().double() for a in (predicted, expected + 1e-6 * predicted)
+    ]  # ties in our order
     assert float(torch.corrcoef(torch.stack(ranks))[0, 1]) > 0.9
 
 
@@ -333,7 +385,9 @@ def test_features_are_shares_of_candidates_and_of_candidates_on_states() -> None
 def convolutions(genotype: Genotype) -> float:
     """The share of 3x3 convolutions."""
     edges = [edge for cell in genotype.cells.values() for node in cell.nodes for edge in node]
-    return sum(edge.op in ("sep_conv_3x3", "nor_conv_3x3", "max_pool_3x3", "relu") for edge in edges) / len(edges)
+    return sum(
+        edge.op in ("sep_conv_3x3", "nor_conv_3x3", "max_pool_3x3", "relu") for edge in edges
+    ) / len(edges)
 
 
 OPTIONS = {"evolution": ("--population", "15"), "reinforce": ("--arch-learning-rate", "0.01")}
@@ -363,11 +417,16 @@ def found(make_search: MakeSearch, method: str, space: str, seed: int, number: i
 def test_with_a_judge_that_counts_convolutions_each_beats_random(
     method: str, space: str, number: int, make_search: MakeSearch
 ) -> None:
-    theirs, ours = ([found(make_search, name, space, seed, number) for seed in (0, 1)] for name in ("random", method))
+    theirs, ours = (
+        [found(make_search, name, space, seed, number) for seed in (0, 1)]
+        for name in ("random", method)
+    )
     assert sum(ours) > sum(theirs) + 0.1 and max(theirs) < 1
 
 
-def test_with_a_judge_a_step_is_an_evaluation_and_the_best_only_grows(make_search: MakeSearch) -> None:
+def test_with_a_judge_a_step_is_an_evaluation_and_the_best_only_grows(
+    make_search: MakeSearch,
+) -> None:
     search = make_search("--method", "evolution", "--space", "nasbench201", "--evaluations", "30")
     asked: list[Genotype] = []
 

@@ -1,4 +1,5 @@
-"""A preset is what was published: none of our additions, and every step that of an independent Algorithm 2."""
+"""A preset is what was published: none of our additions, and every step that of an independent
+Algorithm 2."""
 
 from __future__ import annotations
 
@@ -84,19 +85,32 @@ def test_a_preset_has_none_of_our_additions(preset: str, method: str, space: str
 
 @pytest.mark.parametrize("order", ["1st", "2nd"])
 def test_darts_has_none_of_our_additions(order: str) -> None:
-    published = {name: COMMON[name] for name in COMMON if name not in ("ties", "arch_noise", "order")}
+    published = {
+        name: COMMON[name] for name in COMMON if name not in ("ties", "arch_noise", "order")
+    }
     set_to(f"digits --method darts-{order}", published | {"arch_noise": 1e-3, "arch_decay": 1e-3})
 
 
 def test_the_sizes_of_the_published_search() -> None:
-    sizes = {"epochs": 50, "batch_size": 64, "cells": 8, "channels": 16, "final_cells": 20, "final_channels": 36}
+    sizes = {
+        "epochs": 50,
+        "batch_size": 64,
+        "cells": 8,
+        "channels": 16,
+        "final_cells": 20,
+        "final_channels": 36,
+    }
     set_to("digits --protocol cifar --preset official", sizes)
 
 
 def test_images_that_move_A_are_changed_like_those_that_train_w(make_search: MakeSearch) -> None:
-    """As in the public codes, where both halves are one set with one transform; what judges a cell is not changed."""
+    """As in the public codes, where both halves are one set with one transform; what judges a cell
+    is not changed."""
     search = make_search("--space", "nasbench201", "--cutout", "3")
-    assert search.valid.part.augment == search.train.part.augment and search.valid.part.augment.cutout == 3
+    assert (
+        search.valid.part.augment == search.train.part.augment
+        and search.valid.part.augment.cutout == 3
+    )
     plain = search.task.part.evaluation_batches(64)
     known = {tuple(x.flatten().tolist()) for batch in plain for x in batch.x}
     assert len(known) == 20
@@ -120,14 +134,20 @@ def chain(sizes: tuple[int, ...]) -> nn.Sequential:
 
 
 def network() -> nn.Sequential:
-    choices = [Choice({name: chain(sizes) for name, sizes in LINEAR.items()}, share=group) for group in GROUPS]
+    choices = [
+        Choice({name: chain(sizes) for name, sizes in LINEAR.items()}, share=group)
+        for group in GROUPS
+    ]
     return nn.Sequential(choices[0], nn.Tanh(), choices[1])
 
 
 class ByHand:
-    """Lines 3 to 6 of Algorithm 2 on the network above: plain autograd, Adam and SGD as their formulas are printed."""
+    """Lines 3 to 6 of Algorithm 2 on the network above: plain autograd, Adam and SGD as their
+    formulas are printed."""
 
-    def __init__(self, module: nn.Sequential, preset: str, epochs: int, steps_per_epoch: int) -> None:
+    def __init__(
+        self, module: nn.Sequential, preset: str, epochs: int, steps_per_epoch: int
+    ) -> None:
         self.choices = [module[0], module[2]]
         self.weights = [w.detach().clone() for w in module.parameters()]
         self.official, self.steps, self.t = preset == "official", epochs * steps_per_epoch, 0
@@ -178,22 +198,29 @@ class ByHand:
         return self.A[i] - 3e-4 * m / (v.sqrt() + 1e-8)
 
     def sgd(self, gradients: tuple[Tensor, ...]) -> None:
-        """Unselected candidates have a gradient of zero: the public code lets them drift all the same."""
+        """Unselected candidates have a gradient of zero: the public code lets them drift all the
+        same."""
         rate = 0.001 + 0.024 * (1 + math.cos(math.pi * (self.t - 1) / self.steps)) / 2
         norm = torch.stack([g.norm() for g in gradients]).norm()
         for i, g in enumerate(gradients):
             w = self.weights[i].detach()
             if self.official or g.any():
-                self.momentum[i] = 0.9 * self.momentum[i] + g * min(1.0, 5.0 / float(norm)) + 3e-4 * w
+                self.momentum[i] = (
+                    0.9 * self.momentum[i] + g * min(1.0, 5.0 / float(norm)) + 3e-4 * w
+                )
                 w = w - rate * self.momentum[i]
             self.weights[i] = w
 
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("preset", PUBLISHED)
-def test_steps_of_a_preset_are_those_of_an_algorithm_2_written_anew(preset: str, make_search: MakeSearch) -> None:
+def test_steps_of_a_preset_are_those_of_an_algorithm_2_written_anew(
+    preset: str, make_search: MakeSearch
+) -> None:
     torch.set_default_dtype(torch.float32)  # the search is only asked for what its flags come to
-    asked = make_search("--preset", preset, "--space", "nasbench201", "--eta", str(ETA), "--epochs", "2").setup
+    asked = make_search(
+        "--preset", preset, "--space", "nasbench201", "--eta", str(ETA), "--epochs", "2"
+    ).setup
     torch.set_default_dtype(torch.float64)
     module = network()
     train, valid = (Batch(torch.randn(6, 4), torch.arange(6) % 4) for _ in range(2))
@@ -225,18 +252,23 @@ def test_steps_of_a_preset_are_those_of_an_algorithm_2_written_anew(preset: str,
 
 
 def made(setup: Setup, **changes: Any) -> Proximal:
-    return nasp(dataclasses.replace(setup, architecture=dataclasses.replace(setup.architecture, **changes)))
+    return nasp(
+        dataclasses.replace(setup, architecture=dataclasses.replace(setup.architecture, **changes))
+    )
 
 
 @pytest.mark.usefixtures("double")
 def test_the_look_ahead_lowers_the_gradient_by_what_training_wins(make_search: MakeSearch) -> None:
-    """dA - xi < u_train, u_valid >: a candidate whose training helps rises. Linear candidates, u = g^T x by hand."""
+    """dA - xi < u_train, u_valid >: a candidate whose training helps rises. Linear candidates, u =
+    g^T x by hand."""
     torch.set_default_dtype(torch.float32)
     asked = make_search("--space", "nasbench201").setup
     torch.set_default_dtype(torch.float64)
     module = Choice({name: nn.Linear(4, 3, bias=False) for name in "abc"}, share="row")
     train, valid = (Batch(torch.randn(6, 4), torch.arange(6) % 3) for _ in range(2))
-    setup = dataclasses.replace(asked, net=Supernet(module), train=Repeat(train), valid=Repeat(valid))
+    setup = dataclasses.replace(
+        asked, net=Supernet(module), train=Repeat(train), valid=Repeat(valid)
+    )
     without, ahead = (made(setup, explore=0.0, look_ahead=steps, horizon=1.5) for steps in (0, 1))
     assert torch.equal(without.A_bar["row"], ahead.A_bar["row"])
     difference = (ahead.gradient(train)["row"] - without.gradient(train)["row"])[0]
@@ -245,13 +277,17 @@ def test_the_look_ahead_lowers_the_gradient_by_what_training_wins(make_search: M
     for batch in (train, valid):
         output = (batch.x @ module.candidates[selected].weight.T).detach().requires_grad_()
         (g,) = torch.autograd.grad(nn.functional.cross_entropy(output, batch.y), output)
-        slopes.append(g.T @ batch.x)  # the same for all candidates: they read the same and write to the same
+        slopes.append(
+            g.T @ batch.x
+        )  # the same for all candidates: they read the same and write to the same
     wins = (slopes[0] * slopes[1]).sum()
     xi = 1.5 * setup.weights.learning_rate / (1 - setup.weights.momentum)
     torch.testing.assert_close(difference, -xi * wins * torch.ones(3))
 
 
-def test_exploration_falls_to_nothing_in_proportion_to_the_steps_left(make_search: MakeSearch) -> None:
+def test_exploration_falls_to_nothing_in_proportion_to_the_steps_left(
+    make_search: MakeSearch,
+) -> None:
     method = make_search("--space", "nasbench201", "--explore", "0.4", "--epochs", "20").method
     assert isinstance(method, Proximal)
 
@@ -271,7 +307,9 @@ def test_exploration_falls_to_nothing_in_proportion_to_the_steps_left(make_searc
     assert method._noise() is None
 
 
-def test_with_noise_the_largest_entry_is_selected_also_where_all_are_negative(make_search: MakeSearch) -> None:
+def test_with_noise_the_largest_entry_is_selected_also_where_all_are_negative(
+    make_search: MakeSearch,
+) -> None:
     method = make_search("--space", "nasbench201", "--explore", "0.5", "--epochs", "50").method
     assert isinstance(method, Proximal)
     method.A["cell"].zero_()

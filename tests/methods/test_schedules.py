@@ -1,5 +1,5 @@
-"""Schedules go by steps: at the start of an epoch they are where the published ones are, and a search of one epoch has
-all of them; a search in which A could never move is refused."""
+"""Schedules go by steps: at the start of an epoch they are where the published ones are, and a
+search of one epoch has all of them; a search in which A could never move is refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def optimizer_of(epochs: int, steps_per_epoch: int, cycles: int = 1) -> WeightOp
 
 
 @pytest.mark.parametrize(("epochs", "steps_per_epoch"), [(1, 7), (3, 5), (50, 3)])
-def test_the_rate_of_w_falls_with_every_step_from_end_to_end(epochs: int, steps_per_epoch: int) -> None:
+def test_the_rate_of_w_falls_with_every_step_from_end_to_end(
+    epochs: int, steps_per_epoch: int
+) -> None:
     found = rates(optimizer_of(epochs, steps_per_epoch))
     assert all(a > b for a, b in pairwise(found))
     by_epoch = [cosine(epoch / epochs) for epoch in range(epochs + 1)]  # what CosineAnnealingLR has
@@ -122,15 +124,21 @@ def test_a_short_search_is_annealed_as_far_as_a_long_one(
     assert all(a >= b for a, b in pairwise(found))
     one_step_more = found[-1] - (found[-2] - found[-1])
     assert found[-1] == pytest.approx(low) or one_step_more <= low + 1e-9
-    flat = STEPS - 1 if name == "gdas" and epochs > 1 else 0  # it has its lowest in all of a last epoch
+    flat = (
+        STEPS - 1 if name == "gdas" and epochs > 1 else 0
+    )  # it has its lowest in all of a last epoch
     assert len(set(found)) == len(found) - flat
 
 
 # ------------------------------------------------------------------------ ASAP
 
 
-def test_asap_moves_A_and_drops_candidates_in_a_search_of_one_epoch(make_search: MakeSearch) -> None:
-    search = make_search("--method", "asap", "--space", "nasbench201", "--epochs", "1", "--arch-learning-rate", "0.3")
+def test_asap_moves_A_and_drops_candidates_in_a_search_of_one_epoch(
+    make_search: MakeSearch,
+) -> None:
+    search = make_search(
+        "--method", "asap", "--space", "nasbench201", "--epochs", "1", "--arch-learning-rate", "0.3"
+    )
     method = search.method
     assert isinstance(method, Asap)
     before = stored(method.learner.A)
@@ -141,7 +149,9 @@ def test_asap_moves_A_and_drops_candidates_in_a_search_of_one_epoch(make_search:
     assert not method.alive["cell"].all()
 
 
-@pytest.mark.parametrize(("epochs", "expected"), [(50, range(0, 250, 5)), (100, range(0, 500, 10)), (1, range(5))])
+@pytest.mark.parametrize(
+    ("epochs", "expected"), [(50, range(0, 250, 5)), (100, range(0, 500, 10)), (1, range(5))]
+)
 def test_asap_prunes_fifty_times_evenly_spread(
     epochs: int, expected: range, make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,10 +181,16 @@ def test_bayesnas_warms_up_for_half_of_a_search_of_one_epoch(make_search: MakeSe
     assert not torch.equal(candidates.gamma, gamma)
 
 
-@pytest.mark.parametrize(("flags", "warmup"), [
-    (("--epochs", "1"), 0.5), (("--epochs", "2"), 1.0), (("--epochs", "50"), 1.0),
-    (("--epochs", "9", "--warmup", "3"), 3.0), (("--epochs", "9", "--warmup", "0"), 0.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flags", "warmup"),
+    [
+        (("--epochs", "1"), 0.5),
+        (("--epochs", "2"), 1.0),
+        (("--epochs", "50"), 1.0),
+        (("--epochs", "9", "--warmup", "3"), 3.0),
+        (("--epochs", "9", "--warmup", "0"), 0.0),
+    ],
+)
 def test_the_warm_up_is_what_was_asked_for_else_an_epoch_but_half_of_the_search_at_most(
     flags: tuple[str, ...], warmup: float, make_search: MakeSearch
 ) -> None:
@@ -193,16 +209,31 @@ def test_a_warm_up_can_be_a_part_of_an_epoch(make_search: MakeSearch) -> None:
 # ------------------------------------------------ what could never move is refused
 
 
-@pytest.mark.parametrize(("flags", "said"), [
-    ("--method bayesnas --warmup 15 --epochs 15", "--warmup 15: in none of the .* steps of --epochs 15 would A move"),
-    ("--method nasp --warmup 2 --epochs 2", "--warmup 2: in none of the"),
-    ("--method darts-1st --warmup 1 --epochs 1", "--warmup 1: in none of the"),
-    ("--method pa --warmup 1 --epochs 2 --arch-every 99999", "--warmup 1 --arch-every 99999: in none of the"),
-    ("--method asap --tau-end 1.2 --epochs 2", "--tau-start 1.6 --tau-end 1.2: asap moves A below a temperature of 1"),
-    ("--method nasp --arch-learning-rate 0", "--arch-learning-rate 0.0: give a number above 0, or A never moves"),
-    ("--method enas --controller-steps 0", "--controller-steps 0: give a number of at least 1"),
-    ("--method nasp --warmup -0.5", "--warmup -0.5: give a number of at least 0, or -1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            "--method bayesnas --warmup 15 --epochs 15",
+            "--warmup 15: in none of the .* steps of --epochs 15 would A move",
+        ),
+        ("--method nasp --warmup 2 --epochs 2", "--warmup 2: in none of the"),
+        ("--method darts-1st --warmup 1 --epochs 1", "--warmup 1: in none of the"),
+        (
+            "--method pa --warmup 1 --epochs 2 --arch-every 99999",
+            "--warmup 1 --arch-every 99999: in none of the",
+        ),
+        (
+            "--method asap --tau-end 1.2 --epochs 2",
+            "--tau-start 1.6 --tau-end 1.2: asap moves A below a temperature of 1",
+        ),
+        (
+            "--method nasp --arch-learning-rate 0",
+            "--arch-learning-rate 0.0: give a number above 0, or A never moves",
+        ),
+        ("--method enas --controller-steps 0", "--controller-steps 0: give a number of at least 1"),
+        ("--method nasp --warmup -0.5", "--warmup -0.5: give a number of at least 0, or -1"),
+    ],
+)
 def test_a_search_in_which_A_can_never_move_is_refused_before_the_folder_is_touched(
     flags: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], stripes: Path
 ) -> None:

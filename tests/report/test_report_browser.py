@@ -1,4 +1,5 @@
-"""The report in a real browser: it draws, answers to pointer and keys, and asks nobody for anything.
+"""The report in a real browser: it draws, answers to pointer and keys, and asks nobody for
+anything.
 
 Where no chromium is found these tests are skipped, or fail if PROXNAS_REQUIRE_BROWSER is set.
 """
@@ -27,7 +28,13 @@ if TYPE_CHECKING:
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *(
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+    ),
     *("--disable-component-update", "--disable-sync"),
 )
 EVIL = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"
@@ -52,7 +59,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Open]:
-    """show(folder...) -> the page of a report; at the end nothing was complained of, and nobody was asked."""
+    """show(folder...) -> the page of a report; at the end nothing was complained of, and nobody was
+    asked."""
     complaints: list[str] = []
     asked: list[str] = []
     contexts = []
@@ -60,7 +68,9 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     def open_page(*folders: Path, url: str = "", scheme: str = "light", width: int = 1200) -> Page:
         if not url:
             file = tmp_path / "report.html"
-            file.write_bytes(report_html([record for folder in folders for record in find_runs(folder)]))
+            file.write_bytes(
+                report_html([record for folder in folders for record in find_runs(folder)])
+            )
             url = file.as_uri()
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
         contexts.append(context)
@@ -81,7 +91,10 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Open]:
 
 def operations(page: Page) -> list[list[str]]:
     """The operations that are drawn, a list a cell."""
-    script = "all => all.map(svg => [...svg.querySelectorAll('rect.op + text')].map(text => text.textContent))"
+    script = (
+        "all => all.map(svg => [...svg.querySelectorAll('rect.op + text')].map(text =>"
+        " text.textContent))"
+    )
     found: list[list[str]] = page.eval_on_selector_all(".cells svg", script)
     return found
 
@@ -101,7 +114,11 @@ def test_the_slider_replays_the_search(show: Open, tmp_path: Path) -> None:
         marked = page.locator(".matrix").first.locator("td.on").all_inner_texts()
         values = [rows[t]["A"]["normal"][e][k] for e, k in rows[t]["selected"]["normal"]]
         assert marked == [f"● {value:.2f}" for value in values]
-        assert page.locator("output").inner_text() == slider.get_attribute("aria-valuetext") == f"epoch {t + 1} of 5"
+        assert (
+            page.locator("output").inner_text()
+            == slider.get_attribute("aria-valuetext")
+            == f"epoch {t + 1} of 5"
+        )
         legend = page.locator(".chart", has_text="parameters").locator(".legend").inner_text()
         assert legend == f"params {rows[t]['params']:,}"
 
@@ -113,10 +130,15 @@ def test_the_slider_replays_the_search(show: Open, tmp_path: Path) -> None:
     check(0)
     page.keyboard.press("End")
     check(4)
-    script = """out => { window.seen = [];
-                         new MutationObserver(() => seen.push(out.textContent)).observe(out, {childList: true}) }"""
+    script = """out => {
+        window.seen = [];
+        const watch = new MutationObserver(() => seen.push(out.textContent));
+        watch.observe(out, {childList: true});
+    }"""
     page.locator("output").evaluate(script)
-    page.get_by_role("button", name="play").click()  # from the beginning, since it stands at the end
+    page.get_by_role(
+        "button", name="play"
+    ).click()  # from the beginning, since it stands at the end
     page.get_by_role("button", name="pause").wait_for()
     page.get_by_role("button", name="play").wait_for()  # at the end again
     assert page.evaluate("window.seen") == [f"epoch {t} of 5" for t in range(1, 6)]
@@ -158,11 +180,15 @@ def test_names_are_shown_as_text(show: Open, tmp_path: Path) -> None:
         row.click()
     assert page.get_by_text(EVIL, exact=True).count() >= 5
     assert page.evaluate("window.hacked") is None
-    assert page.locator("img, i:not(.legend i), body script:not([type])").count() == 1  # the page's own
+    assert (
+        page.locator("img, i:not(.legend i), body script:not([type])").count() == 1
+    )  # the page's own
 
 
 def test_several_runs_are_compared(show: Open, tmp_path: Path) -> None:
-    page = show(make_run(tmp_path / "a"), make_run(tmp_path / "b", epochs=2, seed=1, finished=False))
+    page = show(
+        make_run(tmp_path / "a"), make_run(tmp_path / "b", epochs=2, seed=1, finished=False)
+    )
     rows = page.locator("#comparison tbody tr").all_inner_texts()
     assert [row.split("\t")[:2] for row in rows] == [["a", "finished"], ["b", "stopped"]]
     lines = page.locator("#comparison .legend li").all_inner_texts()
@@ -201,8 +227,10 @@ def test_it_fits_a_phone(show: Open, tmp_path: Path) -> None:
 
 def test_controls_have_names(show: Open, tmp_path: Path) -> None:
     page = show(make_run(tmp_path / "a", epochs=2))
-    script = """all => all.filter(e => !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim()))
-                         .map(e => e.outerHTML.slice(0, 80))"""
+    script = """all => {
+        const name = e => e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim();
+        return all.filter(e => !name(e)).map(e => e.outerHTML.slice(0, 80));
+    }"""
     named = "button, input, [tabindex], canvas[role], svg[role], section"
     assert page.locator(named).count() > 30
     assert page.eval_on_selector_all(named, script) == []
@@ -213,7 +241,9 @@ def test_controls_have_names(show: Open, tmp_path: Path) -> None:
 def test_a_live_page_follows_the_run(show: Open, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", epochs=2, finished=False)
     with serve(run, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
         thread.start()
         page = show(url=f"http://127.0.0.1:{server.server_port}/")
         status = page.get_by_role("status")
@@ -221,12 +251,19 @@ def test_a_live_page_follows_the_run(show: Open, tmp_path: Path) -> None:
         page.get_by_text("Configuration").click()
         write_rows(run, make_rows(3))
         status.get_by_text("epoch 3 of 50").wait_for()
-        assert [sorted(cell) for cell in operations(page)] == wanted(make_rows(3)[-1])  # it follows the last epoch
-        assert page.locator("details", has_text="Configuration").first.get_attribute("open") is not None
+        assert [sorted(cell) for cell in operations(page)] == wanted(
+            make_rows(3)[-1]
+        )  # it follows the last epoch
+        assert (
+            page.locator("details", has_text="Configuration").first.get_attribute("open")
+            is not None
+        )
         page.get_by_role("slider").fill("0")
         write_rows(run, make_rows(4))
         status.get_by_text("epoch 4 of 50").wait_for()
-        assert page.get_by_role("slider").input_value() == "0"  # unless somebody looks at another one
+        assert (
+            page.get_by_role("slider").input_value() == "0"
+        )  # unless somebody looks at another one
         write_rows(run, make_rows(1))  # the search was stopped and resumed
         status.get_by_text("epoch 1 of 50").wait_for()
         server.shutdown()

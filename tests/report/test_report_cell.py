@@ -1,4 +1,5 @@
-"""report/cell.py: the text says what the cell computes; in the drawing nothing lies on anything else."""
+"""report/cell.py: the text says what the cell computes; in the drawing nothing lies on anything
+else."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 NB201 = "|nor_conv_3x3~0|+|none~0|avg_pool_3x3~1|+|skip_connect~0|nor_conv_3x3~1|none~2|"
 
 
-def cnn(nodes: tuple[tuple[Edge, ...], ...], concat: tuple[int, ...], space: str | None = None) -> Genotype:
+def cnn(
+    nodes: tuple[tuple[Edge, ...], ...], concat: tuple[int, ...], space: str | None = None
+) -> Genotype:
     return Genotype("cnn", {"normal": Cell(nodes, concat), "reduce": Cell(nodes, concat)}, space)
 
 
@@ -35,7 +38,12 @@ DARTS_V1 = cnn(
 )
 RNN = Genotype(
     "rnn",
-    {"recurrent": Cell(tuple((Edge(op, i),) for op, i in [("relu", 0), ("tanh", 1), ("identity", 0)]), (1, 2, 3))},
+    {
+        "recurrent": Cell(
+            tuple((Edge(op, i),) for op, i in [("relu", 0), ("tanh", 1), ("identity", 0)]),
+            (1, 2, 3),
+        )
+    },
 )
 
 
@@ -66,7 +74,9 @@ def boxes(group: ET.Element, *roles: str) -> list[Box]:
     found, children = [], list(group)
     for rect, text in itertools.pairwise(children):
         if rect.tag == f"{SVG}rect" and rect.get("class") in roles:
-            x, y, width, height = (float(rect.get(name, "")) for name in ("x", "y", "width", "height"))
+            x, y, width, height = (
+                float(rect.get(name, "")) for name in ("x", "y", "width", "height")
+            )
             found.append(Box(x, y, x + width, y + height, "".join(text.itertext())))
     return found
 
@@ -103,7 +113,11 @@ def published() -> list[Any]:
     if not path.is_file():
         return [pytest.param({}, marks=pytest.mark.skip(reason="no table of published cells"))]
     table = json.loads(path.read_text())
-    readable = {name: cell for name, cell in table.items() if name != "_meta" and not cell.get("reduce_fixed")}
+    readable = {
+        name: cell
+        for name, cell in table.items()
+        if name != "_meta" and not cell.get("reduce_fixed")
+    }
     return [pytest.param(cell, id=name) for name, cell in readable.items()]
 
 
@@ -112,7 +126,9 @@ def test_published_cells_are_readable(data: dict[str, Any]) -> None:
     assert_readable(Genotype.from_json(json.dumps(data)))
 
 
-@pytest.mark.parametrize("genotype", [DARTS_V1, RNN, Genotype.from_string(NB201)], ids=lambda g: g.kind)
+@pytest.mark.parametrize(
+    "genotype", [DARTS_V1, RNN, Genotype.from_string(NB201)], ids=lambda g: g.kind
+)
 def test_drawing_is_complete(genotype: Genotype) -> None:
     assert_readable(genotype)
     svg = cell_svg(genotype)
@@ -127,7 +143,9 @@ def test_drawing_is_complete(genotype: Genotype) -> None:
 @st.composite
 def cnns(draw: st.DrawFn) -> Genotype:
     def node(index: int) -> tuple[Edge, ...]:
-        edges = st.builds(Edge, st.sampled_from(OPERATIONS["cnn"]), st.integers(0, index - 1), st.floats(0, 1))
+        edges = st.builds(
+            Edge, st.sampled_from(OPERATIONS["cnn"]), st.integers(0, index - 1), st.floats(0, 1)
+        )
         return tuple(draw(st.lists(edges, min_size=1, max_size=5)))
 
     count = draw(st.integers(1, 7))
@@ -173,7 +191,9 @@ def test_nothing_leaves_the_page() -> None:
 
 
 def test_none_is_dashed_in_nasbench201_and_absent_elsewhere() -> None:
-    assert cell_svg(Genotype.from_string(NB201)).count("stroke-dasharray") == 4  # two trunks and two rows
+    assert (
+        cell_svg(Genotype.from_string(NB201)).count("stroke-dasharray") == 4
+    )  # two trunks and two rows
     with_none = cnn(((Edge("none", 0), Edge("skip_connect", 1)),), (2,))
     assert ">none<" not in cell_svg(with_none)
     assert "node 2 = skip_connect(c_{k-1})\n" in cell_text(with_none)

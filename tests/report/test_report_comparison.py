@@ -15,7 +15,15 @@ from scipy import stats
 
 from proxnas.common.errors import InputError
 from proxnas.report import comparison, tables
-from proxnas.report.comparison_figures import convergence, draw, edges, proximal, selected, stability, weights
+from proxnas.report.comparison_figures import (
+    convergence,
+    draw,
+    edges,
+    proximal,
+    selected,
+    stability,
+    weights,
+)
 from proxnas.report.paired import holm, p_value, paired
 
 ACCURACY = {  # method -> accuracy of each seed
@@ -35,32 +43,62 @@ def metrics(accuracy: float, epoch: int, text: bool) -> dict[str, Any]:
     seconds = {"arch": 2.0, "forward": 1.0, "backward": 0.5, "other": 0.25, "evaluate": 0.25}
     A = {"cell": [[0.1 * epoch, 0.5, 0.2], [0.3, 0.1, 0.2]]}
     chosen = {"cell": [[0, epoch % 3], [1, 0]]}
-    figure = {"valid_perplexity": 100.0 + accuracy} if text else {"valid_accuracy": accuracy * epoch / 2}
-    return {"epoch": epoch, **figure, "changes": 3 - epoch, "A": A, "selected": chosen, "seconds": seconds}
+    figure = (
+        {"valid_perplexity": 100.0 + accuracy} if text else {"valid_accuracy": accuracy * epoch / 2}
+    )
+    return {
+        "epoch": epoch,
+        **figure,
+        "changes": 3 - epoch,
+        "A": A,
+        "selected": chosen,
+        "seconds": seconds,
+    }
 
 
 def a_comparison(folder: Path, seeds: int = 4, space: str = "nasbench201", **asked: str) -> Path:
     """Two epochs of 4 s a search; 2e6 parameters and 1e5 more a seed."""
-    config = {"data": "digits", "space": space, "methods": "all", "seeds": "", "train": "", "table": ""} | asked
+    config = {
+        "data": "digits",
+        "space": space,
+        "methods": "all",
+        "seeds": "",
+        "train": "",
+        "table": "",
+    } | asked
     write(folder / "config.json", config)
     write(folder / "plan.json", {"methods": list(ACCURACY), "seeds": list(range(seeds))})
     for name, found in ACCURACY.items():
         for seed in range(seeds):
             place, text = folder / "search" / f"{name}-{seed}", space == "rnn"
             rows = [metrics(found[seed], epoch, text) for epoch in (1, 2)]
-            figure = {"valid_perplexity": 100 * found[seed]} if text else {"valid_accuracy": found[seed]}
-            result = {"seed": seed, "params": 2_000_000 + 100_000 * seed, "flops": 10, "seconds": 8.0, "epochs": 2}
+            figure = (
+                {"valid_perplexity": 100 * found[seed]} if text else {"valid_accuracy": found[seed]}
+            )
+            result = {
+                "seed": seed,
+                "params": 2_000_000 + 100_000 * seed,
+                "flops": 10,
+                "seconds": 8.0,
+                "epochs": 2,
+            }
             cells = {"cell": {"nodes": [[], [], []]}}
             table = {"table": {"params": 5.0, "c10_test": 94.0 - seed}} if config["table"] else {}
             extra = {"converged": False, "genotype": {"cells": cells}, **table}
-            write(place / "config.json", {"method": name.removesuffix("-2nd"), "order": 2 if name == "pa-2nd" else 1})
+            write(
+                place / "config.json",
+                {"method": name.removesuffix("-2nd"), "order": 2 if name == "pa-2nd" else 1},
+            )
             write(place / "result.json", result | figure | extra)
             (place / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
 
 def train(folder: Path, name: str, seed: int, **figures: float) -> None:
-    write(folder / "train" / f"{name}-{seed}" / "result.json", {"params": 7, "flops": 3, "seconds": 60.0, **figures})
+    write(
+        folder / "train" / f"{name}-{seed}" / "result.json",
+        {"params": 7, "flops": 3, "seconds": 60.0, **figures},
+    )
 
 
 def by_name(folder: Path) -> dict[str, comparison.Row]:
@@ -76,9 +114,13 @@ def test_a_row_has_mean_and_spread_of_everything(tmp_path: Path) -> None:
         [0, 1, 2, 3],
         "valid_accuracy",
     )
-    assert row["values"] == ACCURACY["nasp"] and row["mean"] == row["valid_accuracy_mean"] == pytest.approx(0.915)
+    assert row["values"] == ACCURACY["nasp"] and row["mean"] == row[
+        "valid_accuracy_mean"
+    ] == pytest.approx(0.915)
     assert row["std"] == pytest.approx(np.std(ACCURACY["nasp"], ddof=1))
-    assert row["params_mean"] == 2_150_000 and row["seconds_mean"] == 8.0 and row["seconds_std"] == 0
+    assert (
+        row["params_mean"] == 2_150_000 and row["seconds_mean"] == 8.0 and row["seconds_std"] == 0
+    )
     assert (row["ops"], row["nodes"], row["epochs"], row["converged"]) == (5, 3, 2, 0)
     assert row["epoch_seconds"] == {
         "arch": 2,
@@ -88,7 +130,12 @@ def test_a_row_has_mean_and_spread_of_everything(tmp_path: Path) -> None:
         "evaluate": 0.25,
         "total": 4,
     }
-    assert {name: row["order"] for name, row in rows.items()} == {"nasp": 1, "pa": 1, "darts-2nd": 2, "pa-2nd": 2}
+    assert {name: row["order"] for name, row in rows.items()} == {
+        "nasp": 1,
+        "pa": 1,
+        "darts-2nd": 2,
+        "pa-2nd": 2,
+    }
 
 
 def test_runs_that_are_not_finished_are_not_counted(tmp_path: Path) -> None:
@@ -112,7 +159,11 @@ def test_after_training_test_figures_count(tmp_path: Path) -> None:
     for seed in (0, 1):
         train(tmp_path, "nasp", seed, test_accuracy=0.5 + seed / 10)
     row = by_name(tmp_path)["nasp"]
-    assert (row["figure"], row["seeds"], row["mean"]) == ("test_accuracy", [0, 1], pytest.approx(0.55))
+    assert (row["figure"], row["seeds"], row["mean"]) == (
+        "test_accuracy",
+        [0, 1],
+        pytest.approx(0.55),
+    )
     assert (row["params_mean"], row["train_seconds"]) == (7, 60.0)
 
 
@@ -153,7 +204,10 @@ def test_only_tested_differences_are_called_so(tmp_path: Path) -> None:
     found = comparison.read(a_comparison(tmp_path))
     files = tables.files(found, comparison.rows(found, 5), {})
     tested = {(pair["first"], pair["second"]): pair for pair in json.loads(files["tests.json"])}
-    assert tested["nasp", "pa"]["verdict"] == "different" and tested["nasp", "darts-2nd"]["verdict"] == "not told apart"
+    assert (
+        tested["nasp", "pa"]["verdict"] == "different"
+        and tested["nasp", "darts-2nd"]["verdict"] == "not told apart"
+    )
     assert "| nasp | pa |" in files["table.md"] and "| nasp | darts-2nd |" not in files["table.md"]
 
 
@@ -175,7 +229,9 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 def test_the_paired_test_is_that_of_scipy() -> None:
     a, b = [3.0, 4.0, 5.5, 7.0], [2.5, 3.0, 5.0, 5.0]
-    (pair,) = paired({"a": dict(enumerate(a)), "b": dict(enumerate(b)) | {9: 100.0}})  # 9 is not in common
+    (pair,) = paired(
+        {"a": dict(enumerate(a)), "b": dict(enumerate(b)) | {9: 100.0}}
+    )  # 9 is not in common
     assert (pair.seeds, pair.difference) == (4, pytest.approx(1.0))
     assert pair.p == pytest.approx(stats.ttest_rel(a, b).pvalue)
     t = statistics.mean([0.5, 1.0, 0.5, 2.0]) / (statistics.stdev([0.5, 1.0, 0.5, 2.0]) / 2)
@@ -203,9 +259,13 @@ def test_what_cannot_be_told() -> None:
 def test_figures_are_drawn_as_vectors_and_pictures(tmp_path: Path) -> None:
     found = comparison.read(a_comparison(tmp_path))
     names = ["convergence", "proximal", "stability", "stability-nasp", "stability-darts-2nd"]
-    assert draw(found, tmp_path) == [tmp_path / f"{name}{end}" for name in names for end in (".svg", ".png")]
+    assert draw(found, tmp_path) == [
+        tmp_path / f"{name}{end}" for name in names for end in (".svg", ".png")
+    ]
     text = (tmp_path / "proximal.svg").read_text()
-    assert "gradient of order 1" in text and "gradient of order 2" in text and "darts-2nd" not in text
+    assert (
+        "gradient of order 1" in text and "gradient of order 2" in text and "darts-2nd" not in text
+    )
     assert all(name in (tmp_path / "convergence.svg").read_text() for name in ACCURACY)
 
 
@@ -213,7 +273,9 @@ def test_the_time_axis_adds_up_all_parts(tmp_path: Path) -> None:
     figure = convergence(comparison.read(a_comparison(tmp_path)))
     assert figure is not None
     line = figure.axes[0].get_lines()[0]
-    assert np.allclose(line.get_xdata(), [4 / 60, 8 / 60]) and np.allclose(line.get_ydata(), [0.4575, 0.915])
+    assert np.allclose(line.get_xdata(), [4 / 60, 8 / 60]) and np.allclose(
+        line.get_ydata(), [0.4575, 0.915]
+    )
 
 
 def test_A_of_darts_and_A_bar_of_nasp(tmp_path: Path) -> None:

@@ -34,10 +34,16 @@ def test_curves(record: Record) -> None:
     figure = curves(record)
     assert figure is not None
     accuracy, loss = figure.axes
-    assert (accuracy.get_ylabel(), loss.get_ylabel(), loss.get_xlabel()) == ("accuracy", "loss", "epoch")
+    assert (accuracy.get_ylabel(), loss.get_ylabel(), loss.get_xlabel()) == (
+        "accuracy",
+        "loss",
+        "epoch",
+    )
     for axis, key in ((accuracy, "accuracy"), (loss, "loss")):
         wanted = {"training": f"train_{key}", "validation": f"valid_{key}"}
-        assert values(axis) == {name: [row[column] for row in record.rows] for name, column in wanted.items()}
+        assert values(axis) == {
+            name: [row[column] for row in record.rows] for name, column in wanted.items()
+        }
 
 
 def test_single_curves(record: Record) -> None:
@@ -67,7 +73,10 @@ def test_stability_has_a_panel_an_edge_and_marks_what_is_selected(record: Record
         (marks,) = [found for found in axis.collections if isinstance(found, LineCollection)]
         marked = sorted((round(x[:, 0].mean()), int(x[0, 1])) for x in marks.get_segments())
         assert marked == [
-            (row["epoch"], k) for row in record.rows for edge, k in row["selected"]["normal"] if edge == e
+            (row["epoch"], k)
+            for row in record.rows
+            for edge, k in row["selected"]["normal"]
+            if edge == e
         ]
     assert [label.get_text() for label in shown[0].get_yticklabels()] == list(OPS[:4])
     assert shown[0].get_title() == written("c_{k-2} → 2")
@@ -82,13 +91,18 @@ def test_runs_without_these_figures(tmp_path: Path) -> None:
 
 
 def test_a_drawn_cell_has_every_label_where_the_svg_has_it() -> None:
-    for genotype in (Genotype.from_object(make_rows(1)[0]["genotype"]), Genotype.from_string(NB201)):
+    for genotype in (
+        Genotype.from_object(make_rows(1)[0]["genotype"]),
+        Genotype.from_string(NB201),
+    ):
         (axis,) = cell_figure(genotype).axes
         cells = drawings(genotype)
         labels = [shape for cell in cells for shape in cell.shapes if isinstance(shape, Label)]
         boxes = [shape for cell in cells for shape in cell.shapes if isinstance(shape, Box)]
         texts = sorted(text.get_text() for text in axis.texts)
-        assert texts == sorted([*(written(label.text) for label in labels), *(cell.title for cell in cells)])
+        assert texts == sorted(
+            [*(written(label.text) for label in labels), *(cell.title for cell in cells)]
+        )
         assert sum(type(patch).__name__ == "FancyBboxPatch" for patch in axis.patches) == len(boxes)
 
 

@@ -1,4 +1,5 @@
-"""report/page.py, page_data.py, live.py: one file, small, closed to everything; names from files stay text."""
+"""report/page.py, page_data.py, live.py: one file, small, closed to everything; names from files
+stay text."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ from proxnas.searching.settings import parse_search, read_values, storable
 from support.run_folders import make_rows, make_run, make_training, write_json, write_rows
 
 CSS = (Path(pages.__file__).parent / "page.css").read_text()
-EVIL = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\u2028&amp;"
+EVIL = (
+    "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\u2028&amp;"
+)
 
 
 def data_of(page: bytes) -> Any:
@@ -48,12 +51,22 @@ def test_a_long_search_makes_a_small_page(tmp_path: Path) -> None:
     normal, reduce = run["replay"]["groups"]
     assert (normal["title"], reduce["title"]) == ("normal cell", "reduction cell")
     assert (len(normal["A"]), len(normal["A"][0]), len(normal["A"][0][0])) == (50, 14, 12)
-    assert normal["edges"][:5] == ["c_{k-2} → 2", "c_{k-1} → 2", "c_{k-2} → 3", "c_{k-1} → 3", "2 → 3"]
+    assert normal["edges"][:5] == [
+        "c_{k-2} → 2",
+        "c_{k-1} → 2",
+        "c_{k-2} → 3",
+        "c_{k-1} → 3",
+        "2 → 3",
+    ]
 
 
-def test_many_runs_show_fewer_frames_but_all_of_their_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_runs_show_fewer_frames_but_all_of_their_curves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pages, "MOST_BYTES", 250_000)
-    records = [read_run(make_run(tmp_path / name, epochs=20, seed=seed)) for seed, name in enumerate("ab")]
+    records = [
+        read_run(make_run(tmp_path / name, epochs=20, seed=seed)) for seed, name in enumerate("ab")
+    ]
     data = page_data(records)
     assert len(json.dumps(data)) <= 250_000
     for run in data["runs"]:
@@ -74,14 +87,21 @@ def test_each_frame_draws_the_cell_of_its_epoch(tmp_path: Path) -> None:
     rows = make_rows(6)
     for row, cells in zip(rows, run["cells"], strict=True):
         for name, number in zip(("normal", "reduce"), cells, strict=True):
-            wanted = sorted(op for node in row["genotype"]["cells"][name]["nodes"] for op, _ in node)
-            drawn = re.findall(r'<rect class="op".*?<text.*?>(.*?)</text>', run["drawings"][number], re.DOTALL)
+            wanted = sorted(
+                op for node in row["genotype"]["cells"][name]["nodes"] for op, _ in node
+            )
+            drawn = re.findall(
+                r'<rect class="op".*?<text.*?>(.*?)</text>', run["drawings"][number], re.DOTALL
+            )
             assert sorted(drawn) == wanted
     assert len(run["drawings"]) == len(set(run["drawings"]))
 
 
 def test_the_page_may_run_its_own_script_and_nothing_else(tmp_path: Path) -> None:
-    for page, live in ((report_html([read_run(make_run(tmp_path / "a"))]), False), (live_html("a"), True)):
+    for page, live in (
+        (report_html([read_run(make_run(tmp_path / "a"))]), False),
+        (live_html("a"), True),
+    ):
         text = page.decode()
         policy = html.unescape(re.search(r'Policy" content="(.*?)"', text)[1])  # type: ignore[index]
         rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
@@ -89,7 +109,8 @@ def test_the_page_may_run_its_own_script_and_nothing_else(tmp_path: Path) -> Non
         script = re.search(r"<script>(.*?)</script>", text, re.DOTALL)[1]  # type: ignore[index]
         style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)[1]  # type: ignore[index]
         for name, content in (("script-src", script), ("style-src", style)):
-            assert rules[name] == f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+            digest = hashlib.sha256(content.encode()).digest()
+            assert rules[name] == f"'sha256-{base64.b64encode(digest).decode()}'"
         assert rules["default-src"] == "'none'"
         outside = re.sub(r'"http://www.w3.org/2000/svg"|xmlns=\S+', "", text)
         assert "http://" not in outside and "https://" not in outside
@@ -103,7 +124,9 @@ def test_names_from_files_cannot_leave_their_block(tmp_path: Path) -> None:
     write_json(run / "space.json", space)
     write_json(run / "result.json", {"warning": EVIL, "method": EVIL})
     page = report_html([read_run(run)])
-    assert page.count(b"<script") == 2 and b"onerror='" not in page.replace(b"\\u003cimg src=x onerror='", b"")
+    assert page.count(b"<script") == 2 and b"onerror='" not in page.replace(
+        b"\\u003cimg src=x onerror='", b""
+    )
     assert b"<img" not in page and b"<b>run" not in page and "\u2028".encode() not in page
     shown = data_of(page)["runs"][0]
     assert shown["warning"] == EVIL and [EVIL, EVIL] in shown["environment"]
@@ -125,16 +148,25 @@ def test_kinds_of_runs(tmp_path: Path) -> None:
     assert (whole["command"], search["command"], train["command"]) == ("fit", "search", "train")
     assert whole["replay"]["epochs"] == [] and search["replay"]["epochs"] == [1, 2]
     assert train["replay"] is None  # drawn above
-    assert [chart["title"] for chart in train["charts"]] == ["accuracy", "loss", "seconds of an epoch"]
+    assert [chart["title"] for chart in train["charts"]] == [
+        "accuracy",
+        "loss",
+        "seconds of an epoch",
+    ]
 
 
 def test_text_random_and_empty_runs(tmp_path: Path) -> None:
-    rows = [{"epoch": t, "train_perplexity": 90.0 / t, "valid_perplexity": 99.0 / t} for t in (1, 2)]
+    rows = [
+        {"epoch": t, "train_perplexity": 90.0 / t, "valid_perplexity": 99.0 / t} for t in (1, 2)
+    ]
     run = make_run(tmp_path / "text", epochs=1)
     write_rows(run, rows)
     (shown,) = page_data([read_run(run)])["runs"]
     assert [chart["title"] for chart in shown["charts"]] == ["perplexity"]
-    bare = [{name: value for name, value in row.items() if name not in ("A", "selected")} for row in make_rows(3)]
+    bare = [
+        {name: value for name, value in row.items() if name not in ("A", "selected")}
+        for row in make_rows(3)
+    ]
     write_rows(run, bare)  # a method that has no A
     (shown,) = page_data([read_run(run)])["runs"]
     assert shown["replay"]["epochs"] == [1, 2, 3] and shown["replay"]["groups"] == []
@@ -142,7 +174,11 @@ def test_text_random_and_empty_runs(tmp_path: Path) -> None:
     empty.mkdir()
     write_json(empty / "config.json", {"command": "search", "epochs": 9})
     (shown,) = page_data([read_run(empty)])["runs"]
-    assert (shown["status"], shown["progress"], shown["replay"]) == ("stopped", "epoch 0 of 9", None)
+    assert (shown["status"], shown["progress"], shown["replay"]) == (
+        "stopped",
+        "epoch 0 of 9",
+        None,
+    )
 
 
 def contrast(one: str, other: str) -> float:
@@ -173,21 +209,38 @@ def test_colours_can_be_told_apart(theme: int) -> None:
 # the commands
 
 
-def test_report_writes_the_page_and_figures(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_writes_the_page_and_figures(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = make_training(tmp_path / "a")
     assert main(["report", str(run), "--figures", str(tmp_path / "figures")]) == 0
     said = capsys.readouterr().out
     assert f"report in {run / 'report.html'}\n" in said
-    for name in ("curves.svg", "curves.png", "time.svg", "time.png", "cell.svg", "cell.png", "cell.pdf"):
-        assert f"figure in {tmp_path / 'figures' / name}\n" in said and (tmp_path / "figures" / name).is_file()
+    for name in (
+        "curves.svg",
+        "curves.png",
+        "time.svg",
+        "time.png",
+        "cell.svg",
+        "cell.png",
+        "cell.pdf",
+    ):
+        assert (
+            f"figure in {tmp_path / 'figures' / name}\n" in said
+            and (tmp_path / "figures" / name).is_file()
+        )
     monkeypatch.chdir(tmp_path)
     assert main(["report", str(run), str(make_training(tmp_path / "b"))]) == 0
     assert len(data_of((tmp_path / "report.html").read_bytes())["runs"]) == 2
     assert main(["report", str(run), "--out", "x.html"]) == 0 and (tmp_path / "x.html").exists()
 
 
-@pytest.mark.parametrize("argv", [[], ["none"], [".", "--out", "no/such/x.html"], [".", "--figures", "config.json"]])
-def test_report_bad_input(argv: list[str], tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "argv", [[], ["none"], [".", "--out", "no/such/x.html"], [".", "--figures", "config.json"]]
+)
+def test_report_bad_input(
+    argv: list[str], tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_run(tmp_path, epochs=1)
     monkeypatch.chdir(tmp_path)
     try:
@@ -229,14 +282,18 @@ def test_the_command_that_is_shown_runs_the_same(stripes: Path, tmp_path: Path) 
 def server(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
     (make_run(tmp_path / "run", finished=False) / "secret.txt").write_text("secret")
     with serve(tmp_path / "run", 0) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
         thread.start()
         yield server
         server.shutdown()
         thread.join()
 
 
-def ask(server: ThreadingHTTPServer, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, Any]:
+def ask(
+    server: ThreadingHTTPServer, path: str, method: str = "GET", **headers: str
+) -> tuple[int, bytes, Any]:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
     try:
         connection.request(method, path, headers=headers)
@@ -249,7 +306,11 @@ def ask(server: ThreadingHTTPServer, path: str, method: str = "GET", **headers: 
 def test_only_two_answers_and_only_for_this_host(server: ThreadingHTTPServer) -> None:
     assert server.server_address[0] == "127.0.0.1"
     status, page, headers = ask(server, "/")
-    assert status == 200 and b"<html" in page and "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    assert (
+        status == 200
+        and b"<html" in page
+        and "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    )
     assert ask(server, "/data.json", Host=f"localhost:{server.server_port}")[0] == 200
     for path in (
         "/secret.txt",
@@ -269,8 +330,13 @@ def test_only_two_answers_and_only_for_this_host(server: ThreadingHTTPServer) ->
 
 def test_the_data_follow_the_run(server: ThreadingHTTPServer, tmp_path: Path) -> None:
     def epochs(version: str = "") -> tuple[int, Any]:
-        status, content, headers = ask(server, "/data.json", **({"If-None-Match": version} if version else {}))
-        return status, (json.loads(content)["runs"][0]["epochs"] if content else None, headers["ETag"])
+        status, content, headers = ask(
+            server, "/data.json", **({"If-None-Match": version} if version else {})
+        )
+        return status, (
+            json.loads(content)["runs"][0]["epochs"] if content else None,
+            headers["ETag"],
+        )
 
     run = tmp_path / "run"
     status, (seen, version) = epochs()
@@ -290,7 +356,9 @@ def test_the_data_follow_the_run(server: ThreadingHTTPServer, tmp_path: Path) ->
 def test_watch_says_where_and_ends_when_asked(tmp_path: Path, capsys: Any) -> None:
     run = make_run(tmp_path / "a")
     argv = [sys.executable, "-m", "proxnas", "watch", str(run)]
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does to what it puts into the background
+    before = signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # as a shell does to what it puts into the background
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, before)
     assert process.stdout and process.stderr

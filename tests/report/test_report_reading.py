@@ -1,4 +1,5 @@
-"""report/reading.py, facts.py, listing.py: folders of all kinds are read, none makes the report fail."""
+"""report/reading.py, facts.py, listing.py: folders of all kinds are read, none makes the report
+fail."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ from support.run_folders import make_rows, make_run, make_training, write_json, 
 
 def test_a_run_is_read(tmp_path: Path) -> None:
     record = read_run(make_run(tmp_path / "a"))
-    assert (record.name, record.command, record.status, len(record.rows)) == ("a", "search", "finished", 4)
+    assert (record.name, record.command, record.status, len(record.rows)) == (
+        "a",
+        "search",
+        "finished",
+        4,
+    )
     assert record.genotype is not None and record.genotype.kind == "cnn"
     known = facts(record)
     assert known["validation accuracy"] == f"{record.rows[-1]['valid_accuracy']:.4f}"
@@ -35,7 +41,14 @@ def test_the_time_of_an_unfinished_run_is_that_of_all_its_epochs(tmp_path: Path)
 
 def test_a_torn_or_foreign_line_is_left_out(tmp_path: Path) -> None:
     rows = make_rows(3)
-    lines = [json.dumps(rows[0]), "[1, 2]", "not JSON", '{"epoch": "x"}', json.dumps(rows[1]), json.dumps(rows[2])[:-9]]
+    lines = [
+        json.dumps(rows[0]),
+        "[1, 2]",
+        "not JSON",
+        '{"epoch": "x"}',
+        json.dumps(rows[1]),
+        json.dumps(rows[2])[:-9],
+    ]
     path = tmp_path / "metrics.jsonl"
     path.write_text("\n".join(lines))
     assert [row["epoch"] for row in read_rows(path)] == [1, 2]
@@ -43,7 +56,9 @@ def test_a_torn_or_foreign_line_is_left_out(tmp_path: Path) -> None:
     assert (read_rows(tmp_path / "none"), last_row(tmp_path / "none")) == ([], {})
 
 
-def test_the_last_row_is_found_without_reading_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_row_is_found_without_reading_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_rows(tmp_path, make_rows(20))
     path = tmp_path / "metrics.jsonl"
     for tail in (10, 1000, 10_000_000):  # shorter than a row, than the file, longer
@@ -53,8 +68,12 @@ def test_the_last_row_is_found_without_reading_the_file(tmp_path: Path, monkeypa
     assert last_row(path) == {}
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", "null", '{"A": 1}', "\xff", '{"a": ' * 5000, '{"epochs": NaN}'])
-@pytest.mark.parametrize("name", ["config.json", "environment.json", "space.json", "genotype.json", "result.json"])
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[]", "null", '{"A": 1}', "\xff", '{"a": ' * 5000, '{"epochs": NaN}']
+)
+@pytest.mark.parametrize(
+    "name", ["config.json", "environment.json", "space.json", "genotype.json", "result.json"]
+)
 def test_damaged_files_do_no_harm(name: str, damage: str, tmp_path: Path) -> None:
     from proxnas.report.page import report_html
 
@@ -68,7 +87,12 @@ def test_damaged_files_do_no_harm(name: str, damage: str, tmp_path: Path) -> Non
     [
         {"epoch": 2},
         {"epoch": 2, "A": 3, "selected": 3, "genotype": 3, "seconds": 3, "changes": "many"},
-        {"epoch": 2, "A": {"normal": [[1], "x"]}, "seconds": {"arch": None}, "valid_accuracy": float("nan")},
+        {
+            "epoch": 2,
+            "A": {"normal": [[1], "x"]},
+            "seconds": {"arch": None},
+            "valid_accuracy": float("nan"),
+        },
         {"epoch": 2, "A": {"normal": [[0.1, 0.2]]}, "selected": {"normal": [[99, 99], "x", [1]]}},
     ],
 )
@@ -79,7 +103,9 @@ def test_rows_that_we_did_not_write_do_no_harm(row: dict[str, Any], tmp_path: Pa
     run = make_run(tmp_path / "a", epochs=1)
     first = make_rows(1)[0]
     for rows in ([first, row], [row, first | {"epoch": 3}]):
-        write_rows(run, [first | row if row.get("A") == {"normal": [[0.1, 0.2]]} else rows[0], rows[1]])
+        write_rows(
+            run, [first | row if row.get("A") == {"normal": [[0.1, 0.2]]} else rows[0], rows[1]]
+        )
         assert b"</html>" in report_html([read_run(run)])
         assert all(make(read_run(run)) is not None for make in FIGURES.values())
 
@@ -90,10 +116,15 @@ def test_status(tmp_path: Path) -> None:
     with FileLock(run / ".lock"):
         assert read_run(run).status == "running"
         (shown,) = page_data([read_run(run)])["runs"]
-        assert (shown["status"], shown["progress"]) == ("running", "epoch 4 of 50, about 5 min 34 s left")
+        assert (shown["status"], shown["progress"]) == (
+            "running",
+            "epoch 4 of 50, about 5 min 34 s left",
+        )
         assert [entry["status"] for entry in list_runs(tmp_path)] == ["running"]
     assert read_run(run).status == "stopped"
-    assert reading.in_use(tmp_path) is False and not (tmp_path / ".lock").exists()  # looking leaves nothing behind
+    assert (
+        reading.in_use(tmp_path) is False and not (tmp_path / ".lock").exists()
+    )  # looking leaves nothing behind
 
 
 def test_runs_are_found_in_their_order(tmp_path: Path) -> None:
@@ -106,8 +137,19 @@ def test_runs_are_found_in_their_order(tmp_path: Path) -> None:
     make_run(tmp_path / "compared" / "search" / "nasp-0")
     write_json(tmp_path / "compared" / "config.json", {"command": "compare"})
     assert [record.name for record in find_runs(fit)] == ["fit", "fit/search", "fit/train"]
-    assert [record.name for record in find_runs(tmp_path / "many")] == ["many/seed-2", "many/seed-10"]
-    names = ["compared", "compared/search/nasp-0", "fit", "fit/search", "fit/train", "many/seed-2", "many/seed-10"]
+    assert [record.name for record in find_runs(tmp_path / "many")] == [
+        "many/seed-2",
+        "many/seed-10",
+    ]
+    names = [
+        "compared",
+        "compared/search/nasp-0",
+        "fit",
+        "fit/search",
+        "fit/train",
+        "many/seed-2",
+        "many/seed-10",
+    ]
     assert [entry["run"] for entry in list_runs(tmp_path)] == names
     (tmp_path / "empty").mkdir()
     for folder in (tmp_path / "none", tmp_path / "empty"):

@@ -21,7 +21,9 @@ def run(stripes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A search of two epochs with event files."""
     pytest.importorskip("tensorboard")
     folder = tmp_path_factory.mktemp("board") / "run"
-    assert main(["search", str(stripes), *SMALL.split(), "--run", str(folder), "--tensorboard"]) == 0
+    assert (
+        main(["search", str(stripes), *SMALL.split(), "--run", str(folder), "--tensorboard"]) == 0
+    )
     return folder
 
 
@@ -30,8 +32,14 @@ def test_event_files_hold_the_figures_of_every_epoch(run: Path) -> None:
 
     events = EventAccumulator(str(run / "tensorboard")).Reload()
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    for name, key in (("train/loss", "train_loss"), ("valid/accuracy", "valid_accuracy"), ("params", "params")):
-        assert [(e.step, pytest.approx(e.value)) for e in events.Scalars(name)] == [(r["epoch"], r[key]) for r in rows]
+    for name, key in (
+        ("train/loss", "train_loss"),
+        ("valid/accuracy", "valid_accuracy"),
+        ("params", "params"),
+    ):
+        assert [(e.step, pytest.approx(e.value)) for e in events.Scalars(name)] == [
+            (r["epoch"], r[key]) for r in rows
+        ]
     assert {f"seconds/{part}" for part in rows[0]["seconds"]} <= set(events.Tags()["scalars"])
 
 
@@ -46,14 +54,20 @@ def test_epochs_that_are_run_again_hide_the_first_ones(tmp_path: Path) -> None:
 
     from proxnas.runs.progress import Silent
 
-    for start, end, value in ((1, 3, 0.25), (2, 2, 0.75)):  # stopped after three epochs, resumed from the first
+    for start, end, value in (
+        (1, 3, 0.25),
+        (2, 2, 0.75),
+    ):  # stopped after three epochs, resumed from the first
         with proxnas.runs.tensorboard.with_board(Silent(), tmp_path, wanted=True) as progress:
             for epoch in range(start, end + 1):
                 progress.begin(epoch, 3, 1)
                 progress.step(0)
                 progress.epoch({"epoch": epoch, "valid_loss": value, "seconds": {"other": 1.0}})
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    assert [(event.step, event.value) for event in events.Scalars("valid/loss")] == [(1, 0.25), (2, 0.75)]
+    assert [(event.step, event.value) for event in events.Scalars("valid/loss")] == [
+        (1, 0.25),
+        (2, 0.75),
+    ]
 
 
 def test_without_the_extra_one_line_says_so(
@@ -63,7 +77,9 @@ def test_without_the_extra_one_line_says_so(
     argv = ["search", str(stripes), *SMALL.split(), "--run", str(tmp_path / "run"), "--tensorboard"]
     assert main(argv) == 2
     error = capsys.readouterr().err
-    assert error.startswith("proxnas: error: --tensorboard: not installed: pip install 'proxnas[tensorboard]'")
+    assert error.startswith(
+        "proxnas: error: --tensorboard: not installed: pip install 'proxnas[tensorboard]'"
+    )
     assert error.count("\n") == 1 and not (tmp_path / "run").exists()
 
 

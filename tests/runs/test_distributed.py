@@ -1,4 +1,5 @@
-"""One search by two processes takes the same steps as by one, and exchanges no more than it must."""
+"""One search by two processes takes the same steps as by one, and exchanges no more than it
+must."""
 
 from __future__ import annotations
 
@@ -30,8 +31,32 @@ from proxnas.searching.settings import parse_search
 from support.team import Job
 
 SIZES = ["--epochs", "2", "--device", "cpu", "--threads", "1"]
-IMAGES = ["digits", *SIZES, "--space", "nasbench201", "--cells", "1", "--channels", "2", "--batch-size", "7"]
-TEXT = ["pydocs", *SIZES, "--space", "rnn", "--norm", "none", "--units", "4", "--batch-size", "2", "--bptt", "6"]
+IMAGES = [
+    "digits",
+    *SIZES,
+    "--space",
+    "nasbench201",
+    "--cells",
+    "1",
+    "--channels",
+    "2",
+    "--batch-size",
+    "7",
+]
+TEXT = [
+    "pydocs",
+    *SIZES,
+    "--space",
+    "rnn",
+    "--norm",
+    "none",
+    "--units",
+    "4",
+    "--batch-size",
+    "2",
+    "--bptt",
+    "6",
+]
 METHODS = {
     "nasp": (5, ["--look-ahead", "2"]),
     "darts-1st": (5, ["--method", "darts-1st"]),
@@ -83,7 +108,9 @@ def spoken(text: Text) -> dict[str, Tensor]:
     """The weights and the state of a language model after some steps of its training in float64."""
     torch.set_default_dtype(torch.float64)
     try:
-        training = TextTraining(TextTrainConfig(units=4, batch_size=2, bptt=6, device="cpu", threads=1), text, None)
+        training = TextTraining(
+            TextTrainConfig(units=4, batch_size=2, bptt=6, device="cpu", threads=1), text, None
+        )
         for _ in range(STEPS):
             training.step()
         hidden = training.state_dict()["hidden"]
@@ -93,9 +120,12 @@ def spoken(text: Text) -> dict[str, Tensor]:
 
 
 def counted(sizes: list[list[int]]) -> None:
-    """From now on notes of each weight step what it exchanged, what it used, and all there is, in bytes."""
+    """From now on notes of each weight step what it exchanged, what it used, and all there is, in
+    bytes."""
 
-    def noting(weights: Sequence[Tensor], buffers: Sequence[Tensor], loss: Tensor, examples: int) -> Tensor:
+    def noting(
+        weights: Sequence[Tensor], buffers: Sequence[Tensor], loss: Tensor, examples: int
+    ) -> Tensor:
         before, used = team().traffic.bytes, [w for w in weights if w.grad is not None]
         found = mean_gradients(weights, buffers, loss, examples)
         each = [sum(w.numel() * w.element_size() for w in some) for some in (used, weights)]
@@ -111,7 +141,10 @@ def disagreeing(rank: int) -> dict[str, str]:
     w[rank].grad = torch.ones(3)
     mean_gradients(w, [], torch.tensor(1.0), 1)
     said = {}
-    for name, check in (("bits", lambda: agreed(None, False)), ("weights", lambda: check_alike({"w": [w[0] + rank]}))):
+    for name, check in (
+        ("bits", lambda: agreed(None, False)),
+        ("weights", lambda: check_alike({"w": [w[0] + rank]})),
+    ):
         try:
             check()
         except InputError as error:
@@ -150,12 +183,18 @@ def work(folder: Path, configs: dict[str, SearchConfig], images: Images, text: T
 
 @pytest.fixture(scope="module")
 def configs() -> dict[str, SearchConfig]:
-    return {n: parse_search(flags if flags is TEXT else [*IMAGES, *flags]) for n, (_, flags) in METHODS.items()}
+    return {
+        n: parse_search(flags if flags is TEXT else [*IMAGES, *flags])
+        for n, (_, flags) in METHODS.items()
+    }
 
 
 @pytest.fixture(scope="module")
 def together(
-    configs: dict[str, SearchConfig], tiny_images: Images, tiny_text: Text, tmp_path_factory: pytest.TempPathFactory
+    configs: dict[str, SearchConfig],
+    tiny_images: Images,
+    tiny_text: Text,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """What two processes have done, in files."""
     folder = tmp_path_factory.mktemp("together")
@@ -166,21 +205,32 @@ def together(
 
 @pytest.mark.parametrize("name", METHODS)
 def test_two_processes_take_the_steps_of_one(
-    together: Path, configs: dict[str, SearchConfig], tiny_images: Images, tiny_text: Text, name: str
+    together: Path,
+    configs: dict[str, SearchConfig],
+    tiny_images: Images,
+    tiny_text: Text,
+    name: str,
 ) -> None:
     """A batch of 7 is 4 and 3 images: also unequal parts give the gradient of the whole."""
-    alone = steps(configs[name], tiny_text if name == "recurrent" else tiny_images, METHODS[name][0])
+    alone = steps(
+        configs[name], tiny_text if name == "recurrent" else tiny_images, METHODS[name][0]
+    )
     for rank in range(2):
         found = torch.load(together / f"{name}.{rank}.pt", weights_only=True)
         for key, matrices in alone.items():
-            assert all((found[key][n] - x).abs().max() < 1e-8 for n, x in matrices.items()), (rank, key)
+            assert all((found[key][n] - x).abs().max() < 1e-8 for n, x in matrices.items()), (
+                rank,
+                key,
+            )
 
 
 def test_two_processes_train_a_language_model_as_one(together: Path, tiny_text: Text) -> None:
     alone = spoken(tiny_text)
     for rank in range(2):
         found = torch.load(together / f"spoken.{rank}.pt", weights_only=True)
-        assert found.keys() == alone.keys() and all((found[n] - x).abs().max() < 1e-8 for n, x in alone.items())
+        assert found.keys() == alone.keys() and all(
+            (found[n] - x).abs().max() < 1e-8 for n, x in alone.items()
+        )
 
 
 def test_only_what_is_selected_is_exchanged(together: Path) -> None:
@@ -200,7 +250,9 @@ def test_messages(together: Path) -> None:
 def test_processes_that_disagree_are_told(together: Path) -> None:
     for rank in range(2):
         said = torch.load(together / f"said.{rank}.pt", weights_only=True)
-        assert "select different operations" in said["bits"] and "different weights" in said["weights"]
+        assert (
+            "select different operations" in said["bits"] and "different weights" in said["weights"]
+        )
 
 
 def batches(images: Images, place: Place) -> list[list[Tensor]]:
@@ -208,12 +260,18 @@ def batches(images: Images, place: Place) -> list[list[Tensor]]:
     with taking(place):
         part = ImageBatches(images, (images.x_train, images.y_train))
         stream = Stream(part, 8, seed=0)
-        return [[stream.next().x for _ in range(7)], [batch.x for batch in part.evaluation_batches(8)]]
+        return [
+            [stream.next().x for _ in range(7)],
+            [batch.x for batch in part.evaluation_batches(8)],
+        ]
 
 
 def test_every_image_is_seen_by_one_of_them(tiny_images: Images) -> None:
     """And changed in the same way as by one process."""
-    (whole, evaluated), parts = batches(tiny_images, Place()), [batches(tiny_images, Place(r, 3)) for r in range(3)]
+    (whole, evaluated), parts = (
+        batches(tiny_images, Place()),
+        [batches(tiny_images, Place(r, 3)) for r in range(3)],
+    )
     for t, batch in enumerate(whole):
         assert torch.equal(torch.cat([part[0][t] for part in parts]), batch)
     for t, batch in enumerate(evaluated):
@@ -224,7 +282,10 @@ def test_every_image_is_seen_by_one_of_them(tiny_images: Images) -> None:
 def test_parts_make_the_whole() -> None:
     for n, size in ((7, 2), (8, 3), (2, 4)):
         parts = [list(range(n))[Place(rank, size).part(n)] for rank in range(size)]
-        assert list(chain(*parts)) == list(range(n)) and max(map(len, parts)) - min(map(len, parts)) <= 1
+        assert (
+            list(chain(*parts)) == list(range(n))
+            and max(map(len, parts)) - min(map(len, parts)) <= 1
+        )
 
 
 def test_what_torchrun_says() -> None:
@@ -273,7 +334,10 @@ def test_other_commands_are_refused(
         (["search", "--max-latency", "2ms"], "--max-latency 2ms: is for one process"),
         (["train", "zoo:DARTS_V2", "digits", "--dry-run"], "--dry-run: is for one process"),
         (["train", "zoo:LSTM", "pydocs", "--dry-run"], "--dry-run: is for one process"),
-        (["train", "zoo:DARTS_V2", "digits", "--minutes", "1"], "--minutes 1.0: is for one process"),
+        (
+            ["train", "zoo:DARTS_V2", "digits", "--minutes", "1"],
+            "--minutes 1.0: is for one process",
+        ),
     ],
 )
 def test_what_several_processes_cannot_do_is_refused(
@@ -286,7 +350,10 @@ def test_what_several_processes_cannot_do_is_refused(
 
 def test_a_batch_must_be_large_enough(tiny_images: Images) -> None:
     part = ImageBatches(tiny_images, (tiny_images.x_train, tiny_images.y_train))
-    with taking(Place(3, 4)), pytest.raises(InputError, match=r"--batch-size 7: .* give at least 8"):
+    with (
+        taking(Place(3, 4)),
+        pytest.raises(InputError, match=r"--batch-size 7: .* give at least 8"),
+    ):
         Stream(part, 7, seed=0)
 
 
@@ -303,10 +370,16 @@ def test_a_device_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
     with taking(Place(3, 4, 1, 2)):
-        assert pick_device("auto") == pick_device("cuda") == torch.device("cuda:1") and taken == [1, 1]
+        assert pick_device("auto") == pick_device("cuda") == torch.device("cuda:1") and taken == [
+            1,
+            1,
+        ]
         assert pick_device("cpu") == torch.device("cpu")
         with pytest.raises(InputError, match="give --device cuda"):
             pick_device("cuda:0")
-    with taking(Place(3, 4, 1, 4)), pytest.raises(InputError, match="--processes 4: this machine has 2"):
+    with (
+        taking(Place(3, 4, 1, 4)),
+        pytest.raises(InputError, match="--processes 4: this machine has 2"),
+    ):
         pick_device("cuda")
     assert pick_device("cuda:0") == torch.device("cuda:0")

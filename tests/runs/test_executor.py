@@ -34,7 +34,9 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
 
     original = LocalExecutor.command
     monkeypatch.setattr(LocalExecutor, "command", command)
-    return lambda *codes: [Task(f"t{i}", (code,), tmp_path / f"t{i}") for i, code in enumerate(codes)]
+    return lambda *codes: [
+        Task(f"t{i}", (code,), tmp_path / f"t{i}") for i, code in enumerate(codes)
+    ]
 
 
 def run(tasks: list[Task], workers: int = 1) -> list[Outcome]:
@@ -44,7 +46,9 @@ def run(tasks: list[Task], workers: int = 1) -> list[Outcome]:
 def test_the_display_counts_what_had_ended_before(tmp_path: Path) -> None:
     for terminal, count in ((False, "5/9 e: "), (True, "5/9")):
         file = StringIO()
-        with shown(Console(file=file, force_terminal=terminal, width=100), "9 runs", 9, False, ended=4) as board:
+        with shown(
+            Console(file=file, force_terminal=terminal, width=100), "9 runs", 9, False, ended=4
+        ) as board:
             board.end(Outcome(Task("e", (), tmp_path), 0))
         assert count in file.getvalue() and "1/" not in file.getvalue()
 
@@ -55,7 +59,9 @@ def test_tasks_are_run_once_and_never_again(tasks: Callable[..., list[Task]]) ->
         assert [outcome.code for outcome in run(these)] == [0, 0]
     assert [starts(task) for task in these] == [1, 1]
     threads = "--threads=auto"
-    assert (these[0].folder / "starts").read_text() == f"--run={these[0].folder} --resume {threads}\n"
+    assert (
+        these[0].folder / "starts"
+    ).read_text() == f"--run={these[0].folder} --resume {threads}\n"
 
 
 def test_two_workers_work_at_the_same_time_and_share_the_cores(
@@ -79,7 +85,9 @@ def test_a_worker_that_is_killed_is_replaced(tasks: Callable[..., list[Task]]) -
     assert starts(task) == 1 + pool.RETRIES
 
 
-def test_a_worker_that_is_killed_again_and_again_is_given_up(tasks: Callable[..., list[Task]]) -> None:
+def test_a_worker_that_is_killed_again_and_again_is_given_up(
+    tasks: Callable[..., list[Task]],
+) -> None:
     task, other = tasks("os.kill(os.getpid(), signal.SIGKILL)", FINISH)
     failed, done = run([task, other])
     assert failed.code == -signal.SIGKILL and "killed by SIGKILL 3 times" in failed.message
@@ -94,7 +102,9 @@ def test_a_worker_that_somebody_stopped_goes_on(tasks: Callable[..., list[Task]]
 
 
 @pytest.mark.parametrize("code", [1, 2])
-def test_a_task_that_gives_up_is_reported_once_with_its_line(tasks: Callable[..., list[Task]], code: int) -> None:
+def test_a_task_that_gives_up_is_reported_once_with_its_line(
+    tasks: Callable[..., list[Task]], code: int
+) -> None:
     task, other = tasks(f'print("proxnas: error: --epochs 0: give more"); sys.exit({code})', FINISH)
     heard: list[Outcome] = []
     outcomes = LocalExecutor().run([task, other], SilentBoard(), heard.append)
@@ -111,7 +121,8 @@ def test_a_task_without_a_result_is_not_done(tasks: Callable[..., list[Task]]) -
 def test_a_signal_is_passed_on_and_the_rest_goes_on_later(
     tasks: Callable[..., list[Task]], signum: signal.Signals
 ) -> None:
-    """Both workers write their checkpoints before the executor ends; the third task was never begun."""
+    """Both workers write their checkpoints before the executor ends; the third task was never
+    begun."""
     long = f"if starts < 2: time.sleep(60)\n{FINISH}"
     these = tasks(long, long, FINISH)
 
@@ -147,7 +158,9 @@ LocalExecutor().run([Task("t", (), Path({str(tmp_path / "t")!r}))], SilentBoard(
     wait_for((tmp_path / "t" / "checkpoint").exists)
 
 
-def test_a_folder_that_another_process_holds_is_waited_for(tasks: Callable[..., list[Task]]) -> None:
+def test_a_folder_that_another_process_holds_is_waited_for(
+    tasks: Callable[..., list[Task]],
+) -> None:
     held, other = tasks(FINISH, FINISH)
     held.folder.mkdir()
     lock = pool.FileLock(held.folder / ".lock", thread_local=False)
@@ -158,11 +171,15 @@ def test_a_folder_that_another_process_holds_is_waited_for(tasks: Callable[..., 
         heard.append(outcome.task.name)
         lock.release()
 
-    assert [outcome.code for outcome in LocalExecutor().run([held, other], SilentBoard(), done)] == [0, 0]
+    assert [
+        outcome.code for outcome in LocalExecutor().run([held, other], SilentBoard(), done)
+    ] == [0, 0]
     assert heard == ["t1", "t0"]
 
 
-def test_the_next_task_may_depend_on_how_the_last_one_ended(tasks: Callable[..., list[Task]]) -> None:
+def test_the_next_task_may_depend_on_how_the_last_one_ended(
+    tasks: Callable[..., list[Task]],
+) -> None:
     """Taken when there is room for it; None waits for an end, and is asked again."""
     these, heard, asked = tasks(FINISH, FINISH, FINISH), list[str](), list[int]()
 
@@ -173,13 +190,18 @@ def test_the_next_task_may_depend_on_how_the_last_one_ended(tasks: Callable[...,
             asked.append(len(heard))
             yield task
 
-    outcomes = LocalExecutor(2).run(drawn(), SilentBoard(), lambda outcome: heard.append(outcome.task.name))
+    outcomes = LocalExecutor(2).run(
+        drawn(), SilentBoard(), lambda outcome: heard.append(outcome.task.name)
+    )
     assert [outcome.task.name for outcome in outcomes] == heard == ["t0", "t1", "t2"]
     assert asked == [0, 1, 2]
 
 
 def test_workers_take_the_devices_in_turn() -> None:
-    local, task = LocalExecutor(3, threads=4, devices=("cuda:0", "cuda:1")), Task("t", ("search",), Path("x"))
+    local, task = (
+        LocalExecutor(3, threads=4, devices=("cuda:0", "cuda:1")),
+        Task("t", ("search",), Path("x")),
+    )
     assert [local.command(task, slot)[-1] for slot in range(3)] == [
         "--device=cuda:0",
         "--device=cuda:1",
@@ -196,12 +218,18 @@ def a_run(folder: Path, rows: int) -> Task:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"proxnas": "0", "epochs": 4}))
     lines = [json.dumps({"epoch": i, "valid_accuracy": i / 10}) + "\n" for i in range(1, rows + 1)]
-    (folder / "metrics.jsonl").write_text("".join(lines) + '{"epoch": ')  # the next line is being written
+    (folder / "metrics.jsonl").write_text(
+        "".join(lines) + '{"epoch": '
+    )  # the next line is being written
     return Task(folder.name, (), folder)
 
 
 def test_progress_is_read_from_the_folder(tmp_path: Path) -> None:
-    assert progress_of(a_run(tmp_path / "a", 3).folder) == (3, 4, {"epoch": 3, "valid_accuracy": 0.3})
+    assert progress_of(a_run(tmp_path / "a", 3).folder) == (
+        3,
+        4,
+        {"epoch": 3, "valid_accuracy": 0.3},
+    )
     assert progress_of(tmp_path / "missing") == (0, None, {})
 
 
@@ -216,5 +244,9 @@ def test_the_board_shows_all_workers(tmp_path: Path, terminal: bool, quiet: bool
         board.end(Outcome(b, 2, "--epochs [0]: no"))
     said = text.getvalue()
     assert quiet == (said == "")
-    for words in ("a: done in 3 epochs valid 0.300", "b: --epochs [0]: no", *(["2/2"] if not quiet else [])):
+    for words in (
+        "a: done in 3 epochs valid 0.300",
+        "b: --epochs [0]: no",
+        *(["2/2"] if not quiet else []),
+    ):
         assert quiet != (words in said)

@@ -1,4 +1,5 @@
-"""Numbers that must stay finite: seen at once, the step not taken, back to the last checkpoint at a lower rate."""
+"""Numbers that must stay finite: seen at once, the step not taken, back to the last checkpoint at a
+lower rate."""
 
 from __future__ import annotations
 
@@ -44,9 +45,14 @@ def test_a_step_of_a_search_whose_loss_is_not_finite_is_not_taken(
     search.guard.check()
     before = digest([weights(search.net.module), search.method.state_dict()["w"]["sgd"]["state"]])
     real = WeightOptimizer.step
-    monkeypatch.setattr(WeightOptimizer, "step", lambda self, loss, *rest: real(self, loss * factor, *rest))
+    monkeypatch.setattr(
+        WeightOptimizer, "step", lambda self, loss, *rest: real(self, loss * factor, *rest)
+    )
     search.step()
-    assert digest([weights(search.net.module), search.method.state_dict()["w"]["sgd"]["state"]]) == before
+    assert (
+        digest([weights(search.net.module), search.method.state_dict()["w"]["sgd"]["state"]])
+        == before
+    )
     with pytest.raises(Diverged, match="the loss or its gradient is not finite"):
         search.guard.check()
 
@@ -54,7 +60,9 @@ def test_a_step_of_a_search_whose_loss_is_not_finite_is_not_taken(
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 @pytest.mark.parametrize("clip", [0.0, 5.0])
 @pytest.mark.parametrize("fault", ["loss", "gradient", "none"])
-def test_a_step_of_a_training_is_taken_only_if_all_is_finite(optimizer: str, clip: float, fault: str) -> None:
+def test_a_step_of_a_training_is_taken_only_if_all_is_finite(
+    optimizer: str, clip: float, fault: str
+) -> None:
     network = nn.Linear(3, 2)
     this = Optimizer(network, TrainConfig(optimizer=optimizer, clip=clip), steps_per_epoch=5)  # type: ignore[arg-type]
     for step in range(3):
@@ -119,9 +127,13 @@ def test_A_of_nasp_never_leaves_the_unit_interval(values: list[float], optimizer
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_judging_an_epoch_changes_nothing_that_a_checkpoint_before_it_holds(method: str, make_search: Any) -> None:
+def test_judging_an_epoch_changes_nothing_that_a_checkpoint_before_it_holds(
+    method: str, make_search: Any
+) -> None:
     """A run that is stopped meanwhile writes the state from before."""
-    search = make_search("--method", method, "--space", "nasbench201", "--epochs", "2", *QUICK.get(method, ()))
+    search = make_search(
+        "--method", method, "--space", "nasbench201", "--epochs", "2", *QUICK.get(method, ())
+    )
     for _ in range(len(search)):
         search.totals.add(search.step())
     state = search.state_dict()
@@ -142,7 +154,8 @@ def argv(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def diverging(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
-    """diverging(step, times): the loss of that step is NaN until the run has gone back so many times."""
+    """diverging(step, times): the loss of that step is NaN until the run has gone back so many
+    times."""
 
     def arrange(step: int, times: int) -> None:
         real = WeightOptimizer.step
@@ -167,22 +180,34 @@ def test_a_search_that_diverges_goes_back_says_so_and_ends(
     assert main([*argv, str(tmp_path / "run"), "--checkpoint-minutes", "9"]) == 0
     said = capsys.readouterr().err.splitlines()
     where = (
-        "proxnas: the loss or its gradient is not finite in epoch 2: back to the last checkpoint (step 0 of epoch 2)"
+        "proxnas: the loss or its gradient is not finite in epoch 2: back to the last checkpoint"
+        " (step 0 of epoch 2)"
     )
-    assert said == [f"{where}, learning rate times {f:g} from now on ({n} of 3)" for n, f in ((1, 0.5), (2, 0.25))]
+    assert said == [
+        f"{where}, learning rate times {f:g} from now on ({n} of 3)"
+        for n, f in ((1, 0.5), (2, 0.25))
+    ]
     assert [row["rollbacks"] for row in rows(tmp_path / "run")] == [0, 2, 2]
     assert [row["epoch"] for row in rows(tmp_path / "run")] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("step", [6, 9])
 def test_one_that_is_stopped_besides_ends_the_same(
-    argv: list[str], tmp_path: Path, step: int, diverging: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch
+    argv: list[str],
+    tmp_path: Path,
+    step: int,
+    diverging: Callable[[int, int], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     diverging(7, 1)
     assert main([*argv, str(tmp_path / "alone")]) == 0
     count = iter(range(1, 100))
     with monkeypatch.context() as patch:
-        patch.setattr(Silent, "step", lambda *_: signal.raise_signal(signal.SIGTERM) if next(count) == step else None)
+        patch.setattr(
+            Silent,
+            "step",
+            lambda *_: signal.raise_signal(signal.SIGTERM) if next(count) == step else None,
+        )
         assert main([*argv, str(tmp_path / "run")]) == 143
     assert main([*argv, str(tmp_path / "run"), "--resume"]) == 0
     assert crash.outcome(tmp_path / "run") == crash.outcome(tmp_path / "alone")
@@ -195,11 +220,18 @@ def test_after_three_returns_it_stops_in_one_line(
     assert main([*argv, str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 4
-    assert "not finite in epoch 2: lower --learning-rate (now 0.025): also at 0.003125, after 3 returns" in said[3]
-    assert main([*argv, str(tmp_path / "run"), "--resume"]) == 2  # and stays so: nobody need look for the line
+    assert (
+        "not finite in epoch 2: lower --learning-rate (now 0.025): also at 0.003125, after 3"
+        " returns" in said[3]
+    )
+    assert (
+        main([*argv, str(tmp_path / "run"), "--resume"]) == 2
+    )  # and stays so: nobody need look for the line
 
 
-def test_a_learning_rate_that_is_far_too_high_is_named(argv: list[str], tmp_path: Path, capsys: Any) -> None:
+def test_a_learning_rate_that_is_far_too_high_is_named(
+    argv: list[str], tmp_path: Path, capsys: Any
+) -> None:
     """No stand-in: weights of 1e30 overflow by themselves."""
     assert main([*argv, str(tmp_path / "run"), "--learning-rate", "1e30"]) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("proxnas: error: the")

@@ -1,4 +1,5 @@
-"""`--minutes`: epochs are chosen by a measurement, once, and stored; and the clock ends what takes longer."""
+"""`--minutes`: epochs are chosen by a measurement, once, and stored; and the clock ends what takes
+longer."""
 
 from __future__ import annotations
 
@@ -27,7 +28,18 @@ from proxnas.workflows import compare
 from proxnas.workflows.compare_options import CompareConfig
 from proxnas.workflows.jobs import fitted_to_minutes
 
-SMALL = ["--space", "nasbench201", "--channels", "2", "--batch-size", "20", "--final-cells", "1", "--threads", "1"]
+SMALL = [
+    "--space",
+    "nasbench201",
+    "--channels",
+    "2",
+    "--batch-size",
+    "20",
+    "--final-cells",
+    "1",
+    "--threads",
+    "1",
+]
 BENCH = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
 TRAIN = ["--cells=1", "--channels=4", "--batch-size=16", "--threads=1", "--device=cpu", "--quiet"]
 
@@ -37,7 +49,9 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr("proxnas.runs.deadline.time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(
+            "proxnas.runs.deadline.time", SimpleNamespace(monotonic=lambda: self.now)
+        )
         monkeypatch.setattr(Silent, "step", lambda progress, changes: self.tick())
 
     def tick(self) -> None:
@@ -52,7 +66,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def argv(stripes: Path, tmp_path: Path) -> list[str]:
-    return ["search", str(stripes), *SMALL, "--quiet", "--minutes", "1", "--run", str(tmp_path / "run")]
+    return [
+        "search",
+        str(stripes),
+        *SMALL,
+        "--quiet",
+        "--minutes",
+        "1",
+        "--run",
+        str(tmp_path / "run"),
+    ]
 
 
 @pytest.fixture
@@ -82,19 +105,30 @@ def result(folder: Path) -> dict[str, Any]:
 # epochs are chosen
 
 
-def test_as_many_epochs_as_fit_chosen_once(argv: list[str], measured: list[Any], clock: Clock, tmp_path: Path) -> None:
+def test_as_many_epochs_as_fit_chosen_once(
+    argv: list[str], measured: list[Any], clock: Clock, tmp_path: Path
+) -> None:
     assert main(argv) == 0
     stored = read_values(tmp_path / "run" / "config.json")
     assert (stored["epochs"], stored["minutes"], len(measured)) == (2, 1.0, 1)
     (tmp_path / "run" / "result.json").unlink()
     assert main([*argv, "--resume"]) == 0
-    again = ["search", "--config", str(tmp_path / "run" / "config.json"), "--run", str(tmp_path / "again"), "--quiet"]
+    again = [
+        "search",
+        "--config",
+        str(tmp_path / "run" / "config.json"),
+        "--run",
+        str(tmp_path / "again"),
+        "--quiet",
+    ]
     assert main(again) == 0
     assert len(measured) == 1
     assert len(rows(tmp_path / "run")) == 2 and rows(tmp_path / "run") == rows(tmp_path / "again")
 
 
-def test_at_least_one_epoch_and_at_most_those_of_the_protocol(stripes: Path, measured: list[Any]) -> None:
+def test_at_least_one_epoch_and_at_most_those_of_the_protocol(
+    stripes: Path, measured: list[Any]
+) -> None:
     words = [str(stripes), *SMALL]
     config = parse_search(words)
     assert fitted_to_minutes(config, Deadline(6.0)).epochs == 1
@@ -112,7 +146,9 @@ def test_a_training_chooses_its_epochs_too(
     argv = ["train", BENCH, str(stripes), *TRAIN, "--minutes", "1", "--run"]
     assert main([*argv, str(tmp_path / "a")]) == 0
     assert result(tmp_path / "a")["epochs"] == 2
-    assert main([*argv, str(tmp_path / "b"), "--epochs", "1"]) == 0  # as asked, and the clock besides
+    assert (
+        main([*argv, str(tmp_path / "b"), "--epochs", "1"]) == 0
+    )  # as asked, and the clock besides
     assert result(tmp_path / "b")["epochs"] == 1 and len(measured) == 1
     assert main([*argv[:-3], "--minutes=-1", "--run", str(tmp_path / "c")]) == 2
     assert "--minutes -1.0: give a number of at least 0" in capsys.readouterr().err
@@ -131,7 +167,10 @@ def test_a_search_that_took_longer_stops_after_a_step_and_goes_on_with_more_time
     cut = result(tmp_path / "cut")
     assert (cut["stopped"], cut["epochs"]) == ("minutes", 2) and cut["valid_accuracy"] >= 0
     assert [row["step"] for row in rows(tmp_path / "cut")] == [2, 3]
-    assert Genotype.from_object(cut["genotype"]).to_json() == (tmp_path / "cut" / "genotype.json").read_text()
+    assert (
+        Genotype.from_object(cut["genotype"]).to_json()
+        == (tmp_path / "cut" / "genotype.json").read_text()
+    )
     assert main([*argv, str(tmp_path / "cut"), "--resume"]) == 0  # no more time: as it was
     assert result(tmp_path / "cut") == cut
     clock.now = 0.0
@@ -160,7 +199,9 @@ def test_a_training_that_took_longer_is_tested_and_goes_on_with_more_time(
 def test_an_evaluation_has_its_time_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     deadline = Deadline(10.0)
-    deadline.take_up([{"seconds": {"forward": 1.0, "evaluate": 2.0}}])  # an earlier call: 3 s are gone
+    deadline.take_up(
+        [{"seconds": {"forward": 1.0, "evaluate": 2.0}}]
+    )  # an earlier call: 3 s are gone
     clock.now = 4.9
     assert not deadline.over()
     clock.now = 5.0
@@ -180,16 +221,40 @@ def test_what_would_choose_in_its_last_step_chooses_when_time_is_over(
     assert (search.steps_done, search.epochs_done) == (1, 1) and method.best is chosen
 
 
-def test_nothing_is_refined_when_time_is_over(stripes: Path, clock: Clock, tmp_path: Path, monkeypatch: Any) -> None:
+def test_nothing_is_refined_when_time_is_over(
+    stripes: Path, clock: Clock, tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(refining, "_rounds", lambda *args: 1 / 0)
-    argv = ["search", str(stripes), *SMALL, "--quiet", "--refine", "3", "--epochs", "2", "--run", str(tmp_path)]
+    argv = [
+        "search",
+        str(stripes),
+        *SMALL,
+        "--quiet",
+        "--refine",
+        "3",
+        "--epochs",
+        "2",
+        "--run",
+        str(tmp_path),
+    ]
     assert main([*argv, "--minutes", str(3 / 60)]) == 0
     assert "refined" not in result(tmp_path)
 
 
 def test_a_refinement_stops_when_time_is_over(stripes: Path, clock: Clock, tmp_path: Path) -> None:
     """2 seconds for the search; the short trainings have 60 steps each at least, and 8 seconds."""
-    argv = ["search", str(stripes), *SMALL, "--quiet", "--refine", "3", "--epochs", "1", "--run", str(tmp_path)]
+    argv = [
+        "search",
+        str(stripes),
+        *SMALL,
+        "--quiet",
+        "--refine",
+        "3",
+        "--epochs",
+        "1",
+        "--run",
+        str(tmp_path),
+    ]
     assert main([*argv, "--minutes", str(10 / 60)]) == 0
     assert clock.now == 10 and result(tmp_path)["refined"]["changed"] is False
     assert rows(tmp_path / "refined")[-1]["step"] == 8
@@ -206,7 +271,9 @@ def test_several_processes_have_no_common_clock() -> None:
 def test_each_run_gets_an_equal_share_of_what_is_left(clock: Clock) -> None:
     tasks = [Task(f"run {i}", ("search", "digits"), Path(f"run-{i}")) for i in range(4)]
     minutes = []
-    for task in share_time(tasks, Deadline(600.0), workers=2, later=4):  # two pairs here, two pairs later
+    for task in share_time(
+        tasks, Deadline(600.0), workers=2, later=4
+    ):  # two pairs here, two pairs later
         minutes.append(float(task.argv[-1].removeprefix("--minutes=")))
         clock.now += 60.0
     assert minutes == pytest.approx([10 / 4, 9 / 4, 8 / 3, 7 / 3], abs=1e-3)
@@ -214,7 +281,9 @@ def test_each_run_gets_an_equal_share_of_what_is_left(clock: Clock) -> None:
     assert list(share_time(tasks, Deadline(0.0), 1)) == []
 
 
-def test_a_run_that_there_was_no_time_for_is_said_to_be_missing(clock: Clock, tmp_path: Path) -> None:
+def test_a_run_that_there_was_no_time_for_is_said_to_be_missing(
+    clock: Clock, tmp_path: Path
+) -> None:
     outcomes: list[Outcome] = []
     config = CompareConfig(data="digits", minutes=0.5, quiet=True)
     task = Task("nasp seed 0", ("search", "digits"), tmp_path / "run")

@@ -1,4 +1,5 @@
-"""`--processes N`: one command line, several processes, one exit code, and nobody is left behind."""
+"""`--processes N`: one command line, several processes, one exit code, and nobody is left
+behind."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ from proxnas.common.errors import InputError
 from proxnas.runs import processes
 from proxnas.runs.processes import Ended, exit_code, run_together, to_start
 
-SMALL = ["--batch-size=8", "--channels=2", "--device=cpu", "--quiet", "--space=nasbench201", "--cells=1"]
+SMALL = [
+    "--batch-size=8",
+    "--channels=2",
+    "--device=cpu",
+    "--quiet",
+    "--space=nasbench201",
+    "--cells=1",
+]
 SMALL += ["--final-cells=1", "--final-channels=2", "--refine=0"]
 
 
@@ -29,14 +37,21 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """stand_in(code): Python that is run in place of proxnas, with its number as `rank`."""
 
     def use(code: str) -> None:
-        first = "import os, signal, sys, time\nfrom pathlib import Path\nrank = int(os.environ['RANK'])\n"
+        first = (
+            "import os, signal, sys, time\nfrom pathlib import Path\nrank ="
+            " int(os.environ['RANK'])\n"
+        )
         first += f"here = Path({str(tmp_path)!r})\n"
-        monkeypatch.setattr(processes, "PROGRAM", (sys.executable, "-c", first + textwrap.dedent(code)))
+        monkeypatch.setattr(
+            processes, "PROGRAM", (sys.executable, "-c", first + textwrap.dedent(code))
+        )
 
     return use
 
 
-def test_each_is_told_its_place_and_its_share(stand_in: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_is_told_its_place_and_its_share(
+    stand_in: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(processes, "available", lambda: 8)
     names = ["WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "OMP_NUM_THREADS"]
     stand_in(f"""
@@ -45,7 +60,9 @@ def test_each_is_told_its_place_and_its_share(stand_in: Any, tmp_path: Path, mon
     """)
     run_together(["search", "data"], 3)
     said = [(tmp_path / str(rank)).read_text().split() for rank in range(3)]
-    assert [words[:-1] for words in said] == [["3", str(r), "3", "127.0.0.1", "2", "search", "data"] for r in range(3)]
+    assert [words[:-1] for words in said] == [
+        ["3", str(r), "3", "127.0.0.1", "2", "search", "data"] for r in range(3)
+    ]
     assert len({words[-1] for words in said}) == 1, "they meet at one port"
 
 
@@ -66,7 +83,9 @@ def test_one_exit_code_for_all(codes: list[int], one: int) -> None:
     assert exit_code(codes) == one
 
 
-def test_a_failure_ends_those_that_do_not_notice_it(stand_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_ends_those_that_do_not_notice_it(
+    stand_in: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(processes, "GRACE", 0.2)
     stand_in("time.sleep(1000) if rank else sys.exit(2)")
     start = time.monotonic()
@@ -76,7 +95,9 @@ def test_a_failure_ends_those_that_do_not_notice_it(stand_in: Any, monkeypatch: 
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_reaches_all_of_them(stand_in: Any, tmp_path: Path, signum: signal.Signals) -> None:
+def test_a_signal_reaches_all_of_them(
+    stand_in: Any, tmp_path: Path, signum: signal.Signals
+) -> None:
     stand_in(f"""
         signal.signal({int(signum)}, lambda *_: sys.exit({128 + signum}))
         (here / f"ready{{rank}}").touch()
@@ -102,8 +123,13 @@ def test_who_starts_them_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("command", ["search", "train", "fit"])
 @pytest.mark.parametrize("number", ["0", "-1", "2000"])
-def test_impossible_numbers_are_refused(command: str, number: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([command, *["zoo:DARTS_V2"] * (command == "train"), "digits", "--processes", number]) == 2
+def test_impossible_numbers_are_refused(
+    command: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main([command, *["zoo:DARTS_V2"] * (command == "train"), "digits", "--processes", number])
+        == 2
+    )
     assert f"--processes {number}: give a number from 1 to 1024" in capsys.readouterr().err
 
 
@@ -115,7 +141,11 @@ def test_a_deadline_is_for_one_process(data: str, capsys: pytest.CaptureFixture[
 
 def test_the_commands_hand_their_words_on(stand_in: Any, tmp_path: Path, stripes: Path) -> None:
     stand_in('(here / f"{rank}").write_text(" ".join(sys.argv[1:])); sys.exit(2)')
-    for words in (["search", str(stripes)], ["train", "zoo:DARTS_V2", str(stripes)], ["train", "zoo:LSTM", "pydocs"]):
+    for words in (
+        ["search", str(stripes)],
+        ["train", "zoo:DARTS_V2", str(stripes)],
+        ["train", "zoo:LSTM", "pydocs"],
+    ):
         argv = [*words, "--processes", "2", f"--run={tmp_path / 'run'}", "--resume"]
         assert main(argv) == 2
         assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text() == " ".join(argv)
@@ -123,7 +153,14 @@ def test_the_commands_hand_their_words_on(stand_in: Any, tmp_path: Path, stripes
 
 
 def test_one_process_is_the_plain_run(stripes: Path, tmp_path: Path) -> None:
-    argv = ["search", str(stripes), *SMALL, "--epochs=1", "--processes=1", f"--run={tmp_path / 'run'}"]
+    argv = [
+        "search",
+        str(stripes),
+        *SMALL,
+        "--epochs=1",
+        "--processes=1",
+        f"--run={tmp_path / 'run'}",
+    ]
     assert main(argv) == 0
     assert json.loads((tmp_path / "run" / "environment.json").read_text())["processes"] == 1
     assert "processes" not in json.loads((tmp_path / "run" / "config.json").read_text())
@@ -137,14 +174,26 @@ def command(*words: str) -> list[str]:
 def test_a_search_by_two_is_stopped_and_goes_on(stripes: Path, tmp_path: Path) -> None:
     """As a user starts it: exit codes and lines are those of one process."""
     run = tmp_path / "run"
-    argv = command("search", str(stripes), *SMALL, "--epochs=30", "--processes=2", f"--run={run}", "--patience=0")
+    argv = command(
+        "search",
+        str(stripes),
+        *SMALL,
+        "--epochs=30",
+        "--processes=2",
+        f"--run={run}",
+        "--patience=0",
+    )
     started = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while started.poll() is None and not (run / "metrics.jsonl").exists():
         time.sleep(0.05)
     started.send_signal(signal.SIGTERM)
     _out, err = started.communicate(timeout=300)
     assert started.returncode == 143, err
-    assert err == "proxnas: stopped by SIGTERM; a checkpoint is written: the same command with --resume goes on\n"
+    assert (
+        err
+        == "proxnas: stopped by SIGTERM; a checkpoint is written: the same command with --resume"
+        " goes on\n"
+    )
     again = subprocess.run([*argv, "--resume"], capture_output=True, text=True, timeout=600)
     assert (again.returncode, again.stderr) == (0, ""), again.stderr
     assert again.stdout.count("run folder") == 1, "one of them speaks"

@@ -50,10 +50,13 @@ def limited() -> Iterator[None]:
 
 @pytest.fixture
 def ray(limited: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Ray, and nothing of it left behind; with a token of its own, else it would write one into the home folder."""
+    """Ray, and nothing of it left behind; with a token of its own, else it would write one into the
+    home folder."""
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
-    monkeypatch.setenv("RAY_worker_niceness", "0")  # its 15 would starve the workers on a busy machine
+    monkeypatch.setenv(
+        "RAY_worker_niceness", "0"
+    )  # its 15 would starve the workers on a busy machine
     found = pytest.importorskip("ray", reason="needs the extra: pip install 'proxnas[ray]'")
     yield found
     found.shutdown()
@@ -100,7 +103,11 @@ def test_a_share_of_a_gpu_and_several_cpus() -> None:
 
 def test_the_executor_is_what_the_flags_ask_for() -> None:
     made = executor.make(ManyFlags(ray="auto", cpus_per_task=3, gpus_per_task=0.5), threads=2)
-    assert isinstance(made, RayExecutor) and (made.address, made.cpus, made.gpus) == ("auto", 3, 0.5)
+    assert isinstance(made, RayExecutor) and (made.address, made.cpus, made.gpus) == (
+        "auto",
+        3,
+        0.5,
+    )
     by_threads = executor.make(ManyFlags(ray="auto"), threads=2)
     assert isinstance(by_threads, RayExecutor) and by_threads.cpus == 2
 
@@ -112,11 +119,17 @@ COMMANDS = (["compare", "digits", "--methods", "nasp"], ["search", "digits", "--
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_without_ray_one_line_says_what_to_install(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(ray_executor, "find_spec", lambda name: None)
     assert main([*command, "--run", str(tmp_path / "run"), "--ray"]) == 2
-    assert capsys.readouterr().err == "proxnas: error: --ray needs the extra: pip install 'proxnas[ray]'\n"
+    assert (
+        capsys.readouterr().err
+        == "proxnas: error: --ray needs the extra: pip install 'proxnas[ray]'\n"
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -141,7 +154,10 @@ def served(answer: bytes | None) -> int:
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [(None, r"no answer from 127.0.0.1:\d+ \(timed out\)"), (b"HTTP/1.1 400 Bad Request\r\n", "is no Ray cluster")],
+    [
+        (None, r"no answer from 127.0.0.1:\d+ \(timed out\)"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "is no Ray cluster"),
+    ],
 )
 def test_somebody_else_at_the_address_is_no_cluster(
     answer: bytes | None, words: str, monkeypatch: pytest.MonkeyPatch
@@ -154,18 +170,28 @@ def test_somebody_else_at_the_address_is_no_cluster(
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_cluster_that_cannot_be_reached_is_said_at_once(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(ray_executor, "find_spec", lambda name: object())
     assert main([*command, "--run", str(tmp_path / "run"), "--ray", "127.0.0.1:1"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("proxnas: error: --ray 127.0.0.1:1: no answer from 127.0.0.1:1 (") and "ray start" in error
+    assert (
+        error.startswith("proxnas: error: --ray 127.0.0.1:1: no answer from 127.0.0.1:1 (")
+        and "ray start" in error
+    )
     assert not (tmp_path / "run").exists()
 
 
 def test_a_node_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
     code, message = ray_executor.work([], str(tmp_path / "missing" / "t.log"), str(tmp_path))
-    assert code == 2 and str(tmp_path / "missing") in message and "keep runs and data where all nodes see" in message
+    assert (
+        code == 2
+        and str(tmp_path / "missing") in message
+        and "keep runs and data where all nodes see" in message
+    )
 
 
 # with a cluster
@@ -181,7 +207,9 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
 
     original = RayExecutor.command
     monkeypatch.setattr(RayExecutor, "command", command)
-    return lambda *codes: [Task(f"t{i}", (code,), tmp_path / f"t{i}") for i, code in enumerate(codes)]
+    return lambda *codes: [
+        Task(f"t{i}", (code,), tmp_path / f"t{i}") for i, code in enumerate(codes)
+    ]
 
 
 def run(address: str, these: list[Task]) -> list[Outcome]:
@@ -191,15 +219,20 @@ def run(address: str, these: list[Task]) -> list[Outcome]:
 def test_runs_on_a_ray_of_our_own(
     ray: Any, tasks: Callable[..., list[Task]], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One that is killed is started again, one that refuses is not, and nothing is printed but by us."""
+    """One that is killed is started again, one that refuses is not, and nothing is printed but by
+    us."""
     killed = f"if starts < 2: os.kill(os.getpid(), signal.SIGKILL)\n{FINISH}"
     refused = 'print("proxnas: error: --epochs 0: give more"); sys.exit(2)'
     these = tasks(FINISH, killed, refused)
     before = signal.getsignal(signal.SIGTERM)
     outcomes = run("local", these)
-    assert [outcome.code for outcome in outcomes] == [0, 0, 2] and outcomes[2].message == "--epochs 0: give more"
+    assert [outcome.code for outcome in outcomes] == [0, 0, 2] and outcomes[
+        2
+    ].message == "--epochs 0: give more"
     assert [starts(task) for task in these] == [1, 2, 1]
-    assert f"--run={these[0].folder} --resume --threads=1" in (these[0].folder / "starts").read_text()
+    assert (
+        f"--run={these[0].folder} --resume --threads=1" in (these[0].folder / "starts").read_text()
+    )
     assert (signal.getsignal(signal.SIGTERM), ray.is_initialized()) == (before, False)
     assert capfd.readouterr() == ("", "")
 
@@ -210,7 +243,9 @@ def cluster(ray: Any) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     store = {"object_store_memory": ray_executor.STORE}
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **store})
+    made = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **store}
+    )
     made.workers = [made.add_node(num_cpus=2, **store) for _ in range(2)]
     yield made
     ray.shutdown()
@@ -218,9 +253,11 @@ def cluster(ray: Any) -> Iterator[Any]:
 
 
 @pytest.mark.slow
-def test_tasks_of_a_node_that_dies_go_to_another(cluster: Any, tasks: Callable[..., list[Task]]) -> None:
-    """Four hold out, two a node, until one node is killed and its runs are gone; then they may end. Those of the other
-    node were not started again."""
+def test_tasks_of_a_node_that_dies_go_to_another(
+    cluster: Any, tasks: Callable[..., list[Task]]
+) -> None:
+    """Four hold out, two a node, until one node is killed and its runs are gone; then they may end.
+    Those of the other node were not started again."""
     wait = '(folder / "pid").write_text(str(os.getpid()))\n'
     wait += 'while not (folder.parent / "go").exists(): time.sleep(0.05)\n'
     these = tasks(*[wait + FINISH] * 4)
@@ -247,7 +284,9 @@ def test_tasks_of_a_node_that_dies_go_to_another(cluster: Any, tasks: Callable[.
 
 
 @pytest.mark.slow
-def test_a_signal_reaches_the_workers_of_a_cluster(cluster: Any, tasks: Callable[..., list[Task]]) -> None:
+def test_a_signal_reaches_the_workers_of_a_cluster(
+    cluster: Any, tasks: Callable[..., list[Task]]
+) -> None:
     long = f"if starts < 2: time.sleep(60)\n{FINISH}"
     these = tasks(long, long)
 
@@ -264,14 +303,27 @@ def test_a_signal_reaches_the_workers_of_a_cluster(cluster: Any, tasks: Callable
 
 @pytest.mark.slow
 def test_a_sweep_survives_the_death_of_a_node(cluster: Any, stripes: Path, tmp_path: Path) -> None:
-    """Twelve searches; a node is killed when some are finished: none is lost, none of those is run again."""
+    """Twelve searches; a node is killed when some are finished: none is lost, none of those is run
+    again."""
     flags = {"cells": 2, "channels": 2, "batch_size": 8, "final_cells": 2, "final_channels": 4}
     (tmp_path / "search.json").write_text(json.dumps(flags))
-    words = ["sweep", str(stripes), "--eta", "0,0.1,1,10", "--seeds", "0,1,2", "--epochs", "2", "--quiet"]
+    words = [
+        "sweep",
+        str(stripes),
+        "--eta",
+        "0,0.1,1,10",
+        "--seeds",
+        "0,1,2",
+        "--epochs",
+        "2",
+        "--quiet",
+    ]
     words += ["--search-config", str(tmp_path / "search.json"), "--run", str(tmp_path / "run")]
     folder = tmp_path / "run" / "search"
     command = [sys.executable, "-m", "proxnas", *words, "--ray", cluster.address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             wait_for(lambda: len(list(folder.glob("*/result.json"))) >= 3, LIMIT)
             finished = {path: path.stat().st_mtime_ns for path in folder.glob("*/result.json")}
@@ -288,4 +340,6 @@ def test_a_sweep_survives_the_death_of_a_node(cluster: Any, stripes: Path, tmp_p
     logs = [log.read_text() for log in (folder / "logs").glob("*.log")]
     assert max(log.count("run folder") for log in logs) == 1
     assert sum(log.count("epoch 1/2") for log in logs) <= 14
-    assert [len(path.read_text().splitlines()) for path in folder.glob("*/metrics.jsonl")] == [2] * 12
+    assert [len(path.read_text().splitlines()) for path in folder.glob("*/metrics.jsonl")] == [
+        2
+    ] * 12

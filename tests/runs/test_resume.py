@@ -1,4 +1,5 @@
-"""A run that is stopped or killed at any moment and resumed ends exactly as one that was left alone."""
+"""A run that is stopped or killed at any moment and resumed ends exactly as one that was left
+alone."""
 
 from __future__ import annotations
 
@@ -30,7 +31,13 @@ METHODS = ["nasp", "darts-1st"]
 EVERY_STEP = ["--checkpoint-minutes", "0"]
 
 FORKED = multiprocessing.get_context("forkserver")  # real processes that need not import torch anew
-PRELOAD = ["pytest", "proxnas.searching.job", "proxnas.runs.progress", "proxnas.cli.search", "torch._dynamo"]
+PRELOAD = [
+    "pytest",
+    "proxnas.searching.job",
+    "proxnas.runs.progress",
+    "proxnas.cli.search",
+    "torch._dynamo",
+]
 FORKED.set_forkserver_preload(PRELOAD)
 
 
@@ -51,14 +58,28 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=METHODS)
-def alone(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command line of a method's search, with the folder of its uninterrupted run as last word."""
-    argv = ["search", str(data), *SMALL, "--epochs", str(EPOCHS), "--method", request.param, "--run"]
+def alone(
+    request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> list[str]:
+    """The command line of a method's search, with the folder of its uninterrupted run as last
+    word."""
+    argv = [
+        "search",
+        str(data),
+        *SMALL,
+        "--epochs",
+        str(EPOCHS),
+        "--method",
+        request.param,
+        "--run",
+    ]
     folder = str(tmp_path_factory.mktemp(request.param) / "alone")
     assert main([*argv, folder]) == 0
     rows = outcome(Path(folder))["metrics"]
     learns = rows[-1]["valid_accuracy"] > 0.5 and sum(row["changes"] for row in rows) > 0
-    assert learns and all(a["A"] != b["A"] for a, b in pairwise(rows)), "nothing to compare: choose another seed"
+    assert learns and all(a["A"] != b["A"] for a, b in pairwise(rows)), (
+        "nothing to compare: choose another seed"
+    )
     return [*argv, folder]
 
 
@@ -69,7 +90,9 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, 
     def arrange(number: int, signum: int) -> None:
         steps = iter(range(1, 1000))
         monkeypatch.setattr(
-            Silent, "step", lambda self, changes: signal.raise_signal(signum) if next(steps) == number else None
+            Silent,
+            "step",
+            lambda self, changes: signal.raise_signal(signum) if next(steps) == number else None,
         )
 
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
@@ -78,7 +101,8 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, 
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """Everything that must be equal to the bit: genotype.json, metrics.jsonl and result.json but for the clock."""
+    """Everything that must be equal to the bit: genotype.json, metrics.jsonl and result.json but
+    for the clock."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     for row in rows:
         row.pop("seconds")
@@ -90,7 +114,10 @@ def outcome(folder: Path) -> dict[str, Any]:
 
 def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
-    return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in files
+    }
 
 
 def stored_state(folder: Path) -> dict[str, Any]:
@@ -103,14 +130,20 @@ def stored_state(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("step", [1, STEPS, STEPS + 2, EPOCHS * STEPS - 1])
 def test_stopped_and_resumed_ends_the_same(
-    alone: list[str], tmp_path: Path, step: int, interrupt_after: Callable[[int, int], None], capsys: Any
+    alone: list[str],
+    tmp_path: Path,
+    step: int,
+    interrupt_after: Callable[[int, int], None],
+    capsys: Any,
 ) -> None:
     *argv, folder = alone
     interrupt_after(step, signal.SIGTERM)
     assert main([*argv, str(tmp_path)]) == 143
     assert "checkpoint is written: the same command with --resume" in capsys.readouterr().err
     state = stored_state(tmp_path)
-    assert STEPS * state["epochs_done"] + state["totals"]["steps"] == step  # in the middle of an epoch
+    assert (
+        STEPS * state["epochs_done"] + state["totals"]["steps"] == step
+    )  # in the middle of an epoch
     assert not (tmp_path / "result.json").exists()
     assert main([*argv, str(tmp_path), "--resume"]) == 0
     assert outcome(tmp_path) == outcome(Path(folder))
@@ -136,7 +169,9 @@ def test_a_second_signal_is_handled_as_without_us(
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background starts with none
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a job in the background starts with none
     with monkeypatch.context() as patch:
         patch.setattr(Silent, "step", twice)
         assert main([*argv, str(tmp_path)]) == 130
@@ -155,7 +190,9 @@ def test_an_error_in_the_middle_can_be_resumed(
         patch.setattr("proxnas.searching.job.write_atomically", lambda *_: 1 / 0)
         assert main([*argv, str(tmp_path)]) == 1
     assert "Traceback" in capsys.readouterr().err
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1  # ahead of the checkpoint, so cut back
+    assert (
+        len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
+    )  # ahead of the checkpoint, so cut back
     assert main([*argv, str(tmp_path), "--resume"]) == 0
     assert outcome(tmp_path) == outcome(Path(folder))
 
@@ -221,13 +258,17 @@ def test_killed_again_and_again_ends_the_same(alone: list[str], tmp_path: Path) 
 
 
 @pytest.mark.parametrize("alone", ["nasp"], indirect=True)
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
+)
 def test_the_command_itself_stopped_and_resumed(
     alone: list[str], tmp_path: Path, signum: signal.Signals, code: int
 ) -> None:
     *argv, folder = alone
     command = [sys.executable, "-m", "proxnas", *argv, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         wait_for(lambda: lines(tmp_path) > 0, lambda: process.poll() is None)
         os.kill(process.pid, signum)
         _, error = process.communicate()
@@ -263,7 +304,9 @@ def test_resuming_a_finished_run_prints_its_result_and_changes_nothing(
     before = snapshot(tmp_path / "run")
     assert main([*finished, "--resume"]) == 0
     assert capsys.readouterr().out == said
-    assert main(["search", "--run", str(tmp_path / "run"), "--resume"]) == 0  # the folder knows the rest
+    assert (
+        main(["search", "--run", str(tmp_path / "run"), "--resume"]) == 0
+    )  # the folder knows the rest
     assert capsys.readouterr().out == said
     assert snapshot(tmp_path / "run") == before
 
@@ -304,12 +347,16 @@ def test_a_flag_that_contradicts_is_named(
     before = snapshot(tmp_path / "run")
     assert main([*finished, "--resume", *extra.split()]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"proxnas: error: {said}: the run in {tmp_path / 'run'} was started with")
+    assert error.startswith(
+        f"proxnas: error: {said}: the run in {tmp_path / 'run'} was started with"
+    )
     assert error.count("\n") == 1
     assert snapshot(tmp_path / "run") == before
 
 
-@pytest.mark.parametrize(("epochs", "said"), [(3, "cannot be made longer, because"), (1, "can only be made longer")])
+@pytest.mark.parametrize(
+    ("epochs", "said"), [(3, "cannot be made longer, because"), (1, "can only be made longer")]
+)
 def test_a_run_on_a_schedule_is_neither_made_longer_nor_shorter(
     finished: list[str], tmp_path: Path, epochs: int, said: str, capsys: Any
 ) -> None:
@@ -324,13 +371,17 @@ def test_other_data_contradict(finished: list[str], tmp_path: Path, capsys: Any)
     assert "proxnas: error: DATA digits: the run in" in capsys.readouterr().err
 
 
-def test_a_config_file_that_contradicts_is_noticed(finished: list[str], tmp_path: Path, capsys: Any) -> None:
+def test_a_config_file_that_contradicts_is_noticed(
+    finished: list[str], tmp_path: Path, capsys: Any
+) -> None:
     (tmp_path / "c.json").write_text('{"momentum": 0.5}')
     assert main([*finished, "--resume", "--config", str(tmp_path / "c.json")]) == 2
     assert "--momentum 0.5: the run in" in capsys.readouterr().err
 
 
-def test_resume_takes_the_stored_threads_and_may_change_them(finished: list[str], tmp_path: Path) -> None:
+def test_resume_takes_the_stored_threads_and_may_change_them(
+    finished: list[str], tmp_path: Path
+) -> None:
     """Other threads may add up in another order: a resumed run would no longer be identical."""
     folder = tmp_path / "run"
     before = torch.get_num_threads()
@@ -342,7 +393,9 @@ def test_resume_takes_the_stored_threads_and_may_change_them(finished: list[str]
     torch.set_num_threads(before)
 
 
-def test_resume_in_an_empty_or_missing_folder_starts(finished: list[str], data: Path, tmp_path: Path) -> None:
+def test_resume_in_an_empty_or_missing_folder_starts(
+    finished: list[str], data: Path, tmp_path: Path
+) -> None:
     (tmp_path / "empty").mkdir()
     for name in ("empty", "missing"):
         assert main([*finished[:-1], str(tmp_path / name), "--resume"]) == 0
@@ -367,12 +420,16 @@ def test_a_damaged_checkpoint_is_told_and_the_previous_ends_the_same(
     capsys.readouterr()
     assert main([*finished, "--resume"]) == 0
     said = capsys.readouterr().err
-    assert said.startswith(f"proxnas: {folder / 'checkpoint.pt'}: damaged or truncated, kept as checkpoint.damaged.pt")
+    assert said.startswith(
+        f"proxnas: {folder / 'checkpoint.pt'}: damaged or truncated, kept as checkpoint.damaged.pt"
+    )
     assert said.count("\n") == 1
     assert outcome(folder) == before
 
 
-def test_without_a_sound_checkpoint_nothing_is_harmed(finished: list[str], tmp_path: Path, capsys: Any) -> None:
+def test_without_a_sound_checkpoint_nothing_is_harmed(
+    finished: list[str], tmp_path: Path, capsys: Any
+) -> None:
     folder = tmp_path / "run"
     (folder / "result.json").unlink()
     for name in ("checkpoint.pt", "checkpoint.previous.pt"):
@@ -381,7 +438,9 @@ def test_without_a_sound_checkpoint_nothing_is_harmed(finished: list[str], tmp_p
     capsys.readouterr()
     assert main([*finished, "--resume"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"proxnas: error: {folder / 'checkpoint.pt'}: the checkpoint is damaged or truncated, and ")
+    assert error.startswith(
+        f"proxnas: error: {folder / 'checkpoint.pt'}: the checkpoint is damaged or truncated, and "
+    )
     assert error.count("\n") == 1
     assert snapshot(folder) == before
 
@@ -390,7 +449,18 @@ def test_without_a_sound_checkpoint_nothing_is_harmed(finished: list[str], tmp_p
 
 
 def many(data: Path, folder: Path, *more: str) -> list[str]:
-    argv = ["search", str(data), *SMALL, "--epochs", "2", "--seeds", "0,1", "--pick", "--run", str(folder)]
+    argv = [
+        "search",
+        str(data),
+        *SMALL,
+        "--epochs",
+        "2",
+        "--seeds",
+        "0,1",
+        "--pick",
+        "--run",
+        str(folder),
+    ]
     return [*argv, *more]
 
 
@@ -405,7 +475,9 @@ def test_several_seeds_stopped_in_the_second_go_on_there(
     assert snapshot(tmp_path / "run" / "seed-0") == first
     for seed in ("seed-0", "seed-1"):
         assert outcome(tmp_path / "run" / seed) == outcome(tmp_path / "alone" / seed)
-    results = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("run", "alone")]
+    results = [
+        json.loads((tmp_path / name / "result.json").read_text()) for name in ("run", "alone")
+    ]
     assert [result.pop("seconds") > 0 for result in results] == [True, True]
     assert results[0] == results[1]
 
@@ -417,7 +489,10 @@ def test_seeds_of_an_overwritten_run_are_not_taken_for_new_ones(
     interrupt_after(2, signal.SIGTERM)
     assert main(many(data, tmp_path, "--force", "--momentum", "0.5")) == 143
     assert main(many(data, tmp_path, "--resume", "--momentum", "0.5")) == 0
-    stored = [read_values(tmp_path / name / "config.json")["momentum"] for name in (".", "seed-0", "seed-1")]
+    stored = [
+        read_values(tmp_path / name / "config.json")["momentum"]
+        for name in (".", "seed-0", "seed-1")
+    ]
     assert stored == [0.5, 0.5, 0.5]
 
 
@@ -426,4 +501,7 @@ def test_a_seed_of_another_run_is_refused(data: Path, tmp_path: Path, capsys: An
     for path in tmp_path.glob("*.json"):
         path.unlink()
     assert main(many(data, tmp_path, "--resume", "--momentum", "0.5")) == 2
-    assert f"--momentum 0.5: the run in {tmp_path / 'seed-0'} was started with 0.9" in capsys.readouterr().err
+    assert (
+        f"--momentum 0.5: the run in {tmp_path / 'seed-0'} was started with 0.9"
+        in capsys.readouterr().err
+    )

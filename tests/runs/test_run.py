@@ -53,7 +53,11 @@ def run(tmp_path: Path) -> Run:
 @pytest.fixture
 def state() -> dict[str, Any]:
     return {
-        "weights": {"w": torch.arange(300.0).reshape(30, 10), "empty": torch.empty(0), "scalar": torch.tensor(2.5)},
+        "weights": {
+            "w": torch.arange(300.0).reshape(30, 10),
+            "empty": torch.empty(0),
+            "scalar": torch.tensor(2.5),
+        },
         "epochs_done": 3,
         "steps": [1, 2, (3, 4)],
         "random": torch.arange(40, dtype=torch.uint8),
@@ -99,11 +103,17 @@ def test_a_folder_held_by_another_process_is_refused_and_unharmed(tmp_path: Path
     folder = earlier_run(tmp_path / "run")
     before = contents(folder)
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(folder / ".lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        with pytest.raises(InputError, match=r"run: in use by another process: wait"), open_run(folder, force=True):
+        with (
+            pytest.raises(InputError, match=r"run: in use by another process: wait"),
+            open_run(folder, force=True),
+        ):
             pass
         holder.kill()
     assert contents(folder) == before
@@ -118,11 +128,16 @@ def test_the_lock_is_released_after_an_error(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize(("finished", "said"), [(True, "a finished run"), (False, "an unfinished run")])
+@pytest.mark.parametrize(
+    ("finished", "said"), [(True, "a finished run"), (False, "an unfinished run")]
+)
 def test_an_earlier_run_is_not_overwritten(tmp_path: Path, finished: bool, said: str) -> None:
     folder = earlier_run(tmp_path / "run", finished)
     before = contents(folder)
-    with pytest.raises(InputError, match=f"holds {said}: use --resume .* --force"), open_run(folder):
+    with (
+        pytest.raises(InputError, match=f"holds {said}: use --resume .* --force"),
+        open_run(folder),
+    ):
         pass
     assert contents(folder) == before
 
@@ -137,7 +152,9 @@ def test_force_removes_our_files_and_no_others(tmp_path: Path) -> None:
     assert contents(folder).keys() == {"notes.txt", "model.pth", "seed-0/result.json"}
 
 
-def test_force_that_is_killed_leaves_config_json_till_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_force_that_is_killed_leaves_config_json_till_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A checkpoint without the configuration it belongs to would be resumed by any other run."""
     folder = earlier_run(tmp_path / "run")
     removed: list[str] = []
@@ -146,7 +163,9 @@ def test_force_that_is_killed_leaves_config_json_till_the_end(tmp_path: Path, mo
     def killed_later(path: Path, missing_ok: bool = False) -> None:
         real(path, missing_ok)
         removed.append(path.name)
-        assert (folder / "config.json").exists() or not set(FILES) & {path.name for path in folder.iterdir()}
+        assert (folder / "config.json").exists() or not set(FILES) & {
+            path.name for path in folder.iterdir()
+        }
 
     monkeypatch.setattr(Path, "unlink", killed_later)
     with open_run(folder, force=True):
@@ -160,7 +179,10 @@ def test_a_foreign_config_json_is_refused_even_with_force(tmp_path: Path, text: 
     (tmp_path / "result.json").write_text("theirs")
     before = contents(tmp_path)
     for mode in ({}, {"resume": True}, {"force": True}):
-        with pytest.raises(InputError, match=r"config\.json: not written by proxnas"), open_run(tmp_path, **mode):
+        with (
+            pytest.raises(InputError, match=r"config\.json: not written by proxnas"),
+            open_run(tmp_path, **mode),
+        ):
             pass
     assert contents(tmp_path) == before
 
@@ -169,7 +191,10 @@ def test_a_foreign_config_json_is_refused_even_with_force(tmp_path: Path, text: 
 def test_files_without_a_config_json_are_not_mixed_with(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("whose?")
     for mode in ({}, {"resume": True}, {"force": True}):
-        with pytest.raises(InputError, match=f"{name}: without a config.json"), open_run(tmp_path, **mode):
+        with (
+            pytest.raises(InputError, match=f"{name}: without a config.json"),
+            open_run(tmp_path, **mode),
+        ):
             pass
     assert contents(tmp_path) == {name: b"whose?"}
 
@@ -182,7 +207,9 @@ def test_a_path_that_is_a_file_is_refused(tmp_path: Path, below: str) -> None:
     assert (tmp_path / "file").read_text() == "text"
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere"
+)
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir(mode=0o500)
@@ -194,7 +221,9 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 # text files
 
 
-def test_write_atomically_replaces_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_atomically_replaces_whole_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "x.json"
     write_atomically(path, "old")
 
@@ -213,11 +242,17 @@ def test_write_atomically_replaces_whole_files(tmp_path: Path, monkeypatch: pyte
     assert contents(tmp_path) == {"x.json": b"new"}
 
 
-def test_text_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_is_synced_before_it_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[str] = []
     fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(proxnas.runs.folder.os, "fsync", lambda fd: (calls.append("sync"), fsync(fd)))
-    monkeypatch.setattr(proxnas.runs.folder.os, "replace", lambda a, b: (calls.append("rename"), replace(a, b)))
+    monkeypatch.setattr(
+        proxnas.runs.folder.os, "fsync", lambda fd: (calls.append("sync"), fsync(fd))
+    )
+    monkeypatch.setattr(
+        proxnas.runs.folder.os, "replace", lambda a, b: (calls.append("rename"), replace(a, b))
+    )
     write_atomically(tmp_path / "x", "text")
     assert calls == ["sync", "rename"]
     calls.clear()
@@ -338,7 +373,8 @@ def test_the_checkpoint_before_is_kept(run: Run, state: dict[str, Any]) -> None:
 def test_a_crash_while_saving_loses_no_checkpoint(
     run: Run, state: dict[str, Any], monkeypatch: pytest.MonkeyPatch, crash_at: int
 ) -> None:
-    """At torch.save, at the first rename, at the second: the newest that was whole, or the one before, is found."""
+    """At torch.save, at the first rename, at the second: the newest that was whole, or the one
+    before, is found."""
     for epoch in (0, 1):
         run.save_checkpoint(state | {"epochs_done": epoch})
     replace, calls = os.replace, iter(range(1, 9))
@@ -359,7 +395,8 @@ def test_a_crash_while_saving_loses_no_checkpoint(
 
 
 def test_a_flipped_byte_anywhere_is_found_or_harmless(run: Run, state: dict[str, Any]) -> None:
-    """Bytes of the zip file that carry nothing (padding, dates) may change; what is loaded may not."""
+    """Bytes of the zip file that carry nothing (padding, dates) may change; what is loaded may
+    not."""
     run.save_checkpoint(state)
     whole = (run / "checkpoint.pt").read_bytes()
     found = 0
@@ -370,7 +407,9 @@ def test_a_flipped_byte_anywhere_is_found_or_harmless(run: Run, state: dict[str,
         try:
             assert same(run.load_checkpoint(), state), f"byte {place} of {len(whole)}"
         except InputError as error:
-            assert "checkpoint.pt: the checkpoint is damaged or truncated: use --force" in str(error)
+            assert "checkpoint.pt: the checkpoint is damaged or truncated: use --force" in str(
+                error
+            )
             found += 1
     assert found > 100
 
@@ -392,7 +431,9 @@ def test_a_truncated_checkpoint_is_found(run: Run, state: dict[str, Any]) -> Non
     whole = (run / "checkpoint.pt").read_bytes()
     for size in (0, 1, 10, len(whole) // 2, len(whole) - 1):
         (run / "checkpoint.pt").write_bytes(whole[:size])
-        with pytest.raises(InputError, match=r"checkpoint\.pt: the checkpoint is damaged or truncated: use --force"):
+        with pytest.raises(
+            InputError, match=r"checkpoint\.pt: the checkpoint is damaged or truncated: use --force"
+        ):
             run.load_checkpoint()
 
 
@@ -423,14 +464,21 @@ def test_a_damaged_newest_is_set_aside_and_the_previous_used(
     whole = (run / "checkpoint.pt").read_bytes()
     middle = whole.index(state["weights"]["w"].numpy().tobytes()) + 600
     flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
-    content = {"torn": whole[:-700], "flipped": flipped}[damage] if isinstance(damage, str) else damage
+    content = (
+        {"torn": whole[:-700], "flipped": flipped}[damage] if isinstance(damage, str) else damage
+    )
     (run / "checkpoint.pt").write_bytes(content)
     loaded = run.load_checkpoint()
     assert loaded is not None and loaded["epochs_done"] == 0
-    said = f"proxnas: {run / 'checkpoint.pt'}: damaged or truncated, kept as checkpoint.damaged.pt: going on from"
+    said = (
+        f"proxnas: {run / 'checkpoint.pt'}: damaged or truncated, kept as checkpoint.damaged.pt:"
+        " going on from"
+    )
     assert capsys.readouterr().err == f"{said} checkpoint.previous.pt\n"
     assert (run / "checkpoint.damaged.pt").read_bytes() == content
-    run.save_checkpoint(state | {"epochs_done": 2})  # must not move the damaged one over the sound one
+    run.save_checkpoint(
+        state | {"epochs_done": 2}
+    )  # must not move the damaged one over the sound one
     (run / "checkpoint.pt").unlink()
     loaded = run.load_checkpoint()
     assert loaded is not None and loaded["epochs_done"] == 0
@@ -440,7 +488,9 @@ def test_two_damaged_checkpoints_are_an_error_that_changes_nothing(run: Run) -> 
     for name in ("checkpoint.pt", "checkpoint.previous.pt"):
         (run / name).write_bytes(b"junk")
     before = contents(run.folder)
-    with pytest.raises(InputError, match=r"damaged or truncated, and so is checkpoint\.previous\.pt: use --force"):
+    with pytest.raises(
+        InputError, match=r"damaged or truncated, and so is checkpoint\.previous\.pt: use --force"
+    ):
         run.load_checkpoint()
     assert contents(run.folder) == before
 

@@ -18,7 +18,19 @@ from proxnas.domains.text.data.text import load as load_text
 from proxnas.runs import fingerprint
 from support.commands import SMALL, call, interrupted_at, one_line, stripes
 
-TRAIN = ["--epochs", "2", "--cells", "1", "--channels", "4", "--batch-size", "16", "--threads", "1", "--quiet"]
+TRAIN = [
+    "--epochs",
+    "2",
+    "--cells",
+    "1",
+    "--channels",
+    "4",
+    "--batch-size",
+    "16",
+    "--threads",
+    "1",
+    "--quiet",
+]
 CELL = "|nor_conv_1x1~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
 
 
@@ -111,7 +123,11 @@ def test_a_search_is_not_resumed_on_other_labels(tmp_path: Path, capsys: Any) ->
     arrays(data, y_train=np.random.RandomState(1).permutation(stripes(80)["y_train"]))
     assert call(*argv, "--resume") == 2
     error = one_line(capsys.readouterr().err)
-    assert error.startswith(f"{run / 'config.json'}: ") and "(other labels)" in error and "--force" in error
+    assert (
+        error.startswith(f"{run / 'config.json'}: ")
+        and "(other labels)" in error
+        and "--force" in error
+    )
     arrays(data)
     assert call(*argv, "--resume") == 0
     assert "fingerprint" not in capsys.readouterr().err
@@ -137,7 +153,9 @@ def test_a_training_says_that_the_data_of_its_search_changed(tmp_path: Path, cap
     capsys.readouterr()
     assert call("train", found, data, *TRAIN, "--run", run) == 0  # may be meant
     (line,) = (line for line in capsys.readouterr().err.splitlines() if "changed" in line)
-    assert line.startswith("proxnas: warning: ") and "changed since this search (other labels)" in line
+    assert (
+        line.startswith("proxnas: warning: ") and "changed since this search (other labels)" in line
+    )
     other = arrays(tmp_path / "other.npz", y_train=np.roll(stripes(80)["y_train"], 2))
     assert call("train", found, other, *TRAIN, "--run", tmp_path / "transfer") == 0
     assert "changed" not in capsys.readouterr().err
@@ -147,7 +165,18 @@ def test_a_fit_searches_and_trains_on_the_same_data(tmp_path: Path, capsys: Any)
     from proxnas.domains.images.train import Training
 
     data, run = arrays(tmp_path / "a.npz"), tmp_path / "run"
-    argv = ["fit", data, "--space", "nasbench201", "--search-epochs", "1", "--epochs", "1", "--cells", "1"]
+    argv = [
+        "fit",
+        data,
+        "--space",
+        "nasbench201",
+        "--search-epochs",
+        "1",
+        "--epochs",
+        "1",
+        "--cells",
+        "1",
+    ]
     argv += ["--channels", "4", "--batch-size", "16", "--threads", "1", "--quiet", "--run", run]
 
     def stop(self: Training) -> object:
@@ -171,7 +200,8 @@ def test_tensors_of_a_module_of_ones_own_are_known_other_data_are_not(tmp_path: 
     from proxnas import Choice, InputError
 
     module = torch.nn.Sequential(
-        Choice({"a": torch.nn.Linear(4, 4), "b": torch.nn.Identity()}, "first"), torch.nn.Linear(4, 2)
+        Choice({"a": torch.nn.Linear(4, 4), "b": torch.nn.Identity()}, "first"),
+        torch.nn.Linear(4, 2),
     )
     x, y = torch.randn(16, 4), torch.arange(16) % 2
 

@@ -1,4 +1,5 @@
-"""`--threads auto`: the quickest number of threads, found on the steps of a job, beside whatever else runs."""
+"""`--threads auto`: the quickest number of threads, found on the steps of a job, beside whatever
+else runs."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ class Machine:
         for _ in range(steps):
             with self.auto.step(1, self.steps + 1):
                 self.time += self.seconds(self.steps, self.used)
-            best += min(self.seconds(self.steps, count) for count in threads._counts(self.auto.most))
+            best += min(
+                self.seconds(self.steps, count) for count in threads._counts(self.auto.most)
+            )
             self.steps += 1
         return (self.time - begin) / best
 
@@ -184,7 +187,11 @@ sys.argv = ["proxnas", "--version"]
 proxnas.cli.main.main()
 print("torch" in sys.modules, os.environ.get("OMP_WAIT_POLICY"))
 """
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("OMP", "GOMP", "KMP"))}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OMP", "GOMP", "KMP"))
+    }
     ran = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
     assert ran.stdout.splitlines()[-1] == "False PASSIVE", ran.stderr
 
@@ -195,7 +202,12 @@ def test_cores_are_those_that_may_be_used(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert cores.cores() == 8
-    for text, found in (("max 100000", 8), ("150000 100000", 2), ("50000 100000", 1), ("nonsense", 8)):
+    for text, found in (
+        ("max 100000", 8),
+        ("150000 100000", 2),
+        ("50000 100000", 1),
+        ("nonsense", 8),
+    ):
         file.write_text(text)
         assert cores.cores() == found
     file.unlink()
@@ -214,7 +226,9 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"proxnas.{module}.available", lambda: 2)
 
 
-def test_a_search_writes_its_looks_and_auto_is_the_default(stripes: Path, tmp_path: Path, two_cores: None) -> None:
+def test_a_search_writes_its_looks_and_auto_is_the_default(
+    stripes: Path, tmp_path: Path, two_cores: None
+) -> None:
     folder = tmp_path / "run"
     assert main(["search", str(stripes), *SMALL, "--batch-size=2", "--run", str(folder)]) == 0
     environment = json.loads((folder / "environment.json").read_text())
@@ -225,7 +239,9 @@ def test_a_search_writes_its_looks_and_auto_is_the_default(stripes: Path, tmp_pa
     assert all(seconds > 0 for seconds in look["seconds"].values())
 
 
-def test_runs_of_before_go_on(stripes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_of_before_go_on(
+    stripes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """0 was "as many as torch takes"."""
     folder = tmp_path / "run"
     assert main(["search", str(stripes), *SMALL, "--run", str(folder)]) == 0
@@ -238,22 +254,30 @@ def test_runs_of_before_go_on(stripes: Path, tmp_path: Path, capsys: pytest.Capt
     assert 'threads is "many": give one of "auto" or a whole number' in capsys.readouterr().err
 
 
-def test_a_run_of_a_larger_machine_goes_on_with_fewer(stripes: Path, tmp_path: Path, capsys: Any) -> None:
+def test_a_run_of_a_larger_machine_goes_on_with_fewer(
+    stripes: Path, tmp_path: Path, capsys: Any
+) -> None:
     folder = tmp_path / "run"
     assert main(["search", str(stripes), *SMALL, "--run", str(folder)]) == 0
     config = folder / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"threads": 999}))
     again = ["search", str(stripes), "--run", str(folder), "--resume", "--quiet"]
     assert main(again) == 2
-    assert f"--threads 999: there are {cores.cores()} cores: give a number from 1" in capsys.readouterr().err
+    assert (
+        f"--threads 999: there are {cores.cores()} cores: give a number from 1"
+        in capsys.readouterr().err
+    )
     assert main([*again, "--threads", "1"]) == 0
 
 
 @pytest.mark.parametrize(
-    "command", ["test", "predict", "generate", "compare", "sweep", "bench", "export", "train", "fit"]
+    "command",
+    ["test", "predict", "generate", "compare", "sweep", "bench", "export", "train", "fit"],
 )
 @pytest.mark.parametrize("count", ["0", "999", "x"])
-def test_every_command_refuses_what_cannot_be(command: str, count: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_refuses_what_cannot_be(
+    command: str, count: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = {
         "export": ["model", "--card", "card.md"],
         "bench": [],
@@ -278,7 +302,9 @@ def test_every_command_refuses_what_cannot_be(command: str, count: str, capsys: 
 
 
 def test_the_python_call_takes_threads_and_leaves_those_of_the_caller() -> None:
-    module = nn.Sequential(proxnas.Choice({"a": nn.Linear(2, 4), "b": nn.Linear(2, 4, bias=False)}), nn.Linear(4, 2))
+    module = nn.Sequential(
+        proxnas.Choice({"a": nn.Linear(2, 4), "b": nn.Linear(2, 4, bias=False)}), nn.Linear(4, 2)
+    )
     x, y = torch.randn(16, 2), torch.randint(0, 2, (16,))
     before = torch.get_num_threads()
     try:

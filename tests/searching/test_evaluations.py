@@ -1,4 +1,5 @@
-"""Cells of sampling methods evaluated by several workers: as many as asked for, none twice, whoever is killed."""
+"""Cells of sampling methods evaluated by several workers: as many as asked for, none twice, whoever
+is killed."""
 
 from __future__ import annotations
 
@@ -117,13 +118,16 @@ class Killed(BaseException):
 
 
 class Pretender:
-    """So many at a time, which end in any order; after `life` ends the driver dies, before it hears of the next."""
+    """So many at a time, which end in any order; after `life` ends the driver dies, before it hears
+    of the next."""
 
     def __init__(self, workers: int, life: int = 1000) -> None:
         self.workers, self.life, self.random = workers, life, random.Random(0)
         self.most = 0
 
-    def run(self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]) -> list[Outcome]:
+    def run(
+        self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]
+    ) -> list[Outcome]:
         source, running, outcomes, exhausted = iter(tasks), list[Task](), list[Outcome](), False
         while running or not exhausted:
             while len(running) < self.workers and not exhausted:
@@ -151,7 +155,8 @@ class Pretender:
 def run_search(
     make_search: MakeSearch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dict[str, Any]]:
-    """run_search(executor, method, folder name) -> the result of a search whose cells the executor evaluates."""
+    """run_search(executor, method, folder name) -> the result of a search whose cells the executor
+    evaluates."""
 
     def run(executor: object, method: str, name: str) -> dict[str, Any]:
         monkeypatch.setattr(evaluations, "make", lambda *_: executor)
@@ -171,13 +176,21 @@ def starts(folder: Path) -> list[str]:
 def test_as_many_as_asked_for_and_none_twice(
     run_search: Callable[..., dict[str, Any]], method: str, tmp_path: Path
 ) -> None:
-    """What is found does not depend on how many workers there are, but for evolution, which does not wait."""
+    """What is found does not depend on how many workers there are, but for evolution, which does
+    not wait."""
     one, four = Pretender(1), Pretender(4)
-    results = [run_search(executor, method, name) for executor, name in ((one, "one"), (four, "four"))]
+    results = [
+        run_search(executor, method, name) for executor, name in ((one, "one"), (four, "four"))
+    ]
     assert [starts(tmp_path / name) for name in ("one", "four")] == [["x"] * 8] * 2
-    assert (one.most, four.most) == (1, {"reinforce": 1, "pnas": 3}.get(method, 4))  # an update, a level has no more
+    assert (one.most, four.most) == (
+        1,
+        {"reinforce": 1, "pnas": 3}.get(method, 4),
+    )  # an update, a level has no more
     for folder, result in zip((tmp_path / "one", tmp_path / "four"), results, strict=True):
-        cells = [json.loads(path.read_text())["cell"] for path in folder.glob("evaluations/*/cell.json")]
+        cells = [
+            json.loads(path.read_text())["cell"] for path in folder.glob("evaluations/*/cell.json")
+        ]
         assert result["valid_accuracy"] == pytest.approx(max(map(score, cells)))
         rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         assert [(row["epoch"], row["step"]) for row in rows] == [(1, 4), (2, 8), (3, 12), (4, 16)]
@@ -199,9 +212,13 @@ def test_a_driver_that_is_killed_again_and_again_repeats_nothing(
         assert result["genotype"] == run_search(Pretender(1), method, "undisturbed")["genotype"]
 
 
-def test_one_that_fails_is_named_and_tried_again(run_search: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+def test_one_that_fails_is_named_and_tried_again(
+    run_search: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
     class Failing(Pretender):
-        def run(self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]) -> list[Outcome]:
+        def run(
+            self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]
+        ) -> list[Outcome]:
             def failing() -> Iterator[Task | None]:
                 for task in tasks:
                     if task is not None and task.name == "evaluation 3":
@@ -213,7 +230,9 @@ def test_one_that_fails_is_named_and_tried_again(run_search: Callable[..., dict[
             outcomes: list[Outcome] = []
             return super().run(failing(), board, done) + outcomes
 
-    with pytest.raises(InputError, match="1 of 4 evaluations failed; evaluation 3: --learning-rate 9: lower it"):
+    with pytest.raises(
+        InputError, match="1 of 4 evaluations failed; evaluation 3: --learning-rate 9: lower it"
+    ):
         run_search(Failing(1), "evolution", "run")
     assert starts(tmp_path / "run") == ["x"] * 3
     run_search(Pretender(1), "evolution", "run")
@@ -240,11 +259,27 @@ def test_evaluations_are_no_runs_of_their_own_and_go_with_their_search(
     ("flags", "words"),
     [
         (["--method", "nasp", "--workers", "2"], "--workers 2: one search by nasp is one task"),
-        (["--method", "random", "--space", "nasbench201", "--evaluate", "table", "--table", "t", "--workers", "2"],
-         "--workers 2: --evaluate table only looks cells up"),
-        (["--method", "random", "--workers", "2", "--ray"], "--workers 2: with --ray the cluster says how many"),
+        (
+            [
+                "--method",
+                "random",
+                "--space",
+                "nasbench201",
+                "--evaluate",
+                "table",
+                "--table",
+                "t",
+                "--workers",
+                "2",
+            ],
+            "--workers 2: --evaluate table only looks cells up",
+        ),
+        (
+            ["--method", "random", "--workers", "2", "--ray"],
+            "--workers 2: with --ray the cluster says how many",
+        ),
     ],
-)  # fmt: skip
+)
 def test_workers_without_work_are_refused(
     flags: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,7 +298,19 @@ def test_an_evaluation_needs_a_cell(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["evaluate", "--run", str(tmp_path)]) == 2
 
 
-SMALL = ["--cells", "2", "--channels", "2", "--batch-size", "8", "--final-cells", "2", "--device", "cpu", "--quiet"]
+SMALL = [
+    "--cells",
+    "2",
+    "--channels",
+    "2",
+    "--batch-size",
+    "8",
+    "--final-cells",
+    "2",
+    "--device",
+    "cpu",
+    "--quiet",
+]
 
 
 def command(stripes: Path, folder: Path, *flags: str) -> list[str]:
@@ -282,19 +329,32 @@ import json
 from hashlib import sha256
 accuracy = sha256((folder / "cell.json").read_bytes()).digest()[0] / 256
 train = dict(loss=1.0, accuracy=0.5, images=8, steps=2)
-(folder / "result.json").write_text(json.dumps(dict(valid=dict(loss=1, accuracy=accuracy), train=train, seconds=0.0)))
+result = dict(valid=dict(loss=1, accuracy=accuracy), train=train, seconds=0.0)
+(folder / "result.json").write_text(json.dumps(result))
 """
 """A worker without torch; the first that evaluates cell 1 is killed."""
 
 
 def test_two_processes_evaluate_and_one_that_is_killed_is_replaced(
-    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stripes: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def stand_in(self: LocalExecutor, task: Task, slot: int) -> list[str]:
         return [sys.executable, "-c", STAND_IN, f"--run={task.folder}"]
 
     monkeypatch.setattr(LocalExecutor, "command", stand_in)
-    flags = ("--method", "evolution", "--evaluations", "5", "--epochs", "2", "--space", "nasbench201")
+    flags = (
+        "--method",
+        "evolution",
+        "--evaluations",
+        "5",
+        "--epochs",
+        "2",
+        "--space",
+        "nasbench201",
+    )
     assert main(command(stripes, tmp_path / "run", *flags, "--workers", "2")) == 0
     began = [path.read_text() for path in sorted((tmp_path / "run").glob("evaluations/*/began"))]
     assert began == ["x", "xx", "x", "x", "x"]
@@ -302,7 +362,9 @@ def test_two_processes_evaluate_and_one_that_is_killed_is_replaced(
     # without the flag it goes on with one worker; begun without workers, it cannot go on with them
     (tmp_path / "run" / "result.json").unlink()
     assert main(command(stripes, tmp_path / "run", *flags, "--resume")) == 0
-    assert [path.read_text() for path in sorted((tmp_path / "run").glob("evaluations/*/began"))] == began
+    assert [
+        path.read_text() for path in sorted((tmp_path / "run").glob("evaluations/*/began"))
+    ] == began
     config = jobs.SearchConfig(method="evolution")
     assert jobs.by_workers(config, tmp_path / "run") and not jobs.by_workers(config, tmp_path)
     (tmp_path / "run" / "result.json").unlink()
@@ -321,9 +383,20 @@ def children(process: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds the workers in /proc")
 def test_real_workers_and_their_driver_are_killed(stripes: Path, tmp_path: Path) -> None:
-    """First a worker, then the driver after the first result: in the end every cell was evaluated to its end once."""
+    """First a worker, then the driver after the first result: in the end every cell was evaluated
+    to its end once."""
     folder = tmp_path / "run"
-    flags = ("--method", "evolution", "--evaluations", "5", "--epochs", "5", "--workers", "2", "--resume")
+    flags = (
+        "--method",
+        "evolution",
+        "--evaluations",
+        "5",
+        "--epochs",
+        "5",
+        "--workers",
+        "2",
+        "--resume",
+    )
     words = [sys.executable, "-m", "proxnas", *command(stripes, folder, *flags)]
     with subprocess.Popen(words) as process:
         wait_for(lambda: len(children(process.pid)) == 2, 120)
@@ -340,10 +413,14 @@ def test_real_workers_and_their_driver_are_killed(stripes: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_random_search_finds_the_same_with_workers_and_without(stripes: Path, tmp_path: Path) -> None:
+def test_random_search_finds_the_same_with_workers_and_without(
+    stripes: Path, tmp_path: Path
+) -> None:
     flags = ("--method", "random", "--evaluations", "3", "--epochs", "2")
     for name, workers in (("one", "1"), ("two", "2")):
         assert main(command(stripes, tmp_path / name, *flags, "--workers", workers)) == 0
-    one, two = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two"))
+    one, two = (
+        json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two")
+    )
     same = ("genotype", "valid_accuracy", "params", "epochs")
     assert {key: one[key] for key in same} == {key: two[key] for key in same}

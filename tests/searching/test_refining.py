@@ -26,7 +26,18 @@ from proxnas.searching.settings import parse_search
 from proxnas.searching.start import selecting
 from proxnas.workflows.jobs import fitted_to_minutes
 
-SMALL = ("--space", "nasbench201", "--channels", "2", "--final-cells", "1", "--epochs", "2", "--batch-size", "8")
+SMALL = (
+    "--space",
+    "nasbench201",
+    "--channels",
+    "2",
+    "--final-cells",
+    "1",
+    "--epochs",
+    "2",
+    "--batch-size",
+    "8",
+)
 CALL = (*SMALL, "--refine", "3", "--seed", "1", "--threads", "1", "--quiet")
 STEPS = 10
 """Of the search; of the refinement there are twice as many."""
@@ -58,18 +69,29 @@ def operations(genotype: dict[str, Any]) -> list[str]:
 def test_the_best_of_the_found_cell_and_its_neighbours_is_returned(refined: Path) -> None:
     whole, last = result(refined), result(refined / "refined")
     assert (whole["method"], last["method"]) == ("nasp", "local")
-    assert whole["genotype"] == last["genotype"] == json.loads((refined / "genotype.json").read_text())
+    assert (
+        whole["genotype"] == last["genotype"] == json.loads((refined / "genotype.json").read_text())
+    )
     judged = known(refined / "refined")
-    assert len(judged) == 4 and max(score for _, score in judged) == -last["valid_loss"]  # by loss, not accuracy
-    assert whole["params"] == last["params"] and whole["refined"]["valid_accuracy"] == last["valid_accuracy"]
+    assert (
+        len(judged) == 4 and max(score for _, score in judged) == -last["valid_loss"]
+    )  # by loss, not accuracy
+    assert (
+        whole["params"] == last["params"]
+        and whole["refined"]["valid_accuracy"] == last["valid_accuracy"]
+    )
     assert whole["seconds"] > whole["refined"]["seconds"] == last["seconds"]
     rows = [json.loads(line) for line in (refined / "metrics.jsonl").read_text().splitlines()]
     before, after = operations(whole["refined"]["from"]), operations(whole["genotype"])
     assert whole["refined"]["from"] == rows[-1]["genotype"]
-    assert whole["refined"]["changed"] and sum(a != b for a, b in zip(before, after, strict=True)) == 1
+    assert (
+        whole["refined"]["changed"] and sum(a != b for a, b in zip(before, after, strict=True)) == 1
+    )
 
 
-def test_the_figures_are_those_of_the_returned_cell_by_the_weights_of_the_search(refined: Path, stripes: Path) -> None:
+def test_the_figures_are_those_of_the_returned_cell_by_the_weights_of_the_search(
+    refined: Path, stripes: Path
+) -> None:
     whole, before = result(refined), Run(refined).metrics()[-1]
     config = parse_search([str(stripes), *CALL])
     search, state = Search(config, load_data(config)), Run(refined).load_checkpoint()
@@ -84,9 +106,14 @@ def test_the_figures_are_those_of_the_returned_cell_by_the_weights_of_the_search
 
 
 def test_a_cell_as_good_as_its_neighbours_stays(
-    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stripes: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(refining, "by_loss", lambda setup, scores: replace(setup, score=lambda measured: 0.5))
+    monkeypatch.setattr(
+        refining, "by_loss", lambda setup, scores: replace(setup, score=lambda measured: 0.5)
+    )
     assert main(["search", str(stripes), *CALL, "--run", str(tmp_path)]) == 0
     whole = result(tmp_path)
     assert not whole["refined"]["changed"] and whole["genotype"] == whole["refined"]["from"]
@@ -98,7 +125,11 @@ def test_stopped_in_either_part_it_goes_on(
     refined: Path, stripes: Path, tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps, run = iter(range(1, 1000)), tmp_path / "stopped"
-    stop = lambda self, changes: signal.raise_signal(signal.SIGTERM) if next(steps) == step else None  # noqa: E731
+
+    def stop(self: Silent, changes: int) -> None:
+        if next(steps) == step:
+            signal.raise_signal(signal.SIGTERM)
+
     monkeypatch.setattr(Silent, "step", stop)
     call = ["search", str(stripes), *CALL, "--run", str(run)]
     assert main(call) == 143
@@ -113,9 +144,12 @@ def test_stopped_in_either_part_it_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("losses", "wanted"), [([2.0, 1.9], True), ([2.0, 1.97], False), ([1.9, 2.0, 1.89], False), ([1.5], True)]
+    ("losses", "wanted"),
+    [([2.0, 1.9], True), ([2.0, 1.97], False), ([1.9, 2.0, 1.89], False), ([1.5], True)],
 )
-def test_the_best_must_be_ahead_of_all_others(losses: list[float], wanted: bool, monkeypatch: Any) -> None:
+def test_the_best_must_be_ahead_of_all_others(
+    losses: list[float], wanted: bool, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(refining, "LEAD", 0.02)
     assert stands_out(-loss for loss in losses) == wanted
 
@@ -134,22 +168,42 @@ def test_force_forgets_both_parts(refined: Path, stripes: Path) -> None:
     plain = [word for word in CALL if word not in ("--refine", "3")]
     assert main(["search", str(stripes), *plain, "--run", str(refined), "--force"]) == 0
     assert "refined" not in result(refined)
-    assert not [path for path in (refined / "refined").iterdir() if path.suffix in (".json", ".pt", ".jsonl")]
+    assert not [
+        path
+        for path in (refined / "refined").iterdir()
+        if path.suffix in (".json", ".pt", ".jsonl")
+    ]
 
 
 def test_the_plan_names_it(stripes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["search", str(stripes), *CALL, "--dry-run"]) == 0
-    assert "and 4 short trainings after it, then longer ones of the best (--refine)" in capsys.readouterr().out
+    assert (
+        "and 4 short trainings after it, then longer ones of the best (--refine)"
+        in capsys.readouterr().out
+    )
 
 
 def test_several_seeds_are_refined_each(stripes: Path, tmp_path: Path) -> None:
-    assert main(["search", str(stripes), *CALL, "--seeds", "0,1", "--run", str(tmp_path / "run")]) == 0
+    assert (
+        main(["search", str(stripes), *CALL, "--seeds", "0,1", "--run", str(tmp_path / "run")]) == 0
+    )
     assert all("changed" in result(tmp_path / "run" / f"seed-{seed}")["refined"] for seed in (0, 1))
     assert len(list_runs(tmp_path / "run")) == 5
 
 
 def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -> None:
-    flags = ["--space", "nasbench201", "--eta", "2", "--warmup", "1", "--max-params", "500k", "--refine", "24"]
+    flags = [
+        "--space",
+        "nasbench201",
+        "--eta",
+        "2",
+        "--warmup",
+        "1",
+        "--max-params",
+        "500k",
+        "--refine",
+        "24",
+    ]
     config = parse_search(["digits", *flags, "--preset", "paper", "--batch-size", "64"])
     short = short_trainings(config, config.refine, refining.STEPS, images=25_000)
     assert (short.method, short.evaluations, short.batch_size) == ("local", 25, 32)
@@ -173,23 +227,37 @@ def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -
         (["--refine", "0"], 10**9, 0),
     ],
 )
-def test_by_itself_it_takes_no_longer_than_the_search(flags: list[str], seen: int, wanted: int) -> None:
+def test_by_itself_it_takes_no_longer_than_the_search(
+    flags: list[str], seen: int, wanted: int
+) -> None:
     config = parse_search(["digits", "--space", "nasbench201", "--batch-size", "32", *flags])
     assert how_many(config, seen) == wanted
 
 
 def test_a_short_search_is_not_refined_by_itself(stripes: Path, tmp_path: Path) -> None:
-    call = ["search", str(stripes), *SMALL, "--quiet", "--threads", "1", "--run", str(tmp_path / "run")]
+    call = [
+        "search",
+        str(stripes),
+        *SMALL,
+        "--quiet",
+        "--threads",
+        "1",
+        "--run",
+        str(tmp_path / "run"),
+    ]
     assert main(call) == 0
     assert "refined" not in result(tmp_path / "run") and not (tmp_path / "run" / "refined").exists()
     written = (tmp_path / "run" / "result.json").stat().st_mtime_ns
-    assert main([*call, "--resume"]) == 0 and (tmp_path / "run" / "result.json").stat().st_mtime_ns == written
+    assert (
+        main([*call, "--resume"]) == 0
+        and (tmp_path / "run" / "result.json").stat().st_mtime_ns == written
+    )
 
 
 def known(folder: Path) -> list[tuple[Any, float]]:
-    cells: list[tuple[Any, float]] = torch.load(folder / "checkpoint.pt", weights_only=True)["state"]["method"][
-        "strategy"
-    ]["known"]
+    cells: list[tuple[Any, float]] = torch.load(folder / "checkpoint.pt", weights_only=True)[
+        "state"
+    ]["method"]["strategy"]["known"]
     return cells
 
 
@@ -198,9 +266,24 @@ def test_a_long_one_is_and_the_best_neighbours_are_trained_again(
 ) -> None:
     monkeypatch.setattr(refining, "STEPS", 1)
     monkeypatch.setattr(refining, "FINAL_STEPS", 2)
-    call = ["search", str(stripes), *SMALL, "--epochs", "4", "--quiet", "--threads", "1", "--run", str(tmp_path)]
+    call = [
+        "search",
+        str(stripes),
+        *SMALL,
+        "--epochs",
+        "4",
+        "--quiet",
+        "--threads",
+        "1",
+        "--run",
+        str(tmp_path),
+    ]
     assert main(call) == 0
-    first, last, whole = known(tmp_path / "neighbours"), known(tmp_path / "refined"), result(tmp_path)
+    first, last, whole = (
+        known(tmp_path / "neighbours"),
+        known(tmp_path / "refined"),
+        result(tmp_path),
+    )
     assert len(first) >= 25 and first[0][0] == last[0][0]  # what the search found is in both rounds
     neighbours = sorted(first[1:25], key=lambda pair: -pair[1])[:4]
     assert [cell for cell, _ in last[1:5]] == [cell for cell, _ in neighbours]
@@ -208,7 +291,9 @@ def test_a_long_one_is_and_the_best_neighbours_are_trained_again(
     assert whole["refined"]["seconds"] == pytest.approx(sum(seconds))
     assert whole["genotype"] == result(tmp_path / "refined")["genotype"]
     assert main([*call, "--force", "--refine", "0"]) == 0
-    assert not (tmp_path / "neighbours" / "result.json").exists() and "refined" not in result(tmp_path)
+    assert not (tmp_path / "neighbours" / "result.json").exists() and "refined" not in result(
+        tmp_path
+    )
 
 
 def test_a_time_limit_is_for_the_search_and_all(stripes: Path) -> None:
@@ -219,8 +304,14 @@ def test_a_time_limit_is_for_the_search_and_all(stripes: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--method", "random"], "--refine 3: random trains cells by themselves already: leave it out"),
-        (["--space", "rnn"], "--refine 3: is for cells of images, not for --space rnn: leave it out"),
+        (
+            ["--method", "random"],
+            "--refine 3: random trains cells by themselves already: leave it out",
+        ),
+        (
+            ["--space", "rnn"],
+            "--refine 3: is for cells of images, not for --space rnn: leave it out",
+        ),
         (["--refine", "-2"], "--refine -2: give a number from -1"),
     ],
 )
@@ -238,15 +329,30 @@ def test_factors_of_operations_make_no_other_cell() -> None:
     other = Genotype.of_choices({"x": "b", "y": "b"})
     found = {"genotype": json.loads(searched.to_json()), "seconds": 1.0}
     for best, changed in ((plain, False), (other, True)):
-        result = refining._together(found, {"genotype": json.loads(best.to_json()), "seconds": 1.0, "clear": True})
+        result = refining._together(
+            found, {"genotype": json.loads(best.to_json()), "seconds": 1.0, "clear": True}
+        )
         assert result["refined"]["changed"] == changed
         assert result["genotype"] == json.loads((other if changed else searched).to_json())
 
 
 def test_under_a_limit_each_cell_is_trained_once(stripes: Path, tmp_path: Path) -> None:
     """Also those of which the limit makes the same: else the best would be its own second."""
-    flags = [*SMALL, "--refine", "12", "--seed", "2", "--threads", "1", "--quiet", "--final-channels", "4"]
-    assert main(["search", str(stripes), *flags, "--max-params", "5500", "--run", str(tmp_path)]) == 0
+    flags = [
+        *SMALL,
+        "--refine",
+        "12",
+        "--seed",
+        "2",
+        "--threads",
+        "1",
+        "--quiet",
+        "--final-channels",
+        "4",
+    ]
+    assert (
+        main(["search", str(stripes), *flags, "--max-params", "5500", "--run", str(tmp_path)]) == 0
+    )
     config = parse_search([str(stripes), *flags, "--max-params", "5500"])
     search = Search(config, load_data(config))
     assert search.budget is not None

@@ -1,4 +1,5 @@
-"""No option of a search is accepted and then ignored: for every method each is refused, or changes what comes out."""
+"""No option of a search is accepted and then ignored: for every method each is refused, or changes
+what comes out."""
 
 from __future__ import annotations
 
@@ -76,11 +77,33 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "random_cells": {"random_cells": 1},
     "max_params": {"max_params": "90"},
 }
-"""Option -> other values than the defaults; what stands after the first is what it needs beside it."""
-ELSEWHERE = {"data", "space", "method", "preset", "protocol", "epochs", "batch_size", "cells", "channels", "cutout"}
-ELSEWHERE |= {"final_cells", "final_channels", "precision", "table", "seeds", "pick", "evaluate", "refine"}
+"""Option -> other values than the defaults; what stands after the first is what it needs beside
+it."""
+ELSEWHERE = {
+    "data",
+    "space",
+    "method",
+    "preset",
+    "protocol",
+    "epochs",
+    "batch_size",
+    "cells",
+    "channels",
+    "cutout",
+}
+ELSEWHERE |= {
+    "final_cells",
+    "final_channels",
+    "precision",
+    "table",
+    "seeds",
+    "pick",
+    "evaluate",
+    "refine",
+}
 ELSEWHERE |= {"max_flops", "max_latency", "fixed_reduction", "start"}
-"""What the data, the network and the command make use of, whatever the method: tested where they are."""
+"""What the data, the network and the command make use of, whatever the method: tested where they
+are."""
 
 
 def fields(*classes: type) -> set[str]:
@@ -118,8 +141,18 @@ def candidates() -> dict[str, nn.Module]:
     return {"skip_connect": nn.Identity(), "one": one, "narrow": narrow}
 
 
-BASE: dict[str, Any] = {"space": CUSTOM, "epochs": 3, "batch_size": 8, "threads": 1, "device": "cpu", "patience": 0}
-FEWER: dict[str, dict[str, Any]] = {"enas": {"controller_steps": 1}, "random-ws": {"random_cells": 4}}
+BASE: dict[str, Any] = {
+    "space": CUSTOM,
+    "epochs": 3,
+    "batch_size": 8,
+    "threads": 1,
+    "device": "cpu",
+    "patience": 0,
+}
+FEWER: dict[str, dict[str, Any]] = {
+    "enas": {"controller_steps": 1},
+    "random-ws": {"random_cells": 4},
+}
 FEWER |= {method: {"evaluations": 3} for method in SAMPLING}
 
 
@@ -133,11 +166,15 @@ def outcome(method: str, seed: int, **changes: Any) -> str:
     x, space = torch.randn(48, 4), CustomSpace(Net())
     y = (x[:, 0] * x[:, 1] > 0).long()
     if config.max_skip >= 0:
-        space.groups = {name: dataclasses.replace(group, max_skip=0) for name, group in space.groups.items()}
+        space.groups = {
+            name: dataclasses.replace(group, max_skip=0) for name, group in space.groups.items()
+        }
     search = Search(config, CustomData((x[:24], y[:24]), (x[24:], y[24:])), space)
     with shown(Console(), method, True) as bar:
         rows = run_epochs(search, None, bar)
-    return json.dumps([{name: value for name, value in row.items() if name != "seconds"} for row in rows])
+    return json.dumps(
+        [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+    )
 
 
 def refusal(method: str, **changes: Any) -> str:
@@ -157,16 +194,24 @@ QUICK = ("random", "random-ws", "asng", "local", "darts-1st")
 """Methods of which forty searches take no more than a moment."""
 
 
-@pytest.mark.parametrize("method", [pytest.param(m, marks=() if m in QUICK else pytest.mark.slow) for m in METHODS])
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=() if m in QUICK else pytest.mark.slow) for m in METHODS]
+)
 def test_an_option_is_refused_or_changes_the_search(method: str) -> None:
     for name, values in OPTIONS.items():
         asked = {name: values[name]}
         if said := refusal(method, **asked):
             assert said.startswith(flag(name)) and method in said, said
-        beside = {other: value for other, value in values.items() if other != name and of_use(method, other)}
+        beside = {
+            other: value
+            for other, value in values.items()
+            if other != name and of_use(method, other)
+        }
         if not refusal(method, **beside | asked):
             seeds = range(SEEDS)
-            used = any(outcome(method, s, **beside | asked) != outcome(method, s, **beside) for s in seeds)
+            used = any(
+                outcome(method, s, **beside | asked) != outcome(method, s, **beside) for s in seeds
+            )
             assert used, f"{method} ignores {flag(name)}"
         else:
             assert said
@@ -179,38 +224,57 @@ def test_an_option_is_refused_or_changes_the_search(method: str) -> None:
         ("--method random --arch-decay 0.1", "--arch-decay 0.1: is for nasp"),
         ("--method enas --arch-noise 0.1", "--arch-noise 0.1: is for nasp"),
         ("--method bayesnas --arch-beta1 0.1", "--arch-beta1 0.1: is for nasp"),
-        ("--arch-beta1 0.3", "--arch-beta1 0.3: does nothing for nasp with --arch-optimizer scaled: leave it out"),
+        (
+            "--arch-beta1 0.3",
+            "--arch-beta1 0.3: does nothing for nasp with --arch-optimizer scaled: leave it out",
+        ),
         ("--look-ahead 0 --horizon 2", "--horizon 2.0: does nothing for nasp with --look-ahead 0"),
         ("--method darts-1st --unselected drift", "--unselected drift: is for nasp"),
         ("--method asap --unselected drift", "--unselected drift: is for nasp"),
         ("--cost flops", "--cost flops: does nothing for nasp without --eta or a limit"),
-        ("--space nasbench201 --eta 1 --eta-cells normal", "--eta-cells normal: does nothing for nasp in --space"),
+        (
+            "--space nasbench201 --eta 1 --eta-cells normal",
+            "--eta-cells normal: does nothing for nasp in --space",
+        ),
         ("--space rnn --eta 1", "--eta 1.0: does nothing for nasp in --space rnn"),
         ("--space rnn --look-ahead 9", "--look-ahead 9: does nothing for nasp in --space rnn"),
         ("--method random-ws --patience 3", "--patience 3: does nothing for random-ws"),
     ],
 )
-def test_what_would_do_nothing_is_refused(flags: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_would_do_nothing_is_refused(
+    flags: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert call("search", "digits", *flags.split()) == 2
     message = one_line(capsys.readouterr().err)
     assert message.startswith(said) and "leave it out" in message
 
 
 def test_flags_count_as_they_are_together() -> None:
-    """The presets, the text and the optimizer bring values of their own; only what somebody asks for is judged."""
+    """The presets, the text and the optimizer bring values of their own; only what somebody asks
+    for is judged."""
     assert parse_search(["digits", "--preset", "official"]).eta_cells == "normal"
-    assert parse_search(["digits", "--arch-optimizer", "adam", "--arch-beta1", "0.3"]).arch_beta1 == 0.3
+    assert (
+        parse_search(["digits", "--arch-optimizer", "adam", "--arch-beta1", "0.3"]).arch_beta1
+        == 0.3
+    )
     text = parse_search(["pydocs", "--space", "rnn", "--arch-optimizer", "scaled"])
     assert text.arch_beta1 == 0.9  # DARTS' for text: idle, but nobody has asked for it
-    assert parse_search(["pydocs", "--space", "rnn", "--method", "random"]).arch_beta1 == SearchConfig.arch_beta1
+    assert (
+        parse_search(["pydocs", "--space", "rnn", "--method", "random"]).arch_beta1
+        == SearchConfig.arch_beta1
+    )
 
 
 def test_a_study_gives_each_search_what_it_has_a_use_for(tmp_path: Path) -> None:
     file = tmp_path / "search.json"
     file.write_text('{"arch_beta1": 0.3, "evaluations": 3, "look_ahead": 0, "horizon": 2.0}')
     study = CompareConfig(data="digits", search_config=str(file))
-    given = {name: " ".join(search_argv(study, name, 0)) for name in ("nasp", "darts-1st", "random")}
-    assert "--look-ahead=0" in given["nasp"] and "--arch-beta1" not in given["nasp"] + given["random"]
+    given = {
+        name: " ".join(search_argv(study, name, 0)) for name in ("nasp", "darts-1st", "random")
+    }
+    assert (
+        "--look-ahead=0" in given["nasp"] and "--arch-beta1" not in given["nasp"] + given["random"]
+    )
     assert "--arch-beta1=0.3" in given["darts-1st"] and "--evaluations=3" in given["random"]
     assert not [words for words in given.values() if "--horizon" in words]
 
@@ -224,10 +288,15 @@ def test_the_classes_of_methods_refuse_the_same(options: dict[str, Any]) -> None
 DATA = (torch.randn(8, 4), torch.arange(8) % 2)
 
 
-def test_a_search_with_fewer_steps_than_evaluations_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_search_with_fewer_steps_than_evaluations_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = stripes_file(tmp_path)
     flags = ["--method", "evolution", "--batch-size", "80", "--quiet", "--run", tmp_path / "run"]
     assert call("search", data, *SMALL, *flags) == 0
-    said = "--evaluations 24: only 2 cells were evaluated, because 2 epochs have no more steps: give --epochs 24"
+    said = (
+        "--evaluations 24: only 2 cells were evaluated, because 2 epochs have no more steps: give"
+        " --epochs 24"
+    )
     assert said in capsys.readouterr().err
     assert said in json.loads((tmp_path / "run" / "result.json").read_text())["warning"]

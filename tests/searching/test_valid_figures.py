@@ -1,4 +1,5 @@
-"""`valid_*` of rows and results is of the discrete cell that is returned, whatever a method trains."""
+"""`valid_*` of rows and results is of the discrete cell that is returned, whatever a method
+trains."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def measured(search: Search, A_bar: Matrices, weighted: bool = False) -> dict[st
 
 @pytest.mark.parametrize("limit", ["", "5500"], ids=["any size", "limited"])
 @pytest.mark.parametrize("method", SHARED)
-def test_the_figures_of_a_row_are_those_of_its_genotype(method: str, limit: str, make_search: MakeSearch) -> None:
+def test_the_figures_of_a_row_are_those_of_its_genotype(
+    method: str, limit: str, make_search: MakeSearch
+) -> None:
     size = ("--final-cells", "1", "--final-channels", "4", "--max-params", limit) if limit else ()
     search = make_search("--method", method, "--space", "nasbench201", *short(method), *size)
     row = after_an_epoch(search)
@@ -77,16 +80,25 @@ def test_perplexities_are_those_of_the_returned_cell(method: str, make_search: M
     search = make_search("--method", method, "--space", "rnn", *short(method, "rnn"))
     steps(search, 2)
     row, returned = search.figures(), search.returned()
-    assert row["valid_loss"] == search.measure({name: (a != 0).double() for name, a in returned.items()}).loss
+    assert (
+        row["valid_loss"]
+        == search.measure({name: (a != 0).double() for name, a in returned.items()}).loss
+    )
     assert ("supernet_perplexity" in row) == (method in MIXING)
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("method", ["darts-1st", "snas", "gdas", proxnas.NASP(value="a_k", explore=0.0)])
+@pytest.mark.parametrize(
+    "method", ["darts-1st", "snas", "gdas", proxnas.NASP(value="a_k", explore=0.0)]
+)
 def test_the_figures_of_a_module_are_those_of_the_model_that_is_returned(method: Any) -> None:
     torch.manual_seed(1)
-    net = nn.Sequential(Choice({"a": nn.Linear(4, 4), "b": nn.Tanh(), "c": nn.Linear(4, 4)}), nn.Linear(4, 2))
+    net = nn.Sequential(
+        Choice({"a": nn.Linear(4, 4), "b": nn.Tanh(), "c": nn.Linear(4, 4)}), nn.Linear(4, 2)
+    )
     data = (torch.randn(32, 4), torch.randint(2, (32,)))
     found = proxnas.search(net, data, data, method, epochs=1, batch_size=7)
     output = found.model()(data[0]).detach()
-    assert found.result["valid_loss"] == pytest.approx(float(nn.functional.cross_entropy(output, data[1])), rel=1e-6)
+    assert found.result["valid_loss"] == pytest.approx(
+        float(nn.functional.cross_entropy(output, data[1])), rel=1e-6
+    )

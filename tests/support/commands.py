@@ -1,4 +1,5 @@
-"""What the tests of commands share: calling one, small searches on striped images, and what a folder holds."""
+"""What the tests of commands share: calling one, small searches on striped images, and what a
+folder holds."""
 
 from __future__ import annotations
 
@@ -14,8 +15,20 @@ from proxnas.cli.main import main
 from proxnas.common.interrupt import Interrupted
 from proxnas.searching.job import Search
 
-SIZES = {"epochs": 2, "cells": 1, "channels": 4, "final-cells": 1, "final-channels": 4, "batch-size": 16, "threads": 1}
-SMALL = ["--space", "nasbench201", *(word for name, n in SIZES.items() for word in (f"--{name}", str(n)))]
+SIZES = {
+    "epochs": 2,
+    "cells": 1,
+    "channels": 4,
+    "final-cells": 1,
+    "final-channels": 4,
+    "batch-size": 16,
+    "threads": 1,
+}
+SMALL = [
+    "--space",
+    "nasbench201",
+    *(word for name, n in SIZES.items() for word in (f"--{name}", str(n))),
+]
 
 
 def call(*argv: str | Path) -> int:
@@ -42,7 +55,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def one_line(error: str) -> str:
     """The message, if it is exactly one line as promised."""
-    assert error.startswith("proxnas: error: ") and error.endswith("\n") and error.count("\n") == 1, error
+    assert (
+        error.startswith("proxnas: error: ") and error.endswith("\n") and error.count("\n") == 1
+    ), error
     return error.removeprefix("proxnas: error: ")
 
 

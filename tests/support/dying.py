@@ -18,7 +18,8 @@ def quietly(argv: list[str]) -> int:
 
 
 def at_step(number: int, rank: int, what: Callable[[], object], argv: list[str]) -> int:
-    """The command, in one process with something that happens at the end of its step of that number."""
+    """The command, in one process with something that happens at the end of its step of that
+    number."""
     steps = iter(range(1, 1000))
     if os.environ["RANK"] == str(rank):
         Silent.step = lambda self, changes: what() if next(steps) == number else None  # type: ignore[method-assign]

@@ -11,7 +11,9 @@ from support.places import ROOT
 def lower_bounds() -> list[str]:
     """`name==version` for each `name>=version`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    found = [re.fullmatch(r"([\w.-]+)>=([\w.]+)", requirement) for requirement in project["dependencies"]]
+    found = [
+        re.fullmatch(r"([\w.-]+)>=([\w.]+)", requirement) for requirement in project["dependencies"]
+    ]
     assert all(found), "a dependency without a lower bound"
     return [f"{match[1]}=={match[2]}" for match in found if match]
 

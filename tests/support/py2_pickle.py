@@ -1,4 +1,5 @@
-"""Writes pickles byte by byte as Python 2's cPickle wrote those of CIFAR: protocol 2, strings of bytes, memo from 1."""
+"""Writes pickles byte by byte as Python 2's cPickle wrote those of CIFAR: protocol 2, strings of
+bytes, memo from 1."""
 
 from __future__ import annotations
 
@@ -59,12 +60,15 @@ class Py2Pickle:
 
     def string(self, value: bytes) -> None:
         self.out += (
-            b"U" + bytes([len(value)]) + value if len(value) < 256 else b"T" + struct.pack("<i", len(value)) + value
+            b"U" + bytes([len(value)]) + value
+            if len(value) < 256
+            else b"T" + struct.pack("<i", len(value)) + value
         )
         self.put()
 
     def array(self, value: np.ndarray[Any, Any]) -> None:
-        """(version, shape, dtype, in Fortran's order, bytes) as the state of _reconstruct(ndarray, (0,), 'b')."""
+        """(version, shape, dtype, in Fortran's order, bytes) as the state of _reconstruct(ndarray,
+        (0,), 'b')."""
         for name in (b"numpy.core.multiarray\n_reconstruct\n", b"numpy\nndarray\n"):
             self.out += b"c" + name
             self.put(name)

@@ -9,7 +9,14 @@ from typing import Any
 
 OPS = (
     *("skip_connect", "conv_3x1_1x3", "dil_conv_3x3", "conv_1x1", "conv_3x3", "sep_conv_3x3"),
-    *("sep_conv_5x5", "sep_conv_7x7", "avg_pool_3x3", "max_pool_3x3", "max_pool_5x5", "max_pool_7x7"),
+    *(
+        "sep_conv_5x5",
+        "sep_conv_7x7",
+        "avg_pool_3x3",
+        "max_pool_3x3",
+        "max_pool_5x5",
+        "max_pool_7x7",
+    ),
 )
 NODES = [[0, 1], [2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12, 13]]
 GROUPS = ("normal", "reduce")
@@ -18,17 +25,25 @@ GROUPS = ("normal", "reduce")
 def make_rows(epochs: int, ops: int = 12, seed: int = 0) -> list[dict[str, Any]]:
     """The rows of a search over two cells of 14 edges, whose A drifts from epoch to epoch."""
     draw = random.Random(seed)
-    A = {name: [[0.5 + draw.gauss(0, 0.02) for _ in range(ops)] for _ in range(14)] for name in GROUPS}
+    A = {
+        name: [[0.5 + draw.gauss(0, 0.02) for _ in range(ops)] for _ in range(14)]
+        for name in GROUPS
+    }
     rows = []
     for t in range(epochs):
-        A = {name: [[min(1, max(0, a + draw.gauss(0, 0.04))) for a in row] for row in A[name]] for name in GROUPS}
+        A = {
+            name: [[min(1, max(0, a + draw.gauss(0, 0.04))) for a in row] for row in A[name]]
+            for name in GROUPS
+        }
         rows.append(_row(t + 1, A, draw))
     return rows
 
 
 def _row(epoch: int, A: dict[str, list[list[float]]], draw: random.Random) -> dict[str, Any]:
     selected = {name: _selected(matrix) for name, matrix in A.items()}
-    cells = {name: {"nodes": _nodes(pairs), "concat": [2, 3, 4, 5]} for name, pairs in selected.items()}
+    cells = {
+        name: {"nodes": _nodes(pairs), "concat": [2, 3, 4, 5]} for name, pairs in selected.items()
+    }
     return {
         "epoch": epoch,
         "step": 10 * epoch,
@@ -60,10 +75,14 @@ def write_json(path: Path, value: object) -> None:
 
 
 def write_rows(folder: Path, rows: list[dict[str, Any]]) -> None:
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (folder / "metrics.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
 
 
-def make_run(folder: Path, epochs: int = 4, finished: bool = True, ops: int = 12, **config: Any) -> Path:
+def make_run(
+    folder: Path, epochs: int = 4, finished: bool = True, ops: int = 12, **config: Any
+) -> Path:
     """A search of `epochs` epochs, or the beginning of one of 50."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = make_rows(epochs, ops, config.get("seed", 0))
@@ -75,7 +94,10 @@ def make_run(folder: Path, epochs: int = 4, finished: bool = True, ops: int = 12
         "epochs": epochs if finished else 50,
     }
     write_json(folder / "config.json", {"proxnas": "0.1.0", "command": "search"} | asked | config)
-    write_json(folder / "environment.json", {"python": "3.11.7", "command": ["proxnas", "search", "digits"]})
+    write_json(
+        folder / "environment.json",
+        {"python": "3.11.7", "command": ["proxnas", "search", "digits"]},
+    )
     groups = {name: {"candidates": OPS[:ops], "nodes": NODES} for name in GROUPS}
     write_json(folder / "space.json", {"space": "nasp12-full", "groups": groups})
     write_rows(folder, rows)
@@ -85,7 +107,8 @@ def make_run(folder: Path, epochs: int = 4, finished: bool = True, ops: int = 12
         outcome = {name: rows[-1][name] for name in ("genotype", "params", "valid_accuracy")}
         kept = {name: (asked | config)[name] for name in ("method", "space", "data", "seed")}
         write_json(
-            folder / "result.json", kept | outcome | {"flops": 123_456, "epochs": epochs, "seconds": 7.25 * epochs}
+            folder / "result.json",
+            kept | outcome | {"flops": 123_456, "epochs": epochs, "seconds": 7.25 * epochs},
         )
     return folder
 
@@ -94,9 +117,14 @@ def make_training(folder: Path, epochs: int = 3, **result: Any) -> Path:
     """A training: no A, no changes; `result` besides what every one has."""
     folder.mkdir(parents=True, exist_ok=True)
     cell = make_rows(1)[0]["genotype"]
-    write_json(folder / "config.json", {"command": "train", "cell": "../search", "data": "digits", "epochs": epochs})
+    write_json(
+        folder / "config.json",
+        {"command": "train", "cell": "../search", "data": "digits", "epochs": epochs},
+    )
     write_json(folder / "genotype.json", cell)
     kept = ("epoch", "train_loss", "train_accuracy", "valid_loss", "valid_accuracy", "seconds")
     write_rows(folder, [{name: row[name] for name in kept} for row in make_rows(epochs)])
-    write_json(folder / "result.json", {"test_accuracy": 0.9876, "genotype": cell, "seconds": 3.0} | result)
+    write_json(
+        folder / "result.json", {"test_accuracy": 0.9876, "genotype": cell, "seconds": 3.0} | result
+    )
     return folder

@@ -49,7 +49,11 @@ def stored(state: State) -> State:
 
 
 def active_rows(A_bar: Matrices) -> dict[Row, tuple[int, ...]]:
-    rows = ((Row(name, e), row) for name, matrix in A_bar.items() for e, row in enumerate(matrix.tolist()))
+    rows = (
+        (Row(name, e), row)
+        for name, matrix in A_bar.items()
+        for e, row in enumerate(matrix.tolist())
+    )
     return {row: tuple(k for k, a in enumerate(values) if a) for row, values in rows}
 
 
@@ -58,12 +62,17 @@ def supernet(space: Space) -> Supernet:
     return Supernet(channels_last(space.search_network(size)), space.groups)
 
 
-def mixture_gradient(net: Supernet, A_bar: Matrices, batch: Batch, forward: Callable[..., Tensor]) -> Matrices:
+def mixture_gradient(
+    net: Supernet, A_bar: Matrices, batch: Batch, forward: Callable[..., Tensor]
+) -> Matrices:
     """dF/dA at A_bar by autograd through all candidates."""
     A = {name: a.clone().requires_grad_() for name, a in A_bar.items()}
     loss = net.criterion(forward(A, batch.x), batch.y)
     gradients = torch.autograd.grad(loss, list(A.values()), allow_unused=True)
-    return {n: torch.zeros_like(a) if g is None else g for (n, a), g in zip(A.items(), gradients, strict=True)}
+    return {
+        n: torch.zeros_like(a) if g is None else g
+        for (n, a), g in zip(A.items(), gradients, strict=True)
+    }
 
 
 # ------------------------------------------------ the smallest search there is
@@ -93,12 +102,20 @@ def linear(net: Supernet, train: Batch, valid: Batch, architecture: dict[str, An
     weights = WeightOptions(learning_rate=0.3, momentum=0.9, weight_decay=0.05, epochs=10)
     options, clock = ArchitectureOptions(**architecture), Clock(torch.device("cpu"))
     return Setup(
-        net, Repeat(train), Repeat(valid), options, weights, clock, evaluate=lambda: Validation(0.0, 0.0), seed=1
+        net,
+        Repeat(train),
+        Repeat(valid),
+        options,
+        weights,
+        clock,
+        evaluate=lambda: Validation(0.0, 0.0),
+        seed=1,
     )
 
 
 def quadratic(**architecture: Any) -> Setup:
-    """Three linear candidates and a squared loss: quadratic in w, so that central differences are exact."""
+    """Three linear candidates and a squared loss: quadratic in w, so that central differences are
+    exact."""
     choice = Choice({name: nn.Linear(4, 2, bias=False) for name in "abc"}, share="c")
     train, valid = (Batch(torch.randn(6, 4), torch.randn(6, 2)) for _ in range(2))
     return linear(Supernet(choice, criterion=nn.functional.mse_loss), train, valid, architecture)

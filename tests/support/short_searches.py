@@ -19,5 +19,7 @@ QUICK = {
 def short(method: str, space: str = "darts7") -> tuple[str, ...]:
     """Five steps, in which A moves far; a sampling method has one a cell."""
     rate = ("--arch-learning-rate", "0.02") if of_use(method, "arch_learning_rate") else ()
-    late = () if (method, space) == ("nasp", "rnn") else QUICK.get(method, ())  # nothing to look ahead at
+    late = (
+        () if (method, space) == ("nasp", "rnn") else QUICK.get(method, ())
+    )  # nothing to look ahead at
     return "--epochs", "1", *rate, *late

@@ -25,7 +25,8 @@ with (folder / "starts").open("a") as file:
     file.write(" ".join(sys.argv[1:]) + "\\n")
 starts = len((folder / "starts").read_text().splitlines())
 """
-"""A worker without torch, which a real one spends two seconds on: it notes its starts, then does what a test says."""
+"""A worker without torch, which a real one spends two seconds on: it notes its starts, then does
+what a test says."""
 
 
 FINISH = '(folder / "result.json").write_text("{}")'

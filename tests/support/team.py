@@ -1,4 +1,5 @@
-"""Real processes of one job for tests, as torchrun would start them, but forked: they need not import torch anew."""
+"""Real processes of one job for tests, as torchrun would start them, but forked: they need not
+import torch anew."""
 
 from __future__ import annotations
 
@@ -11,8 +12,15 @@ from pathlib import Path
 from typing import Any
 
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["pytest", "proxnas.searching.job", "proxnas.runs.progress", "proxnas.cli.search",
-                               "torch._dynamo"])  # fmt: skip
+FORKED.set_forkserver_preload(
+    [
+        "pytest",
+        "proxnas.searching.job",
+        "proxnas.runs.progress",
+        "proxnas.cli.search",
+        "torch._dynamo",
+    ]
+)
 SECONDS = 120  # nothing takes so long
 
 
@@ -34,12 +42,21 @@ def begin(environment: dict[str, str], log: Path, work: Callable[..., Any], *arg
 class Job:
     """Some processes that do one thing together."""
 
-    def __init__(self, folder: Path, size: int, work: Callable[..., Any], *args: Any, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, size: int, work: Callable[..., Any], *args: Any, **environment: str
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)} | environment
+        shared = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(free_port()),
+            "WORLD_SIZE": str(size),
+        } | environment
         self.logs = [folder / f"process{rank}" for rank in range(size)]
         self.processes = [
-            FORKED.Process(target=begin, args=(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, log, work, *args))
+            FORKED.Process(
+                target=begin,
+                args=(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, log, work, *args),
+            )
             for rank, log in enumerate(self.logs)
         ]
         for process in self.processes:

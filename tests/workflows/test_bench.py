@@ -1,4 +1,5 @@
-"""`proxnas bench` and `--dry-run`: the figures are there and consistent. Speed itself is never asserted in a test."""
+"""`proxnas bench` and `--dry-run`: the figures are there and consistent. Speed itself is never
+asserted in a test."""
 
 import json
 
@@ -11,7 +12,20 @@ from proxnas.methods import METHODS, SAMPLING
 from proxnas.workflows import bench
 from proxnas.workflows.bench_options import BenchConfig
 
-TINY = ["--cells", "3", "--channels", "2", "--batch-size", "2", "--image-size", "8", "--rounds", "1", "--threads", "1"]
+TINY = [
+    "--cells",
+    "3",
+    "--channels",
+    "2",
+    "--batch-size",
+    "2",
+    "--image-size",
+    "8",
+    "--rounds",
+    "1",
+    "--threads",
+    "1",
+]
 
 
 @pytest.fixture
@@ -29,7 +43,9 @@ def test_json_has_the_documented_keys(tmp_path, monkeypatch, capsys):
     assert set(figures["methods"]) == {"nasp", "darts-1st", "darts-2nd"} == set(figures["ratio"])
     for row in figures["methods"].values():
         assert set(row) == {"arch", "forward", "backward", "other", "total", "peak_bytes"}
-        assert row["total"] == pytest.approx(row["arch"] + row["forward"] + row["backward"] + row["other"], rel=1e-6)
+        assert row["total"] == pytest.approx(
+            row["arch"] + row["forward"] + row["backward"] + row["other"], rel=1e-6
+        )
     assert set(figures["limit"]) == {"arch", "weight", "total", "peak_bytes"}
     nasp = figures["methods"]["nasp"]["total"]
     assert figures["ratio"]["nasp"] == 1
@@ -41,19 +57,31 @@ def test_json_has_the_documented_keys(tmp_path, monkeypatch, capsys):
 
 def test_all_methods_are_timed(monkeypatch):
     monkeypatch.setattr(bench, "in_own_process", lambda measure, *arguments: 0)
-    config = BenchConfig(methods="all", space="nasbench201", cells=1, channels=2, batch_size=2, image_size=8, rounds=1)
+    config = BenchConfig(
+        methods="all",
+        space="nasbench201",
+        cells=1,
+        channels=2,
+        batch_size=2,
+        image_size=8,
+        rounds=1,
+    )
     methods = bench.bench(config, lambda text: None)["methods"]
     assert set(methods) == set(METHODS)
     assert all(part["total"] > 0 for part in methods.values())
     none_here = {name for name, part in methods.items() if part["arch"] == 0}
-    assert none_here == set(SAMPLING)  # the others update A, a controller or a prior, or judge cells on shared weights
+    assert none_here == set(
+        SAMPLING
+    )  # the others update A, a controller or a prior, or judge cells on shared weights
 
 
 def test_occasional_work_is_added_by_its_share(monkeypatch):
     config = BenchConfig(space="nasbench201", cells=1, channels=2, batch_size=50, image_size=8)
     search = bench.build(config, "enas")
     asked = []
-    monkeypatch.setattr(search.method, "occasional", lambda *sizes: asked.append(sizes) or ((lambda: None), 1e9))
+    monkeypatch.setattr(
+        search.method, "occasional", lambda *sizes: asked.append(sizes) or ((lambda: None), 1e9)
+    )
     seconds = bench.step_timer(search)()
     assert asked == [(500, 50)]  # 25,000 images in batches of 50
     assert seconds["arch"] > 10 * seconds["forward"] and seconds["total"] > seconds["arch"]
@@ -63,8 +91,10 @@ def test_occasional_work_is_added_by_its_share(monkeypatch):
 def test_methods_are_timed_behind_their_warm_up(method):
     config = BenchConfig(space="nasbench201", cells=1, channels=2, batch_size=2, image_size=8)
     search = bench.build(config, method)
-    moved = {"asap": lambda: search.method.learner.A["cell"].clone(),
-             "bayesnas": lambda: search.method.candidates["cell"].switch.clone()}[method]  # fmt: skip
+    moved = {
+        "asap": lambda: search.method.learner.A["cell"].clone(),
+        "bayesnas": lambda: search.method.candidates["cell"].switch.clone(),
+    }[method]
     before = moved()
     search.method.step()
     assert not torch.equal(moved(), before)
@@ -73,11 +103,26 @@ def test_methods_are_timed_behind_their_warm_up(method):
 def test_a_recurrent_space_also_reports_the_cell_alone(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench, "in_own_process", lambda measure, *arguments: measure(*arguments))
     target = tmp_path / "bench.json"
-    tiny = ["--units", "4", "--batch-size", "2", "--bptt", "3", "--words", "5", "--rounds", "1", "--threads", "1"]
+    tiny = [
+        "--units",
+        "4",
+        "--batch-size",
+        "2",
+        "--bptt",
+        "3",
+        "--words",
+        "5",
+        "--rounds",
+        "1",
+        "--threads",
+        "1",
+    ]
     assert main(["bench", "--space", "rnn", *tiny, "--json", str(target)]) == 0
     figures = json.loads(target.read_text())
     assert set(figures["methods"]) == {"nasp", "darts-1st", "darts-2nd"} == set(figures["ratio"])
-    assert figures["cell_ratio"] == pytest.approx(figures["cell"]["darts-2nd"] / figures["cell"]["nasp"])
+    assert figures["cell_ratio"] == pytest.approx(
+        figures["cell"]["darts-2nd"] / figures["cell"]["nasp"]
+    )
     assert figures["opponent"] > 0 and figures["ratio_to_limit"] > 0
     assert "without the decoder" in " ".join(capsys.readouterr().out.split())
 
@@ -93,11 +138,15 @@ def test_the_sizes_of_a_recurrent_bench_are_fixed():
 
 
 def test_memory_is_measured_in_a_process_of_its_own():
-    config = BenchConfig(space="nasbench201", cells=1, channels=2, batch_size=2, image_size=8, threads=1)
+    config = BenchConfig(
+        space="nasbench201", cells=1, channels=2, batch_size=2, image_size=8, threads=1
+    )
     assert bench.in_own_process(bench.peak_of_steps, config, "nasp") > 0
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--candidates", "17"), ("--rounds", "0"), ("--methods", "nsap")])
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--candidates", "17"), ("--rounds", "0"), ("--methods", "nsap")]
+)
 def test_bad_flags(flag, value, capsys):
     assert main(["bench", flag, value]) == 2
     assert flag in capsys.readouterr().err
@@ -143,7 +192,17 @@ def test_the_bare_network_is_the_selected_one(search):
 
 def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    flags = ["search", "digits", "--dry-run", "--space", "nasbench201", "--channels", "2", "--threads", "1"]
+    flags = [
+        "search",
+        "digits",
+        "--dry-run",
+        "--space",
+        "nasbench201",
+        "--channels",
+        "2",
+        "--threads",
+        "1",
+    ]
     assert main([*flags, "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert 0 < figures["params_smallest"] < figures["params_largest"]

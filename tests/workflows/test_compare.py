@@ -1,4 +1,5 @@
-"""`proxnas compare`: every method and seed in a folder of its own, nothing run twice, tables of what there is."""
+"""`proxnas compare`: every method and seed in a folder of its own, nothing run twice, tables of
+what there is."""
 
 from __future__ import annotations
 
@@ -29,13 +30,16 @@ SIZES = {"cells": 1, "channels": 2, "batch_size": 20, "final_cells": 1, "final_c
 
 
 class Here:
-    """An executor that runs its tasks in this process, where torch is loaded; `stop_after` so many it is stopped."""
+    """An executor that runs its tasks in this process, where torch is loaded; `stop_after` so many
+    it is stopped."""
 
     def __init__(self, stop_after: int | None = None) -> None:
         self.ran: list[str] = []
         self.stop_after = stop_after
 
-    def run(self, tasks: Sequence[Task], board: Board, done: Callable[[Outcome], None]) -> list[Outcome]:
+    def run(
+        self, tasks: Sequence[Task], board: Board, done: Callable[[Outcome], None]
+    ) -> list[Outcome]:
         outcomes = []
         for task in tasks:
             if len(self.ran) == self.stop_after:
@@ -55,7 +59,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Here]:
     def use(stop_after: int | None = None) -> Here:
         executor = Here(stop_after)
         monkeypatch.setattr(compare, "make", lambda *_: executor)
-        monkeypatch.setattr("proxnas.report.comparison_figures.draw", lambda *_: [])  # tested elsewhere, and slow
+        monkeypatch.setattr(
+            "proxnas.report.comparison_figures.draw", lambda *_: []
+        )  # tested elsewhere, and slow
         return executor
 
     return use
@@ -65,8 +71,23 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Here]:
 def argv(stripes: Path, tmp_path: Path) -> list[str]:
     """A comparison of two methods and two seeds, as small as can be."""
     (tmp_path / "sizes.json").write_text(json.dumps(SIZES))
-    words = ["compare", str(stripes), "--space", "nasbench201", "--methods", "nasp,pa-2nd", "--seeds", "0,1"]
-    place = ["--search-config", str(tmp_path / "sizes.json"), "--run", str(tmp_path / "run"), "--quiet"]
+    words = [
+        "compare",
+        str(stripes),
+        "--space",
+        "nasbench201",
+        "--methods",
+        "nasp,pa-2nd",
+        "--seeds",
+        "0,1",
+    ]
+    place = [
+        "--search-config",
+        str(tmp_path / "sizes.json"),
+        "--run",
+        str(tmp_path / "run"),
+        "--quiet",
+    ]
     return [*words, "--epochs", "1", *place]
 
 
@@ -87,17 +108,30 @@ def test_every_method_and_seed_gets_a_folder_and_a_place_in_the_tables(
     assert main(argv) == 0
     assert executor.ran == ["nasp seed 0", "pa-2nd seed 0", "nasp seed 1", "pa-2nd seed 1"]
     rows = read(tmp_path / "run" / "table.json")
-    assert [(row["method"], row["seeds"], row["order"]) for row in rows] == [("nasp", [0, 1], 1), ("pa-2nd", [0, 1], 2)]
-    assert all(None not in (row["mean"], row["std"], row["params_mean"], row["seconds_mean"]) for row in rows)
+    assert [(row["method"], row["seeds"], row["order"]) for row in rows] == [
+        ("nasp", [0, 1], 1),
+        ("pa-2nd", [0, 1], 2),
+    ]
+    assert all(
+        None not in (row["mean"], row["std"], row["params_mean"], row["seconds_mean"])
+        for row in rows
+    )
     stored = read_values(tmp_path / "run" / "search" / "pa-2nd-1" / "config.json")
     assert {key: stored[key] for key in ("method", "order", "seed", "epochs", "channels")} == {
-        "method": "pa", "order": 2, "seed": 1, "epochs": 1, "channels": 2}  # fmt: skip
+        "method": "pa",
+        "order": 2,
+        "seed": 1,
+        "epochs": 1,
+        "channels": 2,
+    }
     said = capsys.readouterr().out
     assert (tmp_path / "run" / "table.md").read_text() in said
     assert "it cannot be told" in said
 
 
-def test_started_again_it_repeats_nothing(here: Callable[..., Here], argv: list[str], tmp_path: Path) -> None:
+def test_started_again_it_repeats_nothing(
+    here: Callable[..., Here], argv: list[str], tmp_path: Path
+) -> None:
     argv[argv.index("0,1")] = "0"
     here()
     assert main(argv) == 0
@@ -107,7 +141,9 @@ def test_started_again_it_repeats_nothing(here: Callable[..., Here], argv: list[
         executor = here()
         assert main([*argv, *extra]) == 0
         assert (executor.ran, files(tmp_path / "run" / "search")) == ([], before)
-    assert main(["compare", "--run", str(tmp_path / "run"), "--quiet"]) == 0  # the folder knows the rest
+    assert (
+        main(["compare", "--run", str(tmp_path / "run"), "--quiet"]) == 0
+    )  # the folder knows the rest
 
 
 def test_stopped_in_the_middle_it_goes_on_there(
@@ -116,16 +152,23 @@ def test_stopped_in_the_middle_it_goes_on_there(
     here(stop_after=3)
     assert main(argv) == 143
     assert "the same command with --resume goes on" in capsys.readouterr().err
-    assert [row["seeds"] for row in read(tmp_path / "run" / "table.json")] == [[0, 1], [0]]  # as far as it came
+    assert [row["seeds"] for row in read(tmp_path / "run" / "table.json")] == [
+        [0, 1],
+        [0],
+    ]  # as far as it came
     before = files(tmp_path / "run" / "search")
     executor = here()
     assert main([word for word in argv if word != "--quiet"]) == 0
     assert executor.ran == ["pa-2nd seed 1"]
-    assert "4/4 pa-2nd seed 1: done" in capsys.readouterr().out  # of all, not of those that were left
+    assert (
+        "4/4 pa-2nd seed 1: done" in capsys.readouterr().out
+    )  # of all, not of those that were left
     assert {name: files(tmp_path / "run" / "search")[name] for name in before} == before
 
 
-@pytest.mark.parametrize("extra", [["--epochs", "2"], ["--methods", "nasp"], ["--seeds", "0,2"], ["--space", "darts7"]])
+@pytest.mark.parametrize(
+    "extra", [["--epochs", "2"], ["--methods", "nasp"], ["--seeds", "0,2"], ["--space", "darts7"]]
+)
 def test_flags_that_contradict_are_named(
     here: Callable[..., Here], argv: list[str], extra: list[str], tmp_path: Path, capsys: Any
 ) -> None:
@@ -135,7 +178,9 @@ def test_flags_that_contradict_are_named(
     capsys.readouterr()
     assert main([*argv, *extra]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"proxnas: error: {' '.join(extra)}: the run in {tmp_path / 'run'} was started with")
+    assert said.startswith(
+        f"proxnas: error: {' '.join(extra)}: the run in {tmp_path / 'run'} was started with"
+    )
     assert (tmp_path / "run" / "config.json").read_bytes() == before
 
 
@@ -144,7 +189,9 @@ def test_force_begins_anew(here: Callable[..., Here], argv: list[str], tmp_path:
     assert main(argv) == 143
     here(stop_after=1)
     assert main([*argv, "--force", "--epochs", "2"]) == 143
-    assert sorted(path.parent.name for path in tmp_path.glob("run/search/*/result.json")) == ["nasp-0"]
+    assert sorted(path.parent.name for path in tmp_path.glob("run/search/*/result.json")) == [
+        "nasp-0"
+    ]
     assert [row["epochs"] for row in read(tmp_path / "run" / "table.json")] == [2]
 
 
@@ -185,30 +232,77 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(
     assert executor.ran == ["nasp seed 1"]
 
 
-def test_cells_are_trained_and_tested(here: Callable[..., Here], argv: list[str], tmp_path: Path) -> None:
+def test_cells_are_trained_and_tested(
+    here: Callable[..., Here], argv: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "train.json").write_text(json.dumps({"epochs": 1, "cells": 1, "channels": 2}))
     argv[argv.index("0,1")] = "3"
     executor = here()
     assert main([*argv, "--train", "quick", "--train-config", str(tmp_path / "train.json")]) == 0
-    assert executor.ran == ["nasp seed 3", "pa-2nd seed 3", "train nasp seed 3", "train pa-2nd seed 3"]
-    (row, _) = read(tmp_path / "run" / "table.json")
+    assert executor.ran == [
+        "nasp seed 3",
+        "pa-2nd seed 3",
+        "train nasp seed 3",
+        "train pa-2nd seed 3",
+    ]
+    row, _ = read(tmp_path / "run" / "table.json")
     result = read(tmp_path / "run" / "train" / "nasp-3" / "result.json")
     assert (row["figure"], row["mean"]) == ("test_accuracy", result["test_accuracy"])
     assert row["params_mean"] == result["params"]
     assert "Test error (%)" in (tmp_path / "run" / "table.md").read_text()
 
 
-def test_recurrent_cells_are_compared_by_perplexity(here: Callable[..., Here], tmp_path: Path) -> None:
+def test_recurrent_cells_are_compared_by_perplexity(
+    here: Callable[..., Here], tmp_path: Path
+) -> None:
     (tmp_path / "words.txt").write_text("a b c d e f g h\nb d f h a c e g\n" * 40)
-    (tmp_path / "s.json").write_text(json.dumps({"units": 4, "final_units": 4, "batch_size": 4, "bptt": 8}))
-    (tmp_path / "t.json").write_text(json.dumps({"units": 4, "epochs": 1, "batch_size": 4, "bptt": 8}))
-    words = ["compare", str(tmp_path / "words.txt"), "--space", "rnn", "--methods", "nasp", "--seeds", "0"]
-    files = ["--search-config", str(tmp_path / "s.json"), "--train-config", str(tmp_path / "t.json")]
+    (tmp_path / "s.json").write_text(
+        json.dumps({"units": 4, "final_units": 4, "batch_size": 4, "bptt": 8})
+    )
+    (tmp_path / "t.json").write_text(
+        json.dumps({"units": 4, "epochs": 1, "batch_size": 4, "bptt": 8})
+    )
+    words = [
+        "compare",
+        str(tmp_path / "words.txt"),
+        "--space",
+        "rnn",
+        "--methods",
+        "nasp",
+        "--seeds",
+        "0",
+    ]
+    files = [
+        "--search-config",
+        str(tmp_path / "s.json"),
+        "--train-config",
+        str(tmp_path / "t.json"),
+    ]
     here()
-    assert main([*words, *files, "--epochs", "1", "--train", "quick", "--run", str(tmp_path / "run"), "--quiet"]) == 0
+    assert (
+        main(
+            [
+                *words,
+                *files,
+                "--epochs",
+                "1",
+                "--train",
+                "quick",
+                "--run",
+                str(tmp_path / "run"),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     (row,) = read(tmp_path / "run" / "table.json")
     found = read(tmp_path / "run" / "train" / "nasp-0" / "result.json")["test_perplexity"]
-    assert (row["figure"], row["mean"], row["ops"], row["nodes"]) == ("test_perplexity", found, 4, 8)
+    assert (row["figure"], row["mean"], row["ops"], row["nodes"]) == (
+        "test_perplexity",
+        found,
+        4,
+        8,
+    )
 
 
 # what is asked for
@@ -220,13 +314,32 @@ def config(**values: Any) -> CompareConfig:
 
 def test_a_search_is_asked_for_what_its_method_uses(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text('{"eta": 0.5, "channels": 4, "skip_broken": true}')
-    asked = config(search_config=str(tmp_path / "c.json"), preset="paper", epochs=3, device="cpu", table="t.csv")
+    asked = config(
+        search_config=str(tmp_path / "c.json"),
+        preset="paper",
+        epochs=3,
+        device="cpu",
+        table="t.csv",
+    )
     common = ["search", "digits", "--space=nasbench201"]
     rest = ["--refine=0", "--epochs=3", "--table=t.csv"]
     end = ["--channels=4", "--skip-broken", "--device=cpu"]
-    assert search_argv(asked, "darts-1st", 7) == [*common, "--method=darts-1st", "--seed=7", *rest, *end]
+    assert search_argv(asked, "darts-1st", 7) == [
+        *common,
+        "--method=darts-1st",
+        "--seed=7",
+        *rest,
+        *end,
+    ]
     more = ["--order=2", "--preset=paper", "--eta=0.5"]
-    assert search_argv(asked, "pa-2nd", 7) == [*common, "--method=pa", "--seed=7", *rest, *more, *end]
+    assert search_argv(asked, "pa-2nd", 7) == [
+        *common,
+        "--method=pa",
+        "--seed=7",
+        *rest,
+        *more,
+        *end,
+    ]
     parse_search(search_argv(asked, "pa-2nd", 7)[1:])
 
 
@@ -235,7 +348,15 @@ def test_a_training_reads_the_words_of_its_search(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text('{"units": 4}')
     files = {"search_config": str(tmp_path / "s.json"), "train_config": str(tmp_path / "t.json")}
     asked = config(data="pydocs", space="rnn", train="quick", **files)
-    words = ["train", "cell", "pydocs", "--protocol=quick", "--seed=5", "--tokens=char", "--units=4"]
+    words = [
+        "train",
+        "cell",
+        "pydocs",
+        "--protocol=quick",
+        "--seed=5",
+        "--tokens=char",
+        "--units=4",
+    ]
     assert train_argv(asked, Path("cell"), 5) == words
 
 
@@ -270,7 +391,10 @@ def test_bad_values_are_named(values: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        (["--methods", "bayesnas", "--space", "rnn"], "--method bayesnas: cannot search recurrent cells"),
+        (
+            ["--methods", "bayesnas", "--space", "rnn"],
+            "--method bayesnas: cannot search recurrent cells",
+        ),
         (["--table", "none.csv"], "none.csv: cannot be read"),
         (["--search-config", "seed.json"], "--search-config seed.json: --seed is not for there"),
         (["--search-config", "bad.json"], "--batch-size 0: give a number"),
@@ -278,7 +402,12 @@ def test_bad_values_are_named(values: dict[str, Any], said: str) -> None:
     ],
 )
 def test_what_a_run_would_refuse_is_said_before_the_folder_is_made(
-    argv: list[str], tmp_path: Path, extra: list[str], said: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
+    argv: list[str],
+    tmp_path: Path,
+    extra: list[str],
+    said: str,
+    capsys: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "seed.json").write_text('{"seed": 3}')
@@ -304,8 +433,11 @@ def wait_for(ready: Callable[[], bool], process: subprocess.Popen[bytes]) -> Non
 
 
 @pytest.mark.slow
-def test_killed_and_stopped_and_started_again_it_loses_and_repeats_nothing(argv: list[str], tmp_path: Path) -> None:
-    """SIGKILL during the first search, SIGTERM during the second; each run ends as one that was left alone."""
+def test_killed_and_stopped_and_started_again_it_loses_and_repeats_nothing(
+    argv: list[str], tmp_path: Path
+) -> None:
+    """SIGKILL during the first search, SIGTERM during the second; each run ends as one that was
+    left alone."""
     run, epochs = tmp_path / "run", 6
     argv[argv.index("--epochs") + 1] = str(epochs)
     argv[argv.index("0,1")] = "0"
@@ -348,9 +480,25 @@ def test_two_workers_find_what_one_finds(argv: list[str], tmp_path: Path) -> Non
     """Also of `search --seeds`, which hands each seed to a worker."""
     stripes = argv[1]
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in SIZES.items()]
-    common = ["search", stripes, "--space", "nasbench201", "--seeds", "0,1", "--epochs", "2", "--threads", "1"]
+    common = [
+        "search",
+        stripes,
+        "--space",
+        "nasbench201",
+        "--seeds",
+        "0,1",
+        "--epochs",
+        "2",
+        "--threads",
+        "1",
+    ]
     for workers in ("1", "2"):
-        assert main([*common, *flags, "--quiet", "--workers", workers, "--run", str(tmp_path / workers)]) == 0
+        assert (
+            main(
+                [*common, *flags, "--quiet", "--workers", workers, "--run", str(tmp_path / workers)]
+            )
+            == 0
+        )
     for seed in ("seed-0", "seed-1"):
         assert without_clock(tmp_path / "1" / seed) == without_clock(tmp_path / "2" / seed)
     assert (tmp_path / "2" / "logs" / "seed-1.log").exists()

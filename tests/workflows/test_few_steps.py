@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from proxnas.domains.images.evaluate import Evaluation
-from proxnas.training.few_steps import LEAST_STEPS, SMALLEST_BATCH, batch_for, epochs_for, windows_for
+from proxnas.training.few_steps import (
+    LEAST_STEPS,
+    SMALLEST_BATCH,
+    batch_for,
+    epochs_for,
+    windows_for,
+)
 
 whole = some.integers(2, 100_000)
 
@@ -18,7 +24,9 @@ whole = some.integers(2, 100_000)
 def test_a_batch_is_the_largest_that_makes_steps(images: int, epochs: int, usual: int) -> None:
     size = batch_for(images, epochs, usual)
     assert 2 <= size <= min(usual, images)
-    if size < min(usual, images):  # halved, because twice as many images would have made too few steps
+    if size < min(
+        usual, images
+    ):  # halved, because twice as many images would have made too few steps
         assert epochs * (images // (2 * size)) < LEAST_STEPS
     if size > 2 * SMALLEST_BATCH and size < images:
         assert epochs * (images // size) >= LEAST_STEPS
@@ -41,7 +49,8 @@ def test_windows_fit_the_text(tokens: int, batch_size: int, bptt: int) -> None:
 
 
 def test_better_than_the_majority_is_more_than_chance_makes() -> None:
-    """60 of 100 are of one class: an error of sqrt(0.6 * 0.4 / 100) = 0.049, twice that is 0.098."""
+    """60 of 100 are of one class: an error of sqrt(0.6 * 0.4 / 100) = 0.049, twice that is
+    0.098."""
     assert math.isclose(2 * math.sqrt(0.6 * 0.4 / 100), 0.098, abs_tol=1e-4)
     for right, better in ((60, False), (69, False), (70, True), (100, True)):
         confusion = torch.tensor([[60, 0], [0, 40]])

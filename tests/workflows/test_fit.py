@@ -25,11 +25,26 @@ from proxnas.runs.deadline import Deadline
 from proxnas.runs.progress import Silent
 from proxnas.searching.settings import parse, read_values
 from proxnas.training.options import FitConfig, TrainConfig
-from proxnas.workflows.fit import MOST_TRAINING, fit_result, fit_to_time, prepare_training, search_config, train_config
+from proxnas.workflows.fit import (
+    MOST_TRAINING,
+    fit_result,
+    fit_to_time,
+    prepare_training,
+    search_config,
+    train_config,
+)
 
 BENCH = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
 SEARCH = {"cells": 1, "channels": 2}
-SMALL = ["--search-epochs=1", "--epochs=2", "--batch-size=16", "--cells=2", "--channels=4", "--threads=1", "--quiet"]
+SMALL = [
+    "--search-epochs=1",
+    "--epochs=2",
+    "--batch-size=16",
+    "--cells=2",
+    "--channels=4",
+    "--threads=1",
+    "--quiet",
+]
 STEPS = 2, 4  # an epoch of the search: 80 images halved; of the training: a tenth held out
 
 
@@ -52,7 +67,9 @@ def outcome(folder: Path) -> dict[str, Any]:
     rows = {}
     for part in ("search", "train"):
         lines = (folder / part / "metrics.jsonl").read_text().splitlines()
-        rows[part] = [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+        rows[part] = [
+            {k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines
+        ]
     return {"result": result, "rows": rows, "genotype": (folder / "genotype.json").read_bytes()}
 
 
@@ -75,7 +92,9 @@ def test_it_leaves_everything(alone: Path, data: Path, capsys: Any) -> None:
     result = json.loads((alone / "result.json").read_text())
     trained = json.loads((alone / "train" / "result.json").read_text())
     found = json.loads((alone / "search" / "result.json").read_text())
-    assert {result[k] for k in ("method", "space")} == {"nasp", "darts7"} and result["data"] == str(data)
+    assert {result[k] for k in ("method", "space")} == {"nasp", "darts7"} and result["data"] == str(
+        data
+    )
     for key in ("genotype", "params", "flops", "test_accuracy", "valid_accuracy"):
         assert result[key] == trained[key]
     assert trained["method"] == "nasp"
@@ -102,7 +121,10 @@ def test_with_the_extra_there_is_an_onnx_file(alone: Path, data: Path, tmp_path:
     (tmp_path / "config.json").write_bytes((alone / "config.json").read_bytes())
     assert main(command(data, tmp_path, "--resume")) == 0
     result = json.loads((tmp_path / "result.json").read_text())
-    assert result["onnx"] == "model.onnx" and result["test_accuracy"] == outcome(alone)["result"]["test_accuracy"]
+    assert (
+        result["onnx"] == "model.onnx"
+        and result["test_accuracy"] == outcome(alone)["result"]["test_accuracy"]
+    )
     with np.load(data) as arrays:
         x = arrays["x_train"][:7]
     session = runtime.InferenceSession(tmp_path / "model.onnx")
@@ -126,22 +148,36 @@ def test_without_the_extra_one_line_says_so(
 
 @pytest.mark.parametrize("step", [1, STEPS[0] + 1, STEPS[0] + STEPS[1] + 1])
 def test_stopped_and_resumed_ends_the_same(
-    alone: Path, data: Path, tmp_path: Path, step: int, no_onnx: None, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    alone: Path,
+    data: Path,
+    tmp_path: Path,
+    step: int,
+    no_onnx: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
 ) -> None:
     steps = iter(range(1, 1000))
     with monkeypatch.context() as patch:
         patch.setattr(
-            Silent, "step", lambda self, changes: signal.raise_signal(signal.SIGTERM) if next(steps) == step else None
+            Silent,
+            "step",
+            lambda self, changes: (
+                signal.raise_signal(signal.SIGTERM) if next(steps) == step else None
+            ),
         )
         assert main(command(data, tmp_path)) == 143
     assert "with --resume goes on" in capsys.readouterr().err
     assert (tmp_path / "train").exists() == (step > STEPS[0])
-    assert main(["fit", "--run", str(tmp_path), "--resume", "--quiet"]) == 0  # the folder knows the rest
+    assert (
+        main(["fit", "--run", str(tmp_path), "--resume", "--quiet"]) == 0
+    )  # the folder knows the rest
     assert outcome(tmp_path) == outcome(alone)
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_ends_the_same(alone: Path, data: Path, tmp_path: Path, no_onnx: None) -> None:
+def test_killed_and_resumed_ends_the_same(
+    alone: Path, data: Path, tmp_path: Path, no_onnx: None
+) -> None:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen([sys.executable, "-m", "proxnas", *command(data, tmp_path)], env=env)
     while not (tmp_path / "train" / "checkpoint.pt").exists() and process.poll() is None:
@@ -154,7 +190,11 @@ def test_killed_and_resumed_ends_the_same(alone: Path, data: Path, tmp_path: Pat
 
 
 def test_a_finished_fit_is_shown_not_run_again(alone: Path, data: Path, capsys: Any) -> None:
-    before = {path: path.stat().st_mtime_ns for path in alone.rglob("*") if path.is_file() and path.name != ".lock"}
+    before = {
+        path: path.stat().st_mtime_ns
+        for path in alone.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
     assert main(command(data, alone)) == 2
     assert "holds a finished run" in capsys.readouterr().err
     assert main(command(data, alone, "--resume")) == 0
@@ -174,7 +214,11 @@ def test_force_clears_the_parts_too(
                 (tmp_path / part / path.name).write_bytes(path.read_bytes())
     monkeypatch.setattr(proxnas.workflows.fit, "_search", lambda *args: 1 / 0)
     assert main(command(data, tmp_path, "--force")) == 1
-    left = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file() and p.name != ".lock"}
+    left = {
+        str(p.relative_to(tmp_path))
+        for p in tmp_path.rglob("*")
+        if p.is_file() and p.name != ".lock"
+    }
     assert left == {"config.json", "environment.json"}
 
 
@@ -184,15 +228,23 @@ def test_force_clears_the_parts_too(
 @pytest.mark.parametrize(
     ("minutes", "epochs"),
     [
-        (6.0, (6, 30)),  # 331 s: 40% for the search of 10 s an epoch and as much again for its refinement; then 271 s
+        # 331 s: 40% for the search of 10 s an epoch and as much for its refinement; then 271 s
+        (6.0, (6, 30)),
         (10.0, (11, 49)),
         (1.0, (1, 3)),  # 20 s are kept for start and export
         (0.1, (1, 1)),
-        (1000.0, (15, MOST_TRAINING * 75)),  # no more than the protocol's; 75 epochs of 4 steps are the least
+        (
+            1000.0,
+            (15, MOST_TRAINING * 75),
+        ),  # no more than the protocol's; 75 epochs of 4 steps are the least
     ],
 )
 def test_a_budget_chooses_the_epochs(
-    minutes: float, epochs: tuple[int, int], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    minutes: float,
+    epochs: tuple[int, int],
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("proxnas.runs.deadline.time", SimpleNamespace(monotonic=lambda: 0.0))
     monkeypatch.setattr("proxnas.workflows.plan.measure", lambda *args: (10.0, 0))
@@ -202,7 +254,9 @@ def test_a_budget_chooses_the_epochs(
     def searched(config: Any, folder: Path, built: Any, deadline: Deadline) -> dict[str, Any]:
         asked["search"] = config.epochs
         budget = 60 * minutes - max(4.8 * minutes, 20)
-        assert deadline.seconds == pytest.approx(0.4 * budget)  # the rest is the training's, whatever the search does
+        assert deadline.seconds == pytest.approx(
+            0.4 * budget
+        )  # the rest is the training's, whatever the search does
         folder.mkdir(parents=True)
         (folder / "genotype.json").write_text(Genotype.from_string(BENCH).to_json())
         return {"seconds": 10.0 * config.epochs}
@@ -213,7 +267,17 @@ def test_a_budget_chooses_the_epochs(
 
     monkeypatch.setattr(proxnas.workflows.fit, "run_search", searched)
     monkeypatch.setattr(proxnas.workflows.fit, "run_training", trained)
-    argv = ["fit", str(data), "--space", "nasbench201", "--minutes", str(minutes), "--quiet", "--threads", "1"]
+    argv = [
+        "fit",
+        str(data),
+        "--space",
+        "nasbench201",
+        "--minutes",
+        str(minutes),
+        "--quiet",
+        "--threads",
+        "1",
+    ]
     assert main([*argv, "--run", str(tmp_path / "run")]) == 130
     assert (asked["search"], asked["train"]) == epochs
 
@@ -221,10 +285,22 @@ def test_a_budget_chooses_the_epochs(
 def test_flags_reach_both_parts(data: Path, tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text('{"ema": 0.5, "epochs": 3}')
     config = FitConfig(
-        data=str(data), seed=4, method="pa", eta=0.1, cells=3, batch_size=8, train_config=str(tmp_path / "t.json")
+        data=str(data),
+        seed=4,
+        method="pa",
+        eta=0.1,
+        cells=3,
+        batch_size=8,
+        train_config=str(tmp_path / "t.json"),
     )
     search, train = search_config(config), train_config(config, Genotype.from_string(BENCH))
-    assert (search.seed, search.method, search.eta, search.batch_size, search.final_cells) == (4, "pa", 0.1, 8, 3)
+    assert (search.seed, search.method, search.eta, search.batch_size, search.final_cells) == (
+        4,
+        "pa",
+        0.1,
+        8,
+        3,
+    )
     assert (train.seed, train.batch_size, train.cells, train.ema, train.epochs) == (4, 8, 3, 0.5, 3)
     bench = search_config(FitConfig(data="digits", space="nasbench201"))
     assert (bench.final_cells, bench.final_channels) == (5, 16)
@@ -233,7 +309,14 @@ def test_flags_reach_both_parts(data: Path, tmp_path: Path) -> None:
 def test_a_dry_run(data: Path, tmp_path: Path, capsys: Any) -> None:
     assert main(command(data, tmp_path / "run", "--dry-run", "--json")) == 0
     figures = json.loads(capsys.readouterr().out)
-    keys = {"params_smallest", "params_largest", "seconds_per_epoch", "peak_bytes", "train_epochs", "minutes"}
+    keys = {
+        "params_smallest",
+        "params_largest",
+        "seconds_per_epoch",
+        "peak_bytes",
+        "train_epochs",
+        "minutes",
+    }
     assert keys <= figures.keys() and figures["params_smallest"] <= figures["params_largest"]
     assert (figures["epochs"], figures["train_epochs"]) == (1, 2)
     assert not (tmp_path / "run").exists()
@@ -247,17 +330,24 @@ def test_a_dry_run(data: Path, tmp_path: Path, capsys: Any) -> None:
         ("{data} --space nothing", "unknown --space 'nothing'"),
         ("{data} --budget-minutes -1", "--minutes -1.0: give a number from 0"),
         ("{data} --train-config {bad}", "unknown key 'epoch'"),
-        ("{data} --train-config {worse}", "drop_path (in --train-config) 7: give a number from 0 to 0.99"),
+        (
+            "{data} --train-config {worse}",
+            "drop_path (in --train-config) 7: give a number from 0 to 0.99",
+        ),
         ("{data} --train-config {larger}", "--batch-size 73: this part has 72 images"),
         ("{data} --max-params 1", "give at least that, or fewer --cells or --channels"),
         ("{data} --search-config {bad}", "unknown key 'epoch'"),
     ],
 )
-def test_bad_input_is_one_line_and_makes_no_run(words: str, said: str, data: Path, tmp_path: Path, capsys: Any) -> None:
+def test_bad_input_is_one_line_and_makes_no_run(
+    words: str, said: str, data: Path, tmp_path: Path, capsys: Any
+) -> None:
     (tmp_path / "bad.json").write_text('{"epoch": 3}')
     (tmp_path / "worse.json").write_text('{"drop_path": 7}')
     (tmp_path / "larger.json").write_text('{"batch_size": 73}')
-    places = {"data": data} | {name: tmp_path / f"{name}.json" for name in ("bad", "worse", "larger")}
+    places = {"data": data} | {
+        name: tmp_path / f"{name}.json" for name in ("bad", "worse", "larger")
+    }
     argv = [word.format(**places) for word in words.split()]
     assert main(["fit", *argv, "--run", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
@@ -276,17 +366,33 @@ def few(folder: Path, n: int, side: int = 8) -> Path:
     """n images in two classes, of which a fifth is for testing."""
     random = np.random.RandomState(0)
     path = folder / f"few-{n}.npz"
-    np.savez(path, x_train=random.randint(0, 256, (n, side, side)).astype(np.uint8), y_train=np.arange(n) % 2)
+    np.savez(
+        path,
+        x_train=random.randint(0, 256, (n, side, side)).astype(np.uint8),
+        y_train=np.arange(n) % 2,
+    )
     return path
 
 
-def test_batches_that_nobody_asked_for_fit_the_data(data: Path, tmp_path: Path, capsys: Any) -> None:
+def test_batches_that_nobody_asked_for_fit_the_data(
+    data: Path, tmp_path: Path, capsys: Any
+) -> None:
     """84 images leave 60 to train on: fewer than a batch of the protocol."""
-    argv = ["fit", str(few(tmp_path, 84)), "--cells=2", "--channels=4", "--threads=1", "--dry-run", "--json"]
+    argv = [
+        "fit",
+        str(few(tmp_path, 84)),
+        "--cells=2",
+        "--channels=4",
+        "--threads=1",
+        "--dry-run",
+        "--json",
+    ]
     more = ["--search-config", str(data.parent / "search.json")]
     assert main([*argv, *more]) == 0
     figures = json.loads(capsys.readouterr().out)
-    assert figures["steps_per_epoch"] == 2 and figures["train_epochs"] == 96  # 4 times the protocol's, of 3 steps each
+    assert (
+        figures["steps_per_epoch"] == 2 and figures["train_epochs"] == 96
+    )  # 4 times the protocol's, of 3 steps each
     assert main([*argv, *more, "--batch-size=64"]) == 2  # that was asked for
     assert "--batch-size 64: this part has" in capsys.readouterr().err
 
@@ -318,25 +424,43 @@ def test_in_little_time_the_network_is_smaller_rather_than_the_steps_few(
 
 def test_a_network_that_learnt_nothing_is_said_to(tmp_path: Path, capsys: Any) -> None:
     """Labels of noise: of 20 test images 10 are of either class."""
-    argv = ["train", BENCH, str(few(tmp_path, 100)), "--epochs=1", "--cells=1", "--channels=2", "--batch-size=16"]
+    argv = [
+        "train",
+        BENCH,
+        str(few(tmp_path, 100)),
+        "--epochs=1",
+        "--cells=1",
+        "--channels=2",
+        "--batch-size=16",
+    ]
     assert main([*argv, "--threads=1", "--quiet", "--run", str(tmp_path / "run")]) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["majority_accuracy"] == 0.5
-    assert result["warning"].startswith(f"test accuracy {result['test_accuracy']:.4f} is not better than always")
+    assert result["warning"].startswith(
+        f"test accuracy {result['test_accuracy']:.4f} is not better than always"
+    )
     assert f"proxnas: warning: {result['warning']}" in capsys.readouterr().err
 
 
 def test_what_search_and_training_warn_of_is_said_once_in_the_words_of_fit() -> None:
     found = dict.fromkeys(("method", "space", "data", "seed", "converged", "budget"))
-    found |= {"epochs": 3, "seconds": 1.0, "warning": "few images; collapsed: try --max-skip 2 or more --epochs"}
+    found |= {
+        "epochs": 3,
+        "seconds": 1.0,
+        "warning": "few images; collapsed: try --max-skip 2 or more --epochs",
+    }
     trained = {"epochs": 24, "seconds": 2.0, "warning": "few images; learnt nothing"}
     for cls in (FitConfig, TextFitConfig):
         result = fit_result(cls(), found, trained)
-        assert result["warning"] == (
-            "few images; collapsed: try max_skip (in --search-config) 2 or more --search-epochs; learnt nothing"
+        assert (
+            result["warning"]
+            == "few images; collapsed: try max_skip (in --search-config) 2 or more --search-epochs;"
+            " learnt nothing"
         )
         assert (result["epochs"], result["search_epochs"], result["seconds"]) == (24, 3, 3.0)
-    assert "warning" not in fit_result(FitConfig(), found | {"warning": ""}, {"epochs": 1, "seconds": 1.0})
+    assert "warning" not in fit_result(
+        FitConfig(), found | {"warning": ""}, {"epochs": 1, "seconds": 1.0}
+    )
 
 
 def test_the_time_has_its_earlier_name_too(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The default run folder: one name for one command line, and never that of a run with other flags."""
+"""The default run folder: one name for one command line, and never that of a run with other
+flags."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def where(*flags: str) -> str:
 
 def begin(config: RunConfig, folder: str) -> None:
     Path(folder).mkdir(parents=True)
-    (Path(folder) / "config.json").write_text(json.dumps({"proxnas": "0", "command": "search"} | storable(config)))
+    (Path(folder) / "config.json").write_text(
+        json.dumps({"proxnas": "0", "command": "search"} | storable(config))
+    )
 
 
 def begin_search(*flags: str) -> str:
@@ -48,9 +51,23 @@ def begin_search(*flags: str) -> str:
 def test_a_run_with_other_flags_goes_beside(capsys: pytest.CaptureFixture[str]) -> None:
     assert begin_search() == PLAIN
     assert begin_search("--max-params", "50k") == f"{PLAIN}-max-params-50k"
-    assert f"{PLAIN} holds a run with other flags: this one goes to {PLAIN}-max-params-50k" in capsys.readouterr().err
+    assert (
+        f"{PLAIN} holds a run with other flags: this one goes to {PLAIN}-max-params-50k"
+        in capsys.readouterr().err
+    )
     assert begin_search("--seed", "1") == PLAIN.removesuffix("0") + "1"
-    many = ["--eta", "0.1", "--explore", "0.1", "--warmup", "1", "--arch-every", "2", "--max-skip", "2"]
+    many = [
+        "--eta",
+        "0.1",
+        "--explore",
+        "0.1",
+        "--warmup",
+        "1",
+        "--arch-every",
+        "2",
+        "--max-skip",
+        "2",
+    ]
     folders = [begin_search(*many), begin_search(*many[2:], "--eta", "0.2")]
     assert all(len(folder) < len(PLAIN) + 12 for folder in folders) and len(set(folders)) == 2
 
@@ -60,7 +77,10 @@ def test_the_same_flags_mean_the_same_folder(mode: str) -> None:
     asked: list[list[str]] = [[], ["--max-params", "50k"], ["--epochs", "2", "--eta", "1"]]
     begun = [begin_search(*flags) for flags in asked]
     assert [where(*flags[::-1][::-1], *([mode] if mode else [])) for flags in asked] == begun
-    assert where("--eta", "1", "--epochs=2", "--threads", "1", "--quiet", *([mode] if mode else [])) == begun[2]
+    assert (
+        where("--eta", "1", "--epochs=2", "--threads", "1", "--quiet", *([mode] if mode else []))
+        == begun[2]
+    )
 
 
 def test_the_first_run_has_the_plain_name_whatever_its_flags() -> None:
@@ -73,7 +93,17 @@ def test_other_data_of_the_same_name_are_others() -> None:
     folders = []
     for place in ("a", "b", "c"):
         config = parse_search([f"{place}/photos.npz"])
-        folder = str(run_folder(config, search.default_folder(config), parse_search, "data", "space", "method", "seed"))
+        folder = str(
+            run_folder(
+                config,
+                search.default_folder(config),
+                parse_search,
+                "data",
+                "space",
+                "method",
+                "seed",
+            )
+        )
         begin(config, folder)
         folders.append(folder)
     assert folders[0] == "runs/search-photos-darts7-nasp-0" and len(set(folders)) == 3
@@ -82,8 +112,20 @@ def test_other_data_of_the_same_name_are_others() -> None:
 @pytest.mark.parametrize(
     ("command", "parsed", "named", "words", "flag"),
     [
-        (train, parse_train, ["cell", "data", "seed"], ["zoo:DARTS_V2", "digits"], ["--epochs", "3"]),
-        (fit, partial(parse, FitConfig, ""), ["data", "space", "method", "seed"], ["digits"], ["--eta", "1"]),
+        (
+            train,
+            parse_train,
+            ["cell", "data", "seed"],
+            ["zoo:DARTS_V2", "digits"],
+            ["--epochs", "3"],
+        ),
+        (
+            fit,
+            partial(parse, FitConfig, ""),
+            ["data", "space", "method", "seed"],
+            ["digits"],
+            ["--eta", "1"],
+        ),
         (
             compare,
             partial(parse, CompareConfig, ""),
@@ -113,7 +155,9 @@ def test_every_command_has_folders_of_its_own(
     assert folders[1].startswith(f"{folders[0]}-")
 
 
-def test_bad_flags_are_told_before_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_flags_are_told_before_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data, run = stripes_file(tmp_path), ["--run", tmp_path / "run", "--quiet"]
     assert call("search", data, *SMALL, *run) == 0
     capsys.readouterr()
@@ -123,7 +167,9 @@ def test_bad_flags_are_told_before_the_folder(tmp_path: Path, capsys: pytest.Cap
     assert "holds a finished run" in one_line(capsys.readouterr().err)
 
 
-def test_a_run_beside_another_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_beside_another_is_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = stripes_file(tmp_path)
     for flags in ([], ["--eta", "1"]):
         assert call("search", data, *SMALL, "--quiet", *flags) == 0

@@ -1,4 +1,5 @@
-"""Runs that are given more with --resume: as if they had it from the start, or refused with the way out."""
+"""Runs that are given more with --resume: as if they had it from the start, or refused with the way
+out."""
 
 from __future__ import annotations
 
@@ -17,9 +18,25 @@ from proxnas.training.options import TrainConfig
 from proxnas.workflows.lengthening import as_long_as
 
 BENCH = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
-TRAIN = ["--cells=1", "--channels=4", "--batch-size=16", "--schedule=exponential", "--ema=0.9", "--warmup=0"]
-SEARCH = ["--space=nasbench201", "--cells=1", "--channels=2", "--batch-size=20", "--final-cells=1", "--refine=0",
-          "--explore=0", "--learning-rate=0.01", "--learning-rate-min=0.01"]  # fmt: skip
+TRAIN = [
+    "--cells=1",
+    "--channels=4",
+    "--batch-size=16",
+    "--schedule=exponential",
+    "--ema=0.9",
+    "--warmup=0",
+]
+SEARCH = [
+    "--space=nasbench201",
+    "--cells=1",
+    "--channels=2",
+    "--batch-size=20",
+    "--final-cells=1",
+    "--refine=0",
+    "--explore=0",
+    "--learning-rate=0.01",
+    "--learning-rate-min=0.01",
+]
 TEXT = ["--units=4", "--batch-size=4", "--bptt=8"]
 ALL = ["--threads=1", "--device=cpu", "--quiet"]
 
@@ -34,7 +51,12 @@ def outcome(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "book.txt"
-    path.write_text("".join(f"the {('cat', 'dog')[i % 2]} sat on {('mat', 'bed', 'it')[i % 3]}\n" for i in range(100)))
+    path.write_text(
+        "".join(
+            f"the {('cat', 'dog')[i % 2]} sat on {('mat', 'bed', 'it')[i % 3]}\n"
+            for i in range(100)
+        )
+    )
     return path
 
 
@@ -51,13 +73,25 @@ def test_more_epochs_equal_a_run_that_had_them_from_the_start(
     assert main([*words, *ALL, "--epochs=1", "--run", str(tmp_path / "longer")]) == 0
     assert main([*words, *ALL, "--epochs=3", "--resume", "--run", str(tmp_path / "longer")]) == 0
     assert outcome(tmp_path / "longer") == outcome(tmp_path / "whole")
-    stored = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("longer", "whole")]
+    stored = [
+        json.loads((tmp_path / name / "config.json").read_text()) for name in ("longer", "whole")
+    ]
     assert stored[0] == stored[1] and stored[0]["epochs"] == 3
 
 
-def test_more_patience_equals_a_run_that_had_it_from_the_start(stripes: Path, tmp_path: Path) -> None:
+def test_more_patience_equals_a_run_that_had_it_from_the_start(
+    stripes: Path, tmp_path: Path
+) -> None:
     """A hardly moves: the search has converged after the first epoch."""
-    words = ["search", str(stripes), *SEARCH, *ALL, "--epochs=3", "--arch-learning-rate=1e-12", "--look-ahead=0"]
+    words = [
+        "search",
+        str(stripes),
+        *SEARCH,
+        *ALL,
+        "--epochs=3",
+        "--arch-learning-rate=1e-12",
+        "--look-ahead=0",
+    ]
     assert main([*words, "--patience=0", "--run", str(tmp_path / "whole")]) == 0
     assert main([*words, "--patience=1", "--run", str(tmp_path / "longer")]) == 0
     first, _ = outcome(tmp_path / "longer")
@@ -82,15 +116,37 @@ def test_a_crash_between_the_two_files_loses_nothing(
 @pytest.mark.parametrize(
     ("flags", "more", "said"),
     [
-        ([], {"epochs": 20}, "because its --explore falls to 0 over 15 epochs: start another --run with --epochs 20"),
-        (["--explore=0"], {"epochs": 20}, "because its learning rate falls to its end over 15 epochs"),
+        (
+            [],
+            {"epochs": 20},
+            "because its --explore falls to 0 over 15 epochs: start another --run with --epochs 20",
+        ),
+        (
+            ["--explore=0"],
+            {"epochs": 20},
+            "because its learning rate falls to its end over 15 epochs",
+        ),
         (["--method=gdas"], {"epochs": 20}, "because gdas is made for 15 epochs from the start"),
-        ([], {"epochs": 10}, "--epochs 10: the run in somewhere has 15, and a run can only be made longer"),
-        (["--patience=9"], {"patience": 8}, "--patience 8: the run in somewhere has 9, and a run can only"),
-        (["--patience=0"], {"patience": 8}, "--patience 8: the run in somewhere has 0, and a run can only"),
+        (
+            [],
+            {"epochs": 10},
+            "--epochs 10: the run in somewhere has 15, and a run can only be made longer",
+        ),
+        (
+            ["--patience=9"],
+            {"patience": 8},
+            "--patience 8: the run in somewhere has 9, and a run can only",
+        ),
+        (
+            ["--patience=0"],
+            {"patience": 8},
+            "--patience 8: the run in somewhere has 0, and a run can only",
+        ),
     ],
-)  # fmt: skip
-def test_what_cannot_be_made_longer_says_why(flags: list[str], more: dict[str, int], said: str) -> None:
+)
+def test_what_cannot_be_made_longer_says_why(
+    flags: list[str], more: dict[str, int], said: str
+) -> None:
     stored = parse_search(["digits", *flags])
     given: Any = dataclasses.replace(stored, **more)  # type: ignore[arg-type]
     with pytest.raises(InputError) as caught:
@@ -99,10 +155,14 @@ def test_what_cannot_be_made_longer_says_why(flags: list[str], more: dict[str, i
 
 
 def test_trainings_on_a_cosine_are_made_for_their_epochs(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="its learning rate falls to its end over 3 epochs: start another --run"):
+    with pytest.raises(
+        InputError, match="its learning rate falls to its end over 3 epochs: start another --run"
+    ):
         as_long_as(TrainConfig(epochs=9), TrainConfig(epochs=3), tmp_path)
     with pytest.raises(InputError, match="its --drop-path rises over 3 epochs"):
-        as_long_as(TrainConfig(epochs=9, drop_path=0.2), TrainConfig(epochs=3, drop_path=0.2), tmp_path)
+        as_long_as(
+            TrainConfig(epochs=9, drop_path=0.2), TrainConfig(epochs=3, drop_path=0.2), tmp_path
+        )
     with pytest.raises(InputError, match="its --warmup is a share of 3 epochs"):
         as_long_as(TrainConfig(epochs=9, warmup=1), TrainConfig(epochs=3, warmup=1), tmp_path)
     assert as_long_as(TextTrainConfig(epochs=9), TextTrainConfig(epochs=3), tmp_path).epochs == 9
@@ -111,6 +171,8 @@ def test_trainings_on_a_cosine_are_made_for_their_epochs(tmp_path: Path) -> None
 def test_what_was_refined_is_not_searched_on(tmp_path: Path) -> None:
     (tmp_path / "refined").mkdir()
     (tmp_path / "refined" / "config.json").write_text("{}")
-    stored, given = (parse_search(["digits", "--space=nasbench201", f"--patience={n}"]) for n in (5, 9))
+    stored, given = (
+        parse_search(["digits", "--space=nasbench201", f"--patience={n}"]) for n in (5, 9)
+    )
     with pytest.raises(InputError, match="because what it found was refined already"):
         as_long_as(given, stored, tmp_path)

@@ -1,4 +1,5 @@
-"""`proxnas sweep`: values side by side, nothing run twice, tables, front and figures of what there is."""
+"""`proxnas sweep`: values side by side, nothing run twice, tables, front and figures of what there
+is."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ class Here:
     def __init__(self) -> None:
         self.ran: list[str] = []
 
-    def run(self, tasks: Sequence[Task], board: Board, done: Callable[[Outcome], None]) -> list[Outcome]:
+    def run(
+        self, tasks: Sequence[Task], board: Board, done: Callable[[Outcome], None]
+    ) -> list[Outcome]:
         outcomes = []
         for task in tasks:
             self.ran.append(task.name)
@@ -47,27 +50,46 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Here:
 def argv(stripes: Path, tmp_path: Path) -> list[str]:
     (tmp_path / "sizes.json").write_text(json.dumps(SIZES))
     words = ["sweep", str(stripes), "--space", "nasbench201", "--epochs", "1"]
-    return [*words, "--search-config", str(tmp_path / "sizes.json"), "--run", str(tmp_path / "run"), "--quiet"]
+    return [
+        *words,
+        "--search-config",
+        str(tmp_path / "sizes.json"),
+        "--run",
+        str(tmp_path / "run"),
+        "--quiet",
+    ]
 
 
 def read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def test_a_sweep_over_eta(here: Here, argv: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_over_eta(
+    here: Here, argv: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*argv, "--eta", "10,0", "--seeds", "0,1"]) == 0
     rows = read(tmp_path / "run" / "table.json")
     assert [(row["eta"], row["method"], row["space"], row["seeds"]) for row in rows] == [
         (0.0, "nasp", "nasbench201", [0, 1]),
         (10.0, "nasp", "nasbench201", [0, 1]),
     ]
-    results = [read(tmp_path / "run" / "search" / f"eta-10-{seed}" / "result.json") for seed in (0, 1)]
+    results = [
+        read(tmp_path / "run" / "search" / f"eta-10-{seed}" / "result.json") for seed in (0, 1)
+    ]
     assert rows[1]["params_mean"] == sum(result["params"] for result in results) / 2
     assert rows[1]["mean"] == pytest.approx(sum(result["valid_accuracy"] for result in results) / 2)
     assert rows[1]["params_std"] >= 0 and any(row["front"] for row in rows)
     assert read(tmp_path / "run" / "search" / "eta-10-1" / "config.json")["eta"] == 10
     assert "| eta-10 |" in capsys.readouterr().out
-    for name in ("table.md", "table.csv", "penalty.svg", "penalty.png", "pareto.svg", "pareto.png", "result.json"):
+    for name in (
+        "table.md",
+        "table.csv",
+        "penalty.svg",
+        "penalty.png",
+        "pareto.svg",
+        "pareto.png",
+        "result.json",
+    ):
         assert (tmp_path / "run" / name).stat().st_size > 0
     assert len(here.ran) == 4
     assert main([*argv, "--eta", "10,0", "--seeds", "0,1"]) == 0
@@ -92,10 +114,28 @@ def test_an_impossible_limit_is_said_before_the_folder_is_made(
 
 def test_the_front_has_what_no_other_beats_in_size_and_figure() -> None:
     points = [(1, 0.5), (2, 0.7), (3, 0.6), (2, 0.6), (4, 0.7), (5, 0.8), (2, 0.7)]
-    rows = [{"figure": "valid_accuracy", "params_mean": size, "mean": mean} for size, mean in points]
-    assert [row["front"] for row in with_front(rows)] == [True, True, False, False, False, True, True]
+    rows = [
+        {"figure": "valid_accuracy", "params_mean": size, "mean": mean} for size, mean in points
+    ]
+    assert [row["front"] for row in with_front(rows)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
     rows = [row | {"figure": "valid_perplexity"} for row in rows]
-    assert [row["front"] for row in with_front(rows)] == [True, False, False, False, False, False, False]
+    assert [row["front"] for row in with_front(rows)] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert with_front([]) == []
 
 

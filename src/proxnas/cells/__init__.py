@@ -1,2 +1,2 @@
-"""What is found, as data: genotypes, designs of networks, published cells, tables of trained cells. No torch; imports
-only `common`."""
+"""What is found, as data: genotypes, designs of networks, published cells, tables of trained cells.
+No torch; imports only `common`."""

@@ -1,7 +1,7 @@
 """Networks made by hand, which found ones are held against: a name in place of a cell.
 
-`train`, `test`, `predict` and `export` take either. A design is written like a genotype, as JSON that names it, so that
-run folders and model files say what they hold. No torch here.
+`train`, `test`, `predict` and `export` take either. A design is written like a genotype, as JSON
+that names it, so that run folders and model files say what they hold. No torch here.
 """
 
 from __future__ import annotations
@@ -60,5 +60,7 @@ def named_design(text: str) -> str | None:
     if not isinstance(data, dict) or data.get("kind") != BY_HAND:
         return None
     if data.get("schema") != SCHEMA or not isinstance(data.get("name"), str):
-        raise InputError(f"a network made by hand is written as schema {SCHEMA} and a name: the file is damaged")
+        raise InputError(
+            f"a network made by hand is written as schema {SCHEMA} and a name: the file is damaged"
+        )
     return str(data["name"])

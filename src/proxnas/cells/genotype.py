@@ -1,9 +1,10 @@
 """The discrete cell a search returns: what it is made of, and how it is read_genotype and written.
 
-States of a cell are numbered. cnn: 0 and 1 are the outputs of the two previous cells, node n (from 0) is n + 2.
-rnn: 0 is the first state (tanh of the linear map), node n is n + 1 and has one input. nasbench201: 0 is the input,
-nodes 1, 2 and 3 have one edge from every state before them. A node is the sum of its edges. custom: a module of the
-user's own; its cells are its Choices by name, each one node with one edge from the input, state 0.
+States of a cell are numbered. cnn: 0 and 1 are the outputs of the two previous cells, node n (from
+0) is n + 2. rnn: 0 is the first state (tanh of the linear map), node n is n + 1 and has one input.
+nasbench201: 0 is the input, nodes 1, 2 and 3 have one edge from every state before them. A node is
+the sum of its edges. custom: a module of the user's own; its cells are its Choices by name, each
+one node with one edge from the input, state 0.
 """
 
 from __future__ import annotations
@@ -25,15 +26,34 @@ BY_HAND = "network"
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "cnn": (
-        *("none", "skip_connect", "max_pool_2x2", "max_pool_3x3", "max_pool_5x5", "max_pool_7x7", "avg_pool_3x3"),
-        *("sep_conv_3x3", "sep_conv_5x5", "sep_conv_7x7", "dil_conv_3x3", "dil_conv_5x5", "dil_sep_conv_5x5"),
+        *(
+            "none",
+            "skip_connect",
+            "max_pool_2x2",
+            "max_pool_3x3",
+            "max_pool_5x5",
+            "max_pool_7x7",
+            "avg_pool_3x3",
+        ),
+        *(
+            "sep_conv_3x3",
+            "sep_conv_5x5",
+            "sep_conv_7x7",
+            "dil_conv_3x3",
+            "dil_conv_5x5",
+            "dil_sep_conv_5x5",
+        ),
         *("conv_1x1", "conv_3x3", "conv_5x5", "conv_3x1_1x3", "conv_7x1_1x7"),
         *("group_conv_3x1_1x3", "max_pool_3x3_norm"),  # of GDAS' fixed reduction cell
     ),
     "rnn": ("none", "tanh", "relu", "sigmoid", "identity"),
     "nasbench201": ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3"),
 }
-CELLS: dict[str, tuple[str, ...]] = {"cnn": ("normal", "reduce"), "rnn": ("recurrent",), "nasbench201": ("cell",)}
+CELLS: dict[str, tuple[str, ...]] = {
+    "cnn": ("normal", "reduce"),
+    "rnn": ("recurrent",),
+    "nasbench201": ("cell",),
+}
 CUSTOM = "custom"
 """The kind of any module that holds Choices: it has cells and operations of its own."""
 KINDS = (*OPERATIONS, CUSTOM)
@@ -41,7 +61,8 @@ FIRST_NODE: dict[str, int] = {"cnn": 2, "rnn": 1, "nasbench201": 1, CUSTOM: 1}
 
 
 class Edge(NamedTuple):
-    """value * op(state number input); the factor is 1 unless the search ran with the value rule a_k."""
+    """value * op(state number input); the factor is 1 unless the search ran with the value rule
+    a_k."""
 
     op: str
     input: int
@@ -58,7 +79,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Genotype:
-    """The cells of one network: checked at birth, so whoever holds one can build from it without looking."""
+    """The cells of one network: checked at birth, so whoever holds one can build from it without
+    looking."""
 
     kind: str
     cells: Mapping[str, Cell]
@@ -69,8 +91,11 @@ class Genotype:
             raise InputError(f"kind is one of {', '.join(KINDS)}, not {_show(self.kind)}")
         if self.kind not in KINDS:
             raise unknown("kind", self.kind[:40], KINDS)
-        # Printable: it goes into one-line messages, JSON and SVG, where control characters and lone surrogates do harm.
-        if self.space is not None and not (isinstance(self.space, str) and self.space.isprintable()):
+        # Printable: it goes into one-line messages, JSON and SVG, where control characters and lone
+        # surrogates do harm.
+        if self.space is not None and not (
+            isinstance(self.space, str) and self.space.isprintable()
+        ):
             raise InputError(f"space is a printable name or null, not {_show(self.space)}")
         names = CELLS[self.kind] if self.kind != CUSTOM else _check_names(self.cells)
         for name in self.cells:
@@ -87,13 +112,19 @@ class Genotype:
 
     def to_json(self) -> str:
         """The genotype as JSON, one node a line; equal genotypes give equal text."""
-        head = f'"schema": {SCHEMA},\n  "kind": {json.dumps(self.kind)},\n  "space": {json.dumps(self.space)}'
-        cells = ",\n".join(f"    {json.dumps(name)}: {_cell_json(cell)}" for name, cell in self.cells.items())
+        head = (
+            f'"schema": {SCHEMA},\n  "kind": {json.dumps(self.kind)},\n  "space":'
+            f" {json.dumps(self.space)}"
+        )
+        cells = ",\n".join(
+            f"    {json.dumps(name)}: {_cell_json(cell)}" for name, cell in self.cells.items()
+        )
         return f'{{\n  {head},\n  "cells": {{\n{cells}\n  }}\n}}\n'
 
     @classmethod
     def from_json(cls, text: str) -> Genotype:
-        """What `to_json` wrote, or a published cell in the manner of DARTS (flat lists, two edges a node)."""
+        """What `to_json` wrote, or a published cell in the manner of DARTS (flat lists, two edges a
+        node)."""
         return cls.from_object(_parse(text))
 
     @classmethod
@@ -104,21 +135,28 @@ class Genotype:
         return _native(data) if "cells" in data or "schema" in data else _published(data)
 
     @classmethod
-    def of_choices(cls, choices: Mapping[str, str], values: Mapping[str, float] | None = None) -> Genotype:
-        """Choice -> candidate of a module of the user's own, and the factors of those that are not 1."""
+    def of_choices(
+        cls, choices: Mapping[str, str], values: Mapping[str, float] | None = None
+    ) -> Genotype:
+        """Choice -> candidate of a module of the user's own, and the factors of those that are not
+        1."""
         edges = {name: Edge(op, 0, (values or {}).get(name, 1.0)) for name, op in choices.items()}
         return cls(CUSTOM, {name: Cell(((edge,),), (1,)) for name, edge in edges.items()}, CUSTOM)
 
     def choices(self) -> dict[str, str]:
         """The same as `of_choices` takes it."""
         if self.kind != CUSTOM:
-            raise InputError(f"a cell of kind {self.kind} selects no Choices by name: give one of kind {CUSTOM}")
+            raise InputError(
+                f"a cell of kind {self.kind} selects no Choices by name: give one of kind {CUSTOM}"
+            )
         return {name: cell.nodes[0][0].op for name, cell in self.cells.items()}
 
     def without_values(self) -> Genotype:
         """The same cells with all factors 1."""
         cells = {
-            name: Cell(tuple(tuple(Edge(*edge[:2]) for edge in node) for node in cell.nodes), cell.concat)
+            name: Cell(
+                tuple(tuple(Edge(*edge[:2]) for edge in node) for node in cell.nodes), cell.concat
+            )
             for name, cell in self.cells.items()
         }
         return Genotype(self.kind, cells, self.space)
@@ -126,19 +164,31 @@ class Genotype:
     def to_string(self) -> str:
         """The NAS-Bench-201 name of the cell: |op~0|+|op~0|op~1|+|op~0|op~1|op~2|."""
         if self.kind != "nasbench201":
-            raise InputError(f"only a nasbench201 cell has a NAS-Bench-201 string, not one of kind {self.kind}")
+            raise InputError(
+                f"only a nasbench201 cell has a NAS-Bench-201 string, not one of kind {self.kind}"
+            )
         nodes = self.cells["cell"].nodes
         if any(edge.value != 1 for node in nodes for edge in node):
-            raise InputError("a NAS-Bench-201 string cannot hold the factors of this cell: use JSON")
-        return "+".join("|" + "".join(f"{edge.op}~{edge.input}|" for edge in node) for node in nodes)
+            raise InputError(
+                "a NAS-Bench-201 string cannot hold the factors of this cell: use JSON"
+            )
+        return "+".join(
+            "|" + "".join(f"{edge.op}~{edge.input}|" for edge in node) for node in nodes
+        )
 
     @classmethod
     def from_string(cls, text: str) -> Genotype:
         """The cell with that NAS-Bench-201 name."""
         parts = text.strip().split("+")
         if not all(re.fullmatch(r"\|([^|~]+~[0-9]{1,3}\|)+", part) for part in parts):
-            raise InputError(f"not a NAS-Bench-201 string like |op~0|+|op~0|op~1|+|op~0|op~1|op~2|: {_show(text)}")
-        nodes = tuple(tuple(Edge(op, int(i)) for op, i in re.findall(r"([^|~]+)~([0-9]+)", part)) for part in parts)
+            raise InputError(
+                "not a NAS-Bench-201 string like |op~0|+|op~0|op~1|+|op~0|op~1|op~2|:"
+                f" {_show(text)}"
+            )
+        nodes = tuple(
+            tuple(Edge(op, int(i)) for op, i in re.findall(r"([^|~]+)~([0-9]+)", part))
+            for part in parts
+        )
         return cls("nasbench201", {"cell": Cell(nodes, (3,))}, "nasbench201")
 
 
@@ -146,59 +196,89 @@ def _parse(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from error
-    except (RecursionError, ValueError) as error:  # ValueError: Python refuses to parse such integers
-        raise InputError("not a genotype: nested too deeply, or a number of more than 4300 digits") from error
+        raise InputError(
+            f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+        ) from error
+    except (
+        RecursionError,
+        ValueError,
+    ) as error:  # ValueError: Python refuses to parse such integers
+        raise InputError(
+            "not a genotype: nested too deeply, or a number of more than 4300 digits"
+        ) from error
 
 
 def _native(data: dict[str, Any]) -> Genotype:
     schema, cells = data.get("schema"), data.get("cells")
     if data.get("kind") == BY_HAND:
-        raise InputError(f"{_show(data.get('name'))} is a network made by hand: it has no cell to show or look up")
+        raise InputError(
+            f"{_show(data.get('name'))} is a network made by hand: it has no cell to show or"
+            " look up"
+        )
     if type(schema) is not int or schema != SCHEMA:
-        raise InputError(f"unknown schema version {_show(schema)}: this version of proxnas reads {SCHEMA}")
+        raise InputError(
+            f"unknown schema version {_show(schema)}: this version of proxnas reads {SCHEMA}"
+        )
     if not isinstance(cells, dict) or not all(isinstance(cell, dict) for cell in cells.values()):
-        raise InputError(f"cells is an object of cells, each an object with nodes and concat, not {_show(cells)}")
+        raise InputError(
+            f"cells is an object of cells, each an object with nodes and concat, not {_show(cells)}"
+        )
     named = {name: Cell(cell.get("nodes"), cell.get("concat")) for name, cell in cells.items()}
     return Genotype(data.get("kind", ""), named, data.get("space"))
 
 
 def _published(data: dict[str, Any]) -> Genotype:
-    """Cells as papers print them: NAME holds flat edges or NAME_nodes edges a node, NAME_concat the output."""
+    """Cells as papers print them: NAME holds flat edges or NAME_nodes edges a node, NAME_concat the
+    output."""
     kind = data.get("kind", "rnn" if "recurrent" in data else "cnn")
     cells = {}
     for name in CELLS.get(str(kind), ()):
         nodes, flat, width = data.get(f"{name}_nodes"), data.get(name), 1 if kind == "rnn" else 2
         if nodes is None and isinstance(flat, list):
             if len(flat) % width:
-                raise InputError(f"cell {name}: {len(flat)} edges in a flat list do not make {width} a node")
+                raise InputError(
+                    f"cell {name}: {len(flat)} edges in a flat list do not make {width} a node"
+                )
             nodes = [flat[i : i + width] for i in range(0, len(flat), width)]
         if nodes is not None or flat is not None:
             concat = data.get(f"{name}_concat", data.get("concat"))
-            cells[name] = _without_empty(_check_nodes(name, nodes or flat, FIRST_NODE[kind]), concat, FIRST_NODE[kind])
+            cells[name] = _without_empty(
+                _check_nodes(name, nodes or flat, FIRST_NODE[kind]), concat, FIRST_NODE[kind]
+            )
     return Genotype(kind, cells, data.get("space"))
 
 
 def _without_empty(nodes: tuple[tuple[Edge, ...], ...], concat: Any, first: int) -> Cell:
-    """FairDARTS prints empty nodes: one that is not part of the output becomes 'none', its edges are left out."""
+    """FairDARTS prints empty nodes: one that is not part of the output becomes 'none', its edges
+    are left out."""
     if concat == "leaves":  # ENAS: all nodes that no other node uses
         used = {edge.input for node in nodes for edge in node}
         concat = [i for i in range(first, first + len(nodes)) if i not in used]
     seen = {i for i in concat if type(i) is int} if isinstance(concat, list) else set()
     empty = {i for i, node in enumerate(nodes, first) if not node and i not in seen}
     kept = (tuple(edge for edge in node if edge.input not in empty) for node in nodes)
-    return Cell(tuple((Edge("none", 0),) if i in empty else node for i, node in enumerate(kept, first)), concat)
+    return Cell(
+        tuple((Edge("none", 0),) if i in empty else node for i, node in enumerate(kept, first)),
+        concat,
+    )
 
 
 def _cell_json(cell: Cell) -> str:
-    lines = ",\n".join("        " + json.dumps([e if e.value != 1 else e[:2] for e in node]) for node in cell.nodes)
-    return f'{{\n      "nodes": [\n{lines}\n      ],\n      "concat": {json.dumps(cell.concat)}\n    }}'
+    lines = ",\n".join(
+        "        " + json.dumps([e if e.value != 1 else e[:2] for e in node]) for node in cell.nodes
+    )
+    return (
+        f'{{\n      "nodes": [\n{lines}\n      ],\n      "concat": {json.dumps(cell.concat)}\n '
+        "   }"
+    )
 
 
 def _check_names(cells: Mapping[str, Cell]) -> tuple[str, ...]:
     """The names of Choices: any, as long as they can be shown."""
     if not cells or not all(isinstance(name, str) and name.isprintable() for name in cells):
-        raise InputError(f"a genotype of kind {CUSTOM} has at least one cell, and their names are printable")
+        raise InputError(
+            f"a genotype of kind {CUSTOM} has at least one cell, and their names are printable"
+        )
     return tuple(cells)
 
 
@@ -213,7 +293,9 @@ def _check_cell(kind: str, name: str, cell: Cell | None) -> Cell:
         raise InputError(f"cell {name}: a Choice is one node with one edge, and concat [1]")
     if kind == "nasbench201":
         if len(nodes) != 3 or cell.concat not in ([3], (3,)):
-            raise InputError(f"cell {name}: a NAS-Bench-201 cell has 3 nodes (not {len(nodes)}) and concat [3]")
+            raise InputError(
+                f"cell {name}: a NAS-Bench-201 cell has 3 nodes (not {len(nodes)}) and concat [3]"
+            )
         nodes = tuple(tuple(sorted(node, key=lambda edge: edge.input)) for node in nodes)
     return Cell(nodes, _check_concat(name, cell.concat, states=FIRST_NODE[kind] + len(nodes)))
 
@@ -225,17 +307,33 @@ def _check_nodes(name: str, nodes: Any, first: int) -> tuple[tuple[Edge, ...], .
     for i, node in enumerate(nodes, first):
         if not isinstance(node, (list, tuple)):
             raise InputError(f"cell {name}, node {i}: a node is a list of edges, not {_show(node)}")
-    return tuple(tuple(_check_edge(f"cell {name}, node {i}", e) for e in node) for i, node in enumerate(nodes, first))
+    return tuple(
+        tuple(_check_edge(f"cell {name}, node {i}", e) for e in node)
+        for i, node in enumerate(nodes, first)
+    )
 
 
 def _check_edge(where: str, edge: Any) -> Edge:
-    if not isinstance(edge, (list, tuple)) or len(edge) not in (2, 3) or not isinstance(edge[0], str):
-        raise InputError(f"{where}: an edge is [operation, input] or [operation, input, value], not {_show(edge)}")
+    if (
+        not isinstance(edge, (list, tuple))
+        or len(edge) not in (2, 3)
+        or not isinstance(edge[0], str)
+    ):
+        raise InputError(
+            f"{where}: an edge is [operation, input] or [operation, input, value], not"
+            f" {_show(edge)}"
+        )
     op, source, value = (*edge, 1.0)[:3]
     if type(source) is not int:  # bool is an int to isinstance
-        raise InputError(f"{where}: the input of {_show(op)} is the whole number of a state, not {_show(source)}")
-    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:  # NaN, infinity, 10**400
-        raise InputError(f"{where}: the value of {_show(op)} is a finite number, not {_show(value)}")
+        raise InputError(
+            f"{where}: the input of {_show(op)} is the whole number of a state, not {_show(source)}"
+        )
+    if (
+        type(value) not in (int, float) or not abs(value) <= sys.float_info.max
+    ):  # NaN, infinity, 10**400
+        raise InputError(
+            f"{where}: the value of {_show(op)} is a finite number, not {_show(value)}"
+        )
     return Edge(op, source, float(value))
 
 
@@ -248,20 +346,30 @@ def _check_node(kind: str, where: str, index: int, node: tuple[Edge, ...]) -> No
         if kind != CUSTOM and edge.op not in OPERATIONS[kind]:
             raise InputError(f"{where}: {unknown('operation', edge.op[:40], OPERATIONS[kind])}")
         if not 0 <= edge.input < index:
-            raise InputError(f"{where}: {edge.op} reads state {_show(edge.input)}, allowed are 0 to {index - 1}")
+            raise InputError(
+                f"{where}: {edge.op} reads state {_show(edge.input)}, allowed are 0 to {index - 1}"
+            )
     if kind == "rnn" and len(node) != 1:
         raise InputError(f"{where} has {len(node)} edges: a node of an rnn cell has one")
     if kind == "nasbench201" and sorted(edge.input for edge in node) != list(range(index)):
-        raise InputError(f"{where} needs one edge from each of the states 0 to {index - 1} (absent ones are 'none')")
+        raise InputError(
+            f"{where} needs one edge from each of the states 0 to {index - 1} (absent ones are"
+            " 'none')"
+        )
 
 
 def _check_concat(name: str, concat: Any, states: int) -> tuple[int, ...]:
     if not isinstance(concat, (list, tuple)) or not concat:
-        raise InputError(f"cell {name}: concat is a list of at least one state, not {_show(concat)}")
+        raise InputError(
+            f"cell {name}: concat is a list of at least one state, not {_show(concat)}"
+        )
     left = set(range(states))
     for i in concat:
         if type(i) is not int or i not in left:
-            raise InputError(f"cell {name}: concat names state {_show(i)}, allowed are 0 to {states - 1}, each once")
+            raise InputError(
+                f"cell {name}: concat names state {_show(i)}, allowed are 0 to {states - 1}, each"
+                " once"
+            )
         left.remove(i)
     return tuple(concat)
 

@@ -1,4 +1,5 @@
-"""A cell or a network by what names it: a run folder, a file, zoo:NAME or a NAS-Bench-201 string."""
+"""A cell or a network by what names it: a run folder, a file, zoo:NAME or a NAS-Bench-201
+string."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from proxnas.common.stored import opened
 
 
 def read_genotype(path_or_text: str | os.PathLike[str]) -> Genotype:
-    """The genotype of a run folder, a JSON file, zoo:NAME, a NAS-Bench-201 string or a file that holds one."""
+    """The genotype of a run folder, a JSON file, zoo:NAME, a NAS-Bench-201 string or a file that
+    holds one."""
     if isinstance(path_or_text, str) and path_or_text.lstrip().startswith("|"):
         return Genotype.from_string(path_or_text)
     if isinstance(path_or_text, str) and path_or_text.startswith("zoo:"):
@@ -25,9 +27,15 @@ def read_genotype(path_or_text: str | os.PathLike[str]) -> Genotype:
         with opened(path) if in_run else path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)  # never the whole of a file that was given by mistake
         if len(data) > MAX_BYTES:
-            raise InputError("too large to be a genotype (over 1 MB): give the genotype.json of a run")
+            raise InputError(
+                "too large to be a genotype (over 1 MB): give the genotype.json of a run"
+            )
         text = data.decode("utf-8-sig")
-        return Genotype.from_string(text) if text.lstrip().startswith("|") else Genotype.from_json(text)
+        return (
+            Genotype.from_string(text)
+            if text.lstrip().startswith("|")
+            else Genotype.from_json(text)
+        )
     except FileNotFoundError:
         reason = "no such file: give a run folder, a JSON file, zoo:NAME or a NAS-Bench-201 string"
     except UnicodeDecodeError as error:
@@ -38,7 +46,8 @@ def read_genotype(path_or_text: str | os.PathLike[str]) -> Genotype:
 
 
 def read_architecture(path_or_text: str | os.PathLike[str]) -> Architecture:
-    """The design of zoo:NAME, of a run folder or of a file; or else a genotype, wherever one can be."""
+    """The design of zoo:NAME, of a run folder or of a file; or else a genotype, wherever one can
+    be."""
     if isinstance(path_or_text, str) and path_or_text.startswith("zoo:"):
         return entry(path_or_text).genotype
     name = named_design(_beginning(Path(path_or_text)))
@@ -46,7 +55,8 @@ def read_architecture(path_or_text: str | os.PathLike[str]) -> Architecture:
 
 
 def _beginning(path: Path) -> str:
-    """What a file holds, if it is small enough to be a design; what is wrong with it the genotype's reader says."""
+    """What a file holds, if it is small enough to be a design; what is wrong with it the genotype's
+    reader says."""
     try:
         in_run = path.is_dir()
         path = path / "genotype.json" if in_run else path

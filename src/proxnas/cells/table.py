@@ -1,4 +1,5 @@
-"""Look-up of a NAS-Bench-201 cell in a table of trained networks: csv or csv.gz with a column `arch`."""
+"""Look-up of a NAS-Bench-201 cell in a table of trained networks: csv or csv.gz with a column
+`arch`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
 
 MAX_BYTES, BLANK, RATIO = 64 * 2**20, 8 * 2**20, 20
-"""Of the text of a table: no more than the first, nor than the second and so many times its file."""
+"""Of the text of a table: no more than the first, nor than the second and so many times its
+file."""
 MAX_LINES = 1_000_000
 
 Figures = dict[str, float | str]
@@ -38,10 +40,14 @@ def validation(path: Path) -> Callable[[Genotype], float]:
     for row in _rows(path):
         column = next((name for name in row if name and "valid" in name), None)
         if column is None:
-            raise InputError(f"{path}: no column with valid in its name: give a table with validation accuracies")
+            raise InputError(
+                f"{path}: no column with valid in its name: give a table with validation accuracies"
+            )
         value = _number(row[column])
         if not isinstance(value, float) or not 0 <= value <= 100:
-            raise InputError(f"{path}: {column} of {row['arch']} is {value!r}: give percentages from 0 to 100")
+            raise InputError(
+                f"{path}: {column} of {row['arch']} is {value!r}: give percentages from 0 to 100"
+            )
         accuracies[row["arch"]] = value / 100
 
     def accuracy(genotype: Genotype) -> float:
@@ -61,10 +67,14 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
     reader = csv.DictReader(io.StringIO(_text(path), newline=""))
     try:
         if "arch" not in (reader.fieldnames or ()):
-            raise InputError(f"{path}: no column arch: give a csv or csv.gz table with one cell a row")
+            raise InputError(
+                f"{path}: no column arch: give a csv or csv.gz table with one cell a row"
+            )
         yield from reader
     except csv.Error as error:
-        raise InputError(f"{path}: line {reader.line_num} is not csv ({error}): give a csv or csv.gz table") from error
+        raise InputError(
+            f"{path}: line {reader.line_num} is not csv ({error}): give a csv or csv.gz table"
+        ) from error
 
 
 def _missing(path: Path, arch: str) -> InputError:
@@ -84,7 +94,9 @@ def _text(path: Path) -> str:
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({error}): give a csv or csv.gz table") from error
     if len(data) > most or data.count(b"\n") > MAX_LINES:
-        raise InputError(f"{path}: over {most >> 20} MB or a million lines: give cells and their accuracies only")
+        raise InputError(
+            f"{path}: over {most >> 20} MB or a million lines: give cells and their accuracies only"
+        )
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

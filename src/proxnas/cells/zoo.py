@@ -1,9 +1,10 @@
 """The zoo: published cells, cells found with proxnas, and networks made by hand, as data.
 
-zoo.json holds an object each: `params` of the network that `train --protocol cifar` would build for ten classes (36
-channels, 20 cells, no auxiliary tower; recurrent: 850 units, 10,000 words), `published` (where the cell and its figures
-come from; errors and accuracies in percent, params as numbers), `notes`, and `genotype` as a run's genotype.json has
-it: the cells, or the name of a network made by hand.
+zoo.json holds an object each: `params` of the network that `train --protocol cifar` would build for
+ten classes (36 channels, 20 cells, no auxiliary tower; recurrent: 850 units, 10,000 words),
+`published` (where the cell and its figures come from; errors and accuracies in percent, params as
+numbers), `notes`, and `genotype` as a run's genotype.json has it: the cells, or the name of a
+network made by hand.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from proxnas.common.errors import InputError, unknown
 PREFIX = "zoo:"
 """Before a name it says that a cell of the zoo is meant, where a file could be given too."""
 LSTM = "LSTM"
-"""zoo:LSTM is no cell of a genotype: an LSTM of the same size, which `train` takes as the design by hand to beat."""
+"""zoo:LSTM is no cell of a genotype: an LSTM of the same size, which `train` takes as the design by
+hand to beat."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,11 @@ def entries() -> Mapping[str, Entry]:
 
 
 def _entry(
-    name: str, genotype: dict[str, Any], params: int | None, published: dict[str, Any], notes: str = ""
+    name: str,
+    genotype: dict[str, Any],
+    params: int | None,
+    published: dict[str, Any],
+    notes: str = "",
 ) -> Entry:
     return Entry(name, from_json(json.dumps(genotype)), params, published, notes)
 
@@ -58,8 +64,10 @@ def entry(name: str) -> Entry:
     """The entry of that name, with or without `zoo:`; upper and lower case are alike."""
     short = name.removeprefix(PREFIX)
     if short.casefold() == LSTM.casefold():
-        raise InputError(f"{PREFIX}{LSTM} is a network but has no cell to show or search: train it on a text "
-                         f"(proxnas train {PREFIX}{LSTM} DATA)")  # fmt: skip
+        raise InputError(
+            f"{PREFIX}{LSTM} is a network but has no cell to show or search: train it on a text "
+            f"(proxnas train {PREFIX}{LSTM} DATA)"
+        )
     names = {known.casefold(): known for known in entries()}
     if short.casefold() not in names:
         raise unknown("cell of the zoo", short, entries())
@@ -70,6 +78,8 @@ def find(name: str) -> Genotype:
     """The cell of that name."""
     found = entry(name).genotype
     if isinstance(found, Design):
-        raise InputError(f"{PREFIX}{found.name} is a network made by hand, it has no cell to show or search: train it "
-                         f"(proxnas train {PREFIX}{found.name} DATA)")  # fmt: skip
+        raise InputError(
+            f"{PREFIX}{found.name} is a network made by hand, it has no cell to show or search:"
+            f" train it (proxnas train {PREFIX}{found.name} DATA)"
+        )
     return found

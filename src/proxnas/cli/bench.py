@@ -24,7 +24,9 @@ def main(argv: list[str]) -> None:
         make_folder(Path(config.run))
     for target in _targets(config):
         if not target.parent.is_dir():
-            raise InputError(f"{target}: there is no folder {target.parent}: make it or choose another")
+            raise InputError(
+                f"{target}: there is no folder {target.parent}: make it or choose another"
+            )
     from proxnas.workflows.bench import bench
 
     console = Console(highlight=False)
@@ -44,7 +46,16 @@ def _targets(config: BenchConfig) -> list[Path]:
 def table(figures: dict[str, Any]) -> Table:
     """Seconds an iteration, by part, as the paper's timing table; ratio to NASP; peak memory."""
     rows = Table(title=f"{figures['space']}: seconds an iteration ({figures['threads']} threads)")
-    for heading in ("method", "update A", "forward", "backward", "other", "total", "to nasp", "MiB"):
+    for heading in (
+        "method",
+        "update A",
+        "forward",
+        "backward",
+        "other",
+        "total",
+        "to nasp",
+        "MiB",
+    ):
         rows.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
     for name, part in figures["methods"].items():
         ratio = f"{figures['ratio'][name]:.2f}" if figures["ratio"] else "-"
@@ -72,5 +83,7 @@ def verdict(figures: dict[str, Any]) -> str:
     if figures["opponent"]:
         lines.append(f"darts-2nd is {figures['opponent']:.2f} times five passes of the mixture")
     if "cell_ratio" in figures:
-        lines.append(f"without the decoder darts-2nd takes {figures['cell_ratio']:.2f} times as long as nasp")
+        lines.append(
+            f"without the decoder darts-2nd takes {figures['cell_ratio']:.2f} times as long as nasp"
+        )
     return "; ".join(lines)

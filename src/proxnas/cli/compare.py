@@ -24,4 +24,6 @@ def _compare(config: CompareConfig, folder: Path) -> list[Outcome]:
 def default_folder(config: CompareConfig) -> str:
     """runs/compare-<data>-<space>-<methods>-<seeds>."""
     seeds = "-".join(map(str, config.all_seeds()))
-    return f"runs/compare-{data_word(config.data)}-{config.space}-{slug(config.methods)}-{slug(seeds)}"
+    return (
+        f"runs/compare-{data_word(config.data)}-{config.space}-{slug(config.methods)}-{slug(seeds)}"
+    )

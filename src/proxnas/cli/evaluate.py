@@ -1,4 +1,5 @@
-"""`proxnas evaluate --run RUN/evaluations/NUMBER`: one cell of a search; what workers of sampling methods run."""
+"""`proxnas evaluate --run RUN/evaluations/NUMBER`: one cell of a search; what workers of sampling
+methods run."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from proxnas.searching.settings import parse
 
 @dataclass(frozen=True)
 class EvaluateConfig(RunConfig):
-    """Evaluate one cell of a search that was begun with --workers or --ray; the search itself calls this."""
+    """Evaluate one cell of a search that was begun with --workers or --ray; the search itself calls
+    this."""
 
     resume: bool = False
     """Allowed for uniformity: an evaluation always goes on where its folder stands."""
@@ -22,7 +24,9 @@ def main(argv: list[str]) -> None:
     """Parses the flags and evaluates the cell."""
     config = parse(EvaluateConfig, "proxnas evaluate", argv)
     if not config.run:
-        raise InputError("--run: give RUN/evaluations/NUMBER of a search that was begun with --workers or --ray")
+        raise InputError(
+            "--run: give RUN/evaluations/NUMBER of a search that was begun with --workers or --ray"
+        )
     folder = Path(config.run)
     from proxnas.searching.evaluation import read_cell
 
@@ -35,5 +39,7 @@ def main(argv: list[str]) -> None:
 
     with open_run(folder, resume=True) as run:
         if not run.finished:
-            with shown(Console(highlight=False), f"evaluation {folder.name}", config.quiet) as progress:
+            with shown(
+                Console(highlight=False), f"evaluation {folder.name}", config.quiet
+            ) as progress:
                 evaluate(folder, run, config.device, config.threads, progress)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExportConfig:
-    """Write a trained model as an ONNX file or a torch.export program, checked on images, and its model card."""
+    """Write a trained model as an ONNX file or a torch.export program, checked on images, and its
+    model card."""
 
     model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
     """The folder of a train or fit run, or a model.safetensors."""
@@ -44,7 +45,10 @@ class ExportConfig:
         if not (self.onnx or self.torch or self.card):
             raise InputError("nothing to write: give --onnx FILE, --torch FILE or --card FILE")
         require(
-            self.threads == "auto" or self.threads >= 1, "--threads", self.threads, "give auto or a number from 1 on"
+            self.threads == "auto" or self.threads >= 1,
+            "--threads",
+            self.threads,
+            "give auto or a number from 1 on",
         )
 
 
@@ -60,7 +64,9 @@ def main(argv: list[str]) -> None:
     set_threads(config.threads)
     path = find_model(config.model)
     text = is_text_model(path)
-    written = export_text(config, path) if text else export(config, load_model(path, device), path.parent)
+    written = (
+        export_text(config, path) if text else export(config, load_model(path, device), path.parent)
+    )
     if config.json:
         say(json.dumps(written, indent=2))
         return
@@ -73,17 +79,23 @@ def main(argv: list[str]) -> None:
 
 
 def export(config: ExportConfig, model: Model, folder: Path) -> dict[str, Any]:
-    """Kind of file -> file; `difference` -> kind -> largest difference of a logit; `images`: what they were."""
+    """Kind of file -> file; `difference` -> kind -> largest difference of a logit; `images`: what
+    they were."""
     from proxnas.domains.images.deliver import card_text, found_by
     from proxnas.domains.images.export import export_model
     from proxnas.runs.folder import write_atomically
 
-    files = {kind: Path(name) for kind, name in (("onnx", config.onnx), ("torch", config.torch)) if name}
+    files = {
+        kind: Path(name) for kind, name in (("onnx", config.onnx), ("torch", config.torch)) if name
+    }
     written: dict[str, Any] = {kind: str(path) for kind, path in files.items()}
     if files:
         images, what = images_for(model, config.data, folder)
         differences = export_model(model, images, files.get("onnx"), files.get("torch"))
-        written |= {"difference": {kind: differences[path] for kind, path in files.items()}, "images": what}
+        written |= {
+            "difference": {kind: differences[path] for kind, path in files.items()},
+            "images": what,
+        }
     if config.card:
         write_atomically(Path(config.card), card_text(model, files, found_by(folder)))
         written["card"] = config.card
@@ -100,11 +112,16 @@ def export_text(config: ExportConfig, path: Path) -> dict[str, Any]:
     if config.data:
         raise InputError(f"{config.data}: a language model is exported without DATA: leave it out")
     model = load_text_model(path)
-    files = {kind: Path(name) for kind, name in (("onnx", config.onnx), ("torch", config.torch)) if name}
+    files = {
+        kind: Path(name) for kind, name in (("onnx", config.onnx), ("torch", config.torch)) if name
+    }
     differences = export_text_model(model, files.get("onnx"), files.get("torch"))
     written: dict[str, Any] = {kind: str(file) for kind, file in files.items()}
     if files:
-        written |= {"difference": {kind: differences[file] for kind, file in files.items()}, "images": "some text"}
+        written |= {
+            "difference": {kind: differences[file] for kind, file in files.items()},
+            "images": "some text",
+        }
     if config.card:
         write_atomically(Path(config.card), text_card(model, files))
         written["card"] = config.card
@@ -112,7 +129,8 @@ def export_text(config: ExportConfig, path: Path) -> dict[str, Any]:
 
 
 def images_for(model: Model, data: str, folder: Path) -> tuple[Any, str]:
-    """(arrays as the model was trained on, what they are): of DATA, of the run's data, or, if there are none, noise."""
+    """(arrays as the model was trained on, what they are): of DATA, of the run's data, or, if there
+    are none, noise."""
     from proxnas.domains.images.deliver import IMAGES
     from proxnas.report.reading import read_config
 
@@ -134,7 +152,8 @@ def images_for(model: Model, data: str, folder: Path) -> tuple[Any, str]:
 
 
 def real_images(model: Model, data: str) -> Any:
-    """Some images of DATA, of its test part if it has one, as arrays of the size that the model reads."""
+    """Some images of DATA, of its test part if it has one, as arrays of the size that the model
+    reads."""
     import numpy as np
 
     from proxnas.domains.images.data.images import load
@@ -145,5 +164,8 @@ def real_images(model: Model, data: str) -> Any:
     images = load(data, LoadOptions(for_model=model.shape))
     if images.shape != model.shape or str(images.x_test.dtype) != model.pixels:
         found = f"{'x'.join(map(str, images.shape))} {images.x_test.dtype}"
-        raise InputError(f"{data}: images are {found}, the model reads {C}x{H}x{W} {model.pixels}: give such images")
+        raise InputError(
+            f"{data}: images are {found}, the model reads {C}x{H}x{W} {model.pixels}: give such"
+            " images"
+        )
     return np.asarray((images.x_test if len(images.y_test) else images.x_train)[:IMAGES])

@@ -1,4 +1,5 @@
-"""The command line: one dict of commands, each imported when it is called, so that help is quick."""
+"""The command line: one dict of commands, each imported when it is called, so that help is
+quick."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ from proxnas import __version__
 from proxnas.common.cores import wait_without_spinning
 from proxnas.common.errors import InputError, unknown
 from proxnas.common.interrupt import Interrupted, terminable
-from proxnas.common.launch import PeerLost, Place, check_command, continued, launched, speaks, taking
+from proxnas.common.launch import (
+    PeerLost,
+    Place,
+    check_command,
+    continued,
+    launched,
+    speaks,
+    taking,
+)
 from proxnas.common.say import note, say
 from proxnas.runs.processes import Ended
 
@@ -24,17 +33,38 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("proxnas.cli.train:main", "train the network of a cell from scratch, and test it"),
     "test": ("proxnas.cli.test:main", "test a trained model: accuracy, by class, confusion matrix"),
     "predict": ("proxnas.cli.predict:main", "say what a trained model sees in images"),
-    "generate": ("proxnas.cli.generate:main", "let a trained language model write on from a prompt"),
-    "show": ("proxnas.cli.show:main", "show a cell as text, or draw it with --svg, --png or --pdf FILE"),
-    "report": ("proxnas.cli.report:main", "one HTML page of runs: the cell by epoch, curves, configuration"),
+    "generate": (
+        "proxnas.cli.generate:main",
+        "let a trained language model write on from a prompt",
+    ),
+    "show": (
+        "proxnas.cli.show:main",
+        "show a cell as text, or draw it with --svg, --png or --pdf FILE",
+    ),
+    "report": (
+        "proxnas.cli.report:main",
+        "one HTML page of runs: the cell by epoch, curves, configuration",
+    ),
     "watch": ("proxnas.cli.watch:main", "the same page live while a run is under way"),
     "runs": ("proxnas.cli.runs:main", "list runs: how far, how good, how large, how long"),
-    "export": ("proxnas.cli.export:main", "write a trained model as ONNX or torch.export program, and its card"),
+    "export": (
+        "proxnas.cli.export:main",
+        "write a trained model as ONNX or torch.export program, and its card",
+    ),
     "evaluate": ("proxnas.cli.evaluate:main", "evaluate one cell of a search: what its workers do"),
     "zoo": ("proxnas.cli.zoo:main", "list the published cells and networks, or show one"),
-    "sweep": ("proxnas.cli.sweep:main", "search with several etas or limits; size against accuracy"),
-    "compare": ("proxnas.cli.compare:main", "search with several methods and seeds; tables, tests and figures"),
-    "query": ("proxnas.cli.query:main", "look a NAS-Bench-201 cell up in a table of trained networks"),
+    "sweep": (
+        "proxnas.cli.sweep:main",
+        "search with several etas or limits; size against accuracy",
+    ),
+    "compare": (
+        "proxnas.cli.compare:main",
+        "search with several methods and seeds; tables, tests and figures",
+    ),
+    "query": (
+        "proxnas.cli.query:main",
+        "look a NAS-Bench-201 cell up in a table of trained networks",
+    ),
     "bench": ("proxnas.cli.bench:main", "time and memory of an iteration, NASP beside DARTS"),
 }
 """Command -> (module:function that takes the rest of the command line, what it does)."""
@@ -49,13 +79,16 @@ Neural architecture search by proximal iterations.
 
 {commands}
 
-proxnas COMMAND ... --help lists its flags, with the values that they have on that command line; proxnas --version
-prints the version."""
+proxnas COMMAND ... --help lists its flags, with the values that they have on that
+command line; proxnas --version prints the version."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs a command line; returns its exit code: 0 done, 2 bad input, 1 an internal error, 130, 143 or 129 stopped."""
-    if argv is None:  # a process of our own: torch is not loaded yet, and nobody else's threads wait here
+    """Runs a command line; returns its exit code: 0 done, 2 bad input, 1 an internal error, 130,
+    143 or 129 stopped."""
+    if (
+        argv is None
+    ):  # a process of our own: torch is not loaded yet, and nobody else's threads wait here
         wait_without_spinning()
     arguments = sys.argv[1:] if argv is None else argv
     return _answered(lambda: _launched(arguments))
@@ -66,7 +99,9 @@ def _launched(arguments: list[str]) -> int:
     place = launched()
     if place is None:
         return _dispatch(arguments)
-    own = nullcontext() if place.leads else redirect_stdout(io.StringIO())  # the others would print the same
+    own = (
+        nullcontext() if place.leads else redirect_stdout(io.StringIO())
+    )  # the others would print the same
     with taking(place), own:
         return _answered(lambda: _together(place, continued(place, arguments)))
 
@@ -93,12 +128,24 @@ def _answered(work: Callable[[], int]) -> int:
     except PeerLost as error:
         return _say(str(error), 1)
     except BrokenPipeError:  # the reader of a pipe, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again when it exits
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # else Python complains again when it exits
         return 141
-    except OSError as error:  # a full disk, a folder that vanished: nothing that a traceback would explain
-        return _say(f"{error.filename or 'input or output'}: {error.strerror or error}: check the path and the disk", 2)
+    except (
+        OSError
+    ) as error:  # a full disk, a folder that vanished: nothing that a traceback would explain
+        return _say(
+            f"{error.filename or 'input or output'}: {error.strerror or error}: check the path and"
+            " the disk",
+            2,
+        )
     except Interrupted as stop:
-        how = "; a checkpoint is written: the same command with --resume goes on" if stop.saved else ""
+        how = (
+            "; a checkpoint is written: the same command with --resume goes on"
+            if stop.saved
+            else ""
+        )
         return _say(f"{stop}{how}", stop.exit_code)
     except Ended as end:  # what went wrong was said by those who did the work
         return end.code
@@ -106,7 +153,11 @@ def _answered(work: Callable[[], int]) -> int:
         return _say("stopped", 130)
     except Exception:
         say(traceback.format_exc(), file=sys.stderr)
-        return _say(f"internal error in proxnas {__version__}: please report the lines above with the command", 1)
+        return _say(
+            f"internal error in proxnas {__version__}: please report the lines above with the"
+            " command",
+            1,
+        )
 
 
 def _dispatch(arguments: list[str]) -> int:

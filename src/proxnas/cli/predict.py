@@ -30,7 +30,10 @@ def main(argv: list[str]) -> None:
     else:
         for row in rows:
             if not row.error:
-                say(f"{plain(row.image)}  " + "  ".join(f"{plain(a.name)} {a.probability:.4f}" for a in row.answers))
+                say(
+                    f"{plain(row.image)}  "
+                    + "  ".join(f"{plain(a.name)} {a.probability:.4f}" for a in row.answers)
+                )
     if warning := seen.warning(model.shape):
         note(f"warning: {warning}")
     seen.check()

@@ -17,7 +17,8 @@ from proxnas.searching.settings import command_line
 
 @dataclass(frozen=True)
 class RunsConfig:
-    """List the runs in DIR and their parts: finished, running or stopped, accuracy, parameters, time."""
+    """List the runs in DIR and their parts: finished, running or stopped, accuracy, parameters,
+    time."""
 
     folder: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR")] = "runs"
     """A folder of runs, or a run."""

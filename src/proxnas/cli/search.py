@@ -37,7 +37,9 @@ def main(argv: list[str]) -> None:
         _dry_run(config)
         return
     check_workers(config)
-    folder = run_folder(config, default_folder(config), parse_search, "data", "space", "method", "seed", "seeds")
+    folder = run_folder(
+        config, default_folder(config), parse_search, "data", "space", "method", "seed", "seeds"
+    )
     begun = (folder / "config.json").exists()
     new = config.force or not begun
     deadline = deadline_of(config.minutes)
@@ -47,14 +49,20 @@ def main(argv: list[str]) -> None:
         config = parse_resumed(argv, stored(folder, "search", SearchConfig), folder)
         _check_together(dataclasses.replace(config, minutes=0.0))  # the epochs were chosen then
         deadline = deadline_of(config.minutes)
-    # built before the folder is touched: bad input must neither make a run nor harm an earlier one, and is told first
+    # built before the folder is touched: bad input must neither make a run nor harm an earlier one,
+    # and is told first
     built = build_search(config) if new or not config.resume else None
-    result = _many(config, folder, deadline) if config.seeds else run_search(config, folder, built, deadline)
+    result = (
+        _many(config, folder, deadline)
+        if config.seeds
+        else run_search(config, folder, built, deadline)
+    )
     _print_result(result, folder)
 
 
 def _check_together(config: SearchConfig) -> None:
-    """An InputError for what several processes cannot do: what each would measure or draw differently, or alone."""
+    """An InputError for what several processes cannot do: what each would measure or draw
+    differently, or alone."""
     check_flags(
         dry_run=config.dry_run,
         seeds=config.seeds,
@@ -69,10 +77,13 @@ def _check_together(config: SearchConfig) -> None:
 
 
 def check_workers(config: SearchConfig) -> None:
-    """An InputError if there is nothing that workers could do at the same time, or if they cannot be had."""
+    """An InputError if there is nothing that workers could do at the same time, or if they cannot
+    be had."""
     given = f"--ray {config.ray}" if config.ray else f"--workers {config.workers}"
     if config.at_once and not config.seeds and config.method not in SAMPLING:
-        raise InputError(f"{given}: one search by {config.method} is one task: give --seeds, or leave it out")
+        raise InputError(
+            f"{given}: one search by {config.method} is one task: give --seeds, or leave it out"
+        )
     if config.at_once and not config.seeds and config.evaluate == "table":
         raise InputError(f"{given}: --evaluate table only looks cells up: leave it out")
     check(config)
@@ -85,18 +96,23 @@ def default_folder(config: SearchConfig) -> str:
 
 
 def _many(config: SearchConfig, folder: Path, deadline: Deadline) -> dict[str, Any]:
-    """A search a seed, each in a folder of its own; a finished one is not run again. They share the time equally."""
+    """A search a seed, each in a folder of its own; a finished one is not run again. They share the
+    time equally."""
     from proxnas.runs.folder import open_run, write_atomically
 
     folders = {seed: folder / f"seed-{seed}" for seed in config.all_seeds()}
     with open_run(folder, config.resume, config.force) as run:
-        if config.force:  # all at once, or a later --resume would find seeds of the earlier run finished
+        if (
+            config.force
+        ):  # all at once, or a later --resume would find seeds of the earlier run finished
             for place in folders.values():
                 with open_run(place, force=True):
                     pass
         store(config, "search", run)
         parts = {
-            dataclasses.replace(config, seed=seed, seeds="", pick=False, force=False, minutes=0.0, **ALONE): place
+            dataclasses.replace(
+                config, seed=seed, seeds="", pick=False, force=False, minutes=0.0, **ALONE
+            ): place
             for seed, place in folders.items()
         }
         if config.at_once:
@@ -105,7 +121,9 @@ def _many(config: SearchConfig, folder: Path, deadline: Deadline) -> dict[str, A
         results: list[dict[str, Any]] = []
         for part, place in parts.items():
             share = Deadline(deadline.left() / (len(parts) - len(results)))
-            results.append(run_search(dataclasses.replace(part, resume=resume), place, deadline=share))
+            results.append(
+                run_search(dataclasses.replace(part, resume=resume), place, deadline=share)
+            )
         result = _summary(results, config.pick)
         if config.pick:
             write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
@@ -122,10 +140,16 @@ def _at_once(config: SearchConfig, parts: dict[SearchConfig, Path], deadline: De
     from proxnas.runs.executors.tasks import Task, check_done, share_time
 
     tasks = [
-        Task(f"{part.method} seed {part.seed}", ("search", *flags_of(dataclasses.replace(part, threads="auto"))), place)
+        Task(
+            f"{part.method} seed {part.seed}",
+            ("search", *flags_of(dataclasses.replace(part, threads="auto"))),
+            place,
+        )
         for part, place in parts.items()
     ]
-    with shown(Console(highlight=False), f"{len(tasks)} searches", len(tasks), config.quiet) as board:
+    with shown(
+        Console(highlight=False), f"{len(tasks)} searches", len(tasks), config.quiet
+    ) as board:
         timed = share_time(tasks, deadline, config.workers)
         check_done(make(config, config.threads).run(timed, board, lambda outcome: None))
 
@@ -133,7 +157,11 @@ def _at_once(config: SearchConfig, parts: dict[SearchConfig, Path], deadline: De
 def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:
     """Mean and spread over seeds; with `pick` the best by validation, at the cost of all."""
     accurate = "valid_accuracy" in results[0]
-    key, plural = ("valid_accuracy", "valid_accuracies") if accurate else ("valid_perplexity", "valid_perplexities")
+    key, plural = (
+        ("valid_accuracy", "valid_accuracies")
+        if accurate
+        else ("valid_perplexity", "valid_perplexities")
+    )
     figures = [result[key] for result in results]
     several = {
         "seeds": [result["seed"] for result in results],
@@ -158,10 +186,16 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
     if "table" in result:
         more["table"] = "  ".join(f"{name} {value}" for name, value in result["table"].items())
     if "refined" in result:
-        better = "one of the neighbours is better" if result["refined"]["changed"] else "no neighbour is clearly better"
+        better = (
+            "one of the neighbours is better"
+            if result["refined"]["changed"]
+            else "no neighbour is clearly better"
+        )
         more["refined"] = f"{better} after a short training"
     if "mean" in result:
-        more[f"over seeds {', '.join(map(str, result['seeds']))}"] = f"{result['mean']:.4f} +- {result['std']:.4f}"
+        more[f"over seeds {', '.join(map(str, result['seeds']))}"] = (
+            f"{result['mean']:.4f} +- {result['std']:.4f}"
+        )
     print_summary(result, folder, more)
     print_warning(result)
 

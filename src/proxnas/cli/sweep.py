@@ -1,4 +1,5 @@
-"""`proxnas sweep DATA`: size against accuracy, over the weight of the size regulariser or over limits."""
+"""`proxnas sweep DATA`: size against accuracy, over the weight of the size regulariser or over
+limits."""
 
 from __future__ import annotations
 
@@ -26,4 +27,6 @@ def default_folder(config: SweepConfig) -> str:
     """runs/sweep-<data>-<space>-<method>-<what>-<seeds>."""
     what = config.settings()[0].flag.replace("_", "-")
     seeds = "-".join(map(str, config.all_seeds()))
-    return f"runs/sweep-{data_word(config.data)}-{config.space}-{config.method}-{what}-{slug(seeds)}"
+    return (
+        f"runs/sweep-{data_word(config.data)}-{config.space}-{config.method}-{what}-{slug(seeds)}"
+    )

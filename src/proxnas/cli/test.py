@@ -38,13 +38,17 @@ def _figures(config: TestConfig) -> dict[str, Any]:
     set_threads(config.threads)
     device = pick_device(config.device)
     model = load_model(config.model, device)
-    return {"model": config.model, "data": config.data} | test_model(model, load_for(model, config), config.part)
+    return {"model": config.model, "data": config.data} | test_model(
+        model, load_for(model, config), config.part
+    )
 
 
 def _print(figures: dict[str, Any]) -> None:
     top5 = f"  top 5 {figures['top5']:.4f}" if "top5" in figures else ""
-    say(f"{figures['part']} accuracy {figures['accuracy']:.4f}{top5}  loss {figures['loss']:.4f}"
-        f"  ({figures['images']} images: {figures['tested']})")  # fmt: skip
+    say(
+        f"{figures['part']} accuracy {figures['accuracy']:.4f}{top5}  loss {figures['loss']:.4f}"
+        f"  ({figures['images']} images: {figures['tested']})"
+    )
     accuracies = {plain(name): accuracy for name, accuracy in figures["per_class"].items()}
     width = max(map(len, accuracies))
     for name, accuracy in accuracies.items():

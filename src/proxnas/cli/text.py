@@ -46,7 +46,8 @@ def _trained(argv: list[str], config: TextTrainConfig, folder: Path, new: bool) 
     deadline = deadline_of(config.minutes)
     if new and config.minutes and not epochs_given(argv, TextTrainConfig):
         config = text_training_fitted_to_minutes(config, folder, deadline)
-    # built before the folder is touched: bad input must neither make a run nor harm an earlier one, and is told first
+    # built before the folder is touched: bad input must neither make a run nor harm an earlier one,
+    # and is told first
     built = build_text_training(config, folder) if new or not config.resume else None
     return run_text_training(config, folder, built, deadline)
 
@@ -90,7 +91,10 @@ def _dry_run(config: TextTrainConfig, folder: Path) -> None:
     }
     lines = [
         f"{f['protocol']}: {f['train_tokens']:,} tokens to train on, {f['words']:,} words",
-        f"network: {f['units']} units, {f['params']:,} parameters, {f['flops']:,} multiply-adds a token",
+        (
+            f"network: {f['units']} units, {f['params']:,} parameters, {f['flops']:,} multiply-adds"
+            " a token"
+        ),
         epochs_text(f),
     ]
     say(json.dumps(f, indent=2) if config.json else "\n".join(lines))
@@ -100,8 +104,11 @@ def print_plan(figures: dict[str, Any], as_json: bool) -> None:
     """The plan of a fit, on images or text."""
     from proxnas.workflows.plan import plan_text
 
-    train = (f"training: {figures['train_epochs']} epochs, about {figures['train_seconds_per_epoch']:.1f} s each; "
-             f"all together about {figures['minutes']:.1f} min")  # fmt: skip
+    train = (
+        f"training: {figures['train_epochs']} epochs, about"
+        f" {figures['train_seconds_per_epoch']:.1f} s each; all together about"
+        f" {figures['minutes']:.1f} min"
+    )
     say(json.dumps(figures, indent=2) if as_json else f"{plan_text(figures)}\n{train}")
 
 
@@ -131,16 +138,21 @@ def test(argv: list[str]) -> None:
     model = load_text_model(config.model, pick_device(config.device))
     text = text_for(model, config.data, config.other_text)
     tested = f"the {config.part} part of {text.name}"
-    figures = {"model": config.model, "data": config.data, "tested": tested} | text_figures(model, text, config.part)
+    figures = {"model": config.model, "data": config.data, "tested": tested} | text_figures(
+        model, text, config.part
+    )
     f = figures
-    say(f"{f['part']} perplexity {f['perplexity']:.2f}  loss {f['loss']:.4f}  accuracy {f['accuracy']:.4f}  "
-        f"({f['tokens']:,} tokens of {tested}, {f['unknown']:.1%} <unk>)")  # fmt: skip
+    say(
+        f"{f['part']} perplexity {f['perplexity']:.2f}  loss {f['loss']:.4f}  accuracy"
+        f" {f['accuracy']:.4f}  ({f['tokens']:,} tokens of {tested}, {f['unknown']:.1%} <unk>)"
+    )
     if config.json:
         write_atomically(Path(config.json), json.dumps(figures, indent=2) + "\n")
 
 
 def about_fitting_text(argv: list[str]) -> bool:
-    """Whether `fit` is asked for a language model: by its data, its space, or the run that it is to go on with."""
+    """Whether `fit` is asked for a language model: by its data, its space, or the run that it is to
+    go on with."""
     words = words_of(argv, FitConfig, TextFitConfig)
     return (
         "rnn" in given_values(argv, "--space")
@@ -169,5 +181,8 @@ def fit(argv: list[str]) -> None:
     result = fit_text(config, folder, (lambda text: None) if config.quiet else say)
     print_cell(result)
     print_fit(result, folder)
-    say(f"exported logits differ by at most {result['export_difference']:.1e}; it writes:\n{result['sample']}")
+    say(
+        f"exported logits differ by at most {result['export_difference']:.1e}; it"
+        f" writes:\n{result['sample']}"
+    )
     print_warning(result)

@@ -45,7 +45,8 @@ def main(argv: list[str]) -> None:
     new = config.force or not exists
     if new and config.minutes and not epochs_given(argv, TrainConfig):
         config = training_fitted_to_minutes(config, genotype, deadline)
-    # built before the folder is touched: bad input must neither make a run nor harm an earlier one, and is told first
+    # built before the folder is touched: bad input must neither make a run nor harm an earlier one,
+    # and is told first
     built = build_training(config, genotype) if new or not config.resume else None
     _print_result(run_training(config, genotype, folder, built, deadline), folder)
 
@@ -57,7 +58,8 @@ def _genotype(config: TrainConfig, folder: Path) -> Architecture:
 
 
 def default_folder(config: TrainConfig) -> str:
-    """runs/train-<data>-<space>-<method>-<seed> for the cell of a search, else with the cell's name."""
+    """runs/train-<data>-<space>-<method>-<seed> for the cell of a search, else with the cell's
+    name."""
     return f"runs/train-{data_word(config.data)}-{_cell_word(config.cell)}-{config.seed}"
 
 

@@ -18,7 +18,8 @@ from proxnas.searching.settings import command_line
 
 @dataclass(frozen=True)
 class WatchConfig:
-    """Show a run as a page that follows it, on this machine only; Ctrl-C ends it, the run goes on."""
+    """Show a run as a page that follows it, on this machine only; Ctrl-C ends it, the run goes
+    on."""
 
     run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
     """A run folder; the search need not have begun, and may be stopped and resumed meanwhile."""
@@ -34,9 +35,13 @@ def main(argv: list[str]) -> None:
     config = command_line(WatchConfig, "proxnas watch", argv)
     folder = Path(config.run)
     if not folder.is_dir():
-        raise InputError(f"{config.run}: no such folder: start the run first (proxnas runs lists them)")
+        raise InputError(
+            f"{config.run}: no such folder: start the run first (proxnas runs lists them)"
+        )
     with serve(folder, config.port) as server:
-        say(f"watching {folder} at http://{ADDRESS}:{server.server_port}/ (Ctrl-C ends)", flush=True)
+        say(
+            f"watching {folder} at http://{ADDRESS}:{server.server_port}/ (Ctrl-C ends)", flush=True
+        )
         if (
             signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         ):  # a shell without job control gave it to the background so

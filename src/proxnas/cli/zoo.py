@@ -18,7 +18,8 @@ from proxnas.searching.settings import command_line
 
 @dataclass(frozen=True)
 class ZooConfig:
-    """List the published cells and networks, or show one: zoo:NAME stands for it wherever a cell is asked for."""
+    """List the published cells and networks, or show one: zoo:NAME stands for it wherever a cell is
+    asked for."""
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = ""
     """A cell to show; without one all are listed."""
@@ -31,14 +32,25 @@ def main(argv: list[str]) -> None:
     config = command_line(ZooConfig, "proxnas zoo", argv)
     if not config.name:
         rows = list(zoo.entries().values())
-        say(json.dumps([entry.summary() for entry in rows], indent=2)) if config.json else print_table(rows)
+        (
+            say(json.dumps([entry.summary() for entry in rows], indent=2))
+            if config.json
+            else print_table(rows)
+        )
         return
     entry = zoo.entry(config.name)
     if config.json:
-        say(json.dumps({**entry.summary(), "genotype": json.loads(entry.genotype.to_json())}, indent=2))
+        say(
+            json.dumps(
+                {**entry.summary(), "genotype": json.loads(entry.genotype.to_json())}, indent=2
+            )
+        )
     else:
         genotype = entry.genotype
-        say(f"{entry.name}: {'a network made by hand' if isinstance(genotype, Design) else cell_text(genotype)}")
+        say(
+            f"{entry.name}:"
+            f" {'a network made by hand' if isinstance(genotype, Design) else cell_text(genotype)}"
+        )
         say("\n".join(facts(entry)))
 
 
@@ -47,8 +59,16 @@ def print_table(entries: list[zoo.Entry]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(caption="error: CIFAR-10 test error in %, or PTB test perplexity (ppl), as published", box=None)
-    for title, place in (("name", "left"), ("kind", "left"), ("params", "right"), ("published", "right")):
+    table = Table(
+        caption="error: CIFAR-10 test error in %, or PTB test perplexity (ppl), as published",
+        box=None,
+    )
+    for title, place in (
+        ("name", "left"),
+        ("kind", "left"),
+        ("params", "right"),
+        ("published", "right"),
+    ):
         table.add_column(title, justify=place, no_wrap=True)  # type: ignore[arg-type]
     table.add_column("error", no_wrap=True)
     table.add_column("GPU days", justify="right")
@@ -56,10 +76,22 @@ def print_table(entries: list[zoo.Entry]) -> None:
     for e in entries:
         cells = (e.name, e.genotype.kind, millions(e.params), millions(e.published.get("params")))
         days = e.published.get("gpu_days")
-        table.add_row(*cells, quality(e.published), "" if days is None else f"{days:g}", e.published.get("source", ""))
+        table.add_row(
+            *cells,
+            quality(e.published),
+            "" if days is None else f"{days:g}",
+            e.published.get("source", ""),
+        )
     console = Console(highlight=False, markup=False)
-    console.print(table) if console.is_terminal else Console(width=160, highlight=False, markup=False).print(table)
-    say(f"{zoo.PREFIX}{zoo.LSTM} (for `proxnas train` on text): an LSTM of the size of a recurrent cell with 8 nodes")
+    (
+        console.print(table)
+        if console.is_terminal
+        else Console(width=160, highlight=False, markup=False).print(table)
+    )
+    say(
+        f"{zoo.PREFIX}{zoo.LSTM} (for `proxnas train` on text): an LSTM of the size of a recurrent"
+        " cell with 8 nodes"
+    )
 
 
 def facts(entry: zoo.Entry) -> list[str]:
@@ -69,7 +101,11 @@ def facts(entry: zoo.Entry) -> list[str]:
         lines[("" if isinstance(value, str) else "published ") + name.replace("_", " ")] = value
     lines["notes"] = entry.notes
     width = max(map(len, lines))
-    shown = {name: f"{value:,}" if isinstance(value, int) else value for name, value in lines.items() if value}
+    shown = {
+        name: f"{value:,}" if isinstance(value, int) else value
+        for name, value in lines.items()
+        if value
+    }
     return [f"{name:{width}}  {value}" for name, value in shown.items()]
 
 
@@ -81,5 +117,7 @@ def millions(count: int | None) -> str:
 def quality(published: Mapping[str, Any]) -> str:
     """The published error with its spread, or the perplexity."""
     if "error" in published:
-        return f"{published['error']:.2f}" + (f"±{published['error_std']:.2f}" if "error_std" in published else "")
+        return f"{published['error']:.2f}" + (
+            f"±{published['error_std']:.2f}" if "error_std" in published else ""
+        )
     return f"{published['test_perplexity']:.1f} ppl" if "test_perplexity" in published else ""

@@ -12,8 +12,8 @@ import torch
 class Clock:
     """Adds up seconds by name.
 
-    On an accelerator kernels run behind the host's back; `exact` waits for them at each reading, which costs time and
-    is therefore for measurements only.
+    On an accelerator kernels run behind the host's back; `exact` waits for them at each reading,
+    which costs time and is therefore for measurements only.
     """
 
     def __init__(self, device: torch.device, exact: bool = False) -> None:

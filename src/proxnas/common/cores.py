@@ -1,4 +1,5 @@
-"""The CPU cores that a process may use, how many threads it may ask for, and how its threads wait. No torch here."""
+"""The CPU cores that a process may use, how many threads it may ask for, and how its threads wait.
+No torch here."""
 
 from __future__ import annotations
 
@@ -17,8 +18,11 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def cores() -> int:
-    """The cores that this process may use: those it is bound to, and no more than its container is given."""
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The cores that this process may use: those it is bound to, and no more than its container is
+    given."""
+    bound = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return max(1, min(bound, _quota(QUOTA)))
 
 
@@ -43,14 +47,17 @@ def available() -> int:
 def check_threads(asked: Asked) -> None:
     """An InputError for more threads than cores: they would wait for each other."""
     if asked != "auto" and asked > cores():
-        raise InputError(f"--threads {asked}: there are {cores()} cores: give a number from 1 to {cores()}, or auto")
+        raise InputError(
+            f"--threads {asked}: there are {cores()} cores: give a number from 1 to {cores()}, or"
+            " auto"
+        )
 
 
 def wait_without_spinning(environ: MutableMapping[str, str] = os.environ) -> None:
     """Threads that wait for others sleep, rather than keep a core busy that another program needs.
 
-    OpenMP reads this once, when torch is loaded; so it is for a process of our own, before that. What the user has set
-    stays.
+    OpenMP reads this once, when torch is loaded; so it is for a process of our own, before that.
+    What the user has set stays.
     """
     known = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
     if not any(name in environ for name in known):

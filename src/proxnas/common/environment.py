@@ -17,29 +17,42 @@ from proxnas.common.launch import here
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of --device; `auto` takes an accelerator if there is one. Of several processes each has its own."""
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    """The device of --device; `auto` takes an accelerator if there is one. Of several processes
+    each has its own."""
+    accelerator = (
+        torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    )
     device = (accelerator or torch.device("cpu")) if name == "auto" else torch.device(name)
     if device.type == "cpu":
         return device
     if accelerator is None or device.type != accelerator.type:
-        raise InputError(f"--device {name}: this torch ({torch.__version__}) finds none: use --device cpu")
+        raise InputError(
+            f"--device {name}: this torch ({torch.__version__}) finds none: use --device cpu"
+        )
     if not here().alone:
         device = _of_this_process(device, name)
     if (device.index or 0) >= torch.accelerator.device_count():
-        raise InputError(f"--device {name}: there are {torch.accelerator.device_count()}: give a smaller number")
+        raise InputError(
+            f"--device {name}: there are {torch.accelerator.device_count()}: give a smaller number"
+        )
     return device
 
 
 def _of_this_process(device: torch.device, name: str) -> torch.device:
     """The accelerator that one of several processes takes."""
     if device.type != "cuda":
-        raise InputError(f"--device {name}: several processes work on cpu or cuda: give one of them")
+        raise InputError(
+            f"--device {name}: several processes work on cpu or cuda: give one of them"
+        )
     if name.startswith("cuda:"):
-        raise InputError(f"--device {name}: each process takes a device of its own: give --device cuda")
+        raise InputError(
+            f"--device {name}: each process takes a device of its own: give --device cuda"
+        )
     if here().local_size > torch.accelerator.device_count():
-        raise InputError(f"--processes {here().local_size}: this machine has {torch.accelerator.device_count()} "
-                         "CUDA devices: give that number (of torchrun: --nproc-per-node)")  # fmt: skip
+        raise InputError(
+            f"--processes {here().local_size}: this machine has {torch.accelerator.device_count()} "
+            "CUDA devices: give that number (of torchrun: --nproc-per-node)"
+        )
     torch.cuda.set_device(here().local_rank)
     return torch.device("cuda", here().local_rank)
 
@@ -51,9 +64,12 @@ def set_threads(threads: Asked) -> None:
 
 
 def set_deterministic(on: bool) -> None:
-    """Only algorithms that give the same bits each time; an operation without one is an error that names it."""
+    """Only algorithms that give the same bits each time; an operation without one is an error that
+    names it."""
     if on:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts, which is later
+        os.environ.setdefault(
+            "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+        )  # read when CUDA starts, which is later
         torch.use_deterministic_algorithms(True)
 
 

@@ -14,7 +14,9 @@ def unknown(what: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a name that is not in a registry, with the nearest names suggested."""
     names = sorted(known)
     folded = {each.casefold(): each for each in names}
-    near = [folded[each] for each in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)]
+    near = [
+        folded[each] for each in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
+    ]
     hint = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(names)}"
     return InputError(f"unknown {what} {name!r}: {hint}")
 

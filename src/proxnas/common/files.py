@@ -1,8 +1,9 @@
 """Files that no crash, full disk or second Ctrl-C can harm: written beside, synced, then renamed.
 
-Nothing is written through a symbolic link: whoever can put one into a run folder could otherwise choose what is
-overwritten when the run goes on. A link in the place of a file is replaced; one in the place of a folder inside a run
-is refused. The run folder itself may be reached through links, which are the user's own.
+Nothing is written through a symbolic link: whoever can put one into a run folder could otherwise
+choose what is overwritten when the run goes on. A link in the place of a file is replaced; one in
+the place of a folder inside a run is refused. The run folder itself may be reached through links,
+which are the user's own.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ class Unwritable(InputError):
 
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(
-            f"{path}: cannot be written ({error.strerror or error}): make room on the disk or allow writing; what was "
-            "written before is unharmed, and a run goes on with --resume"
+            f"{path}: cannot be written ({error.strerror or error}): make room on the disk or allow"
+            " writing; what was written before is unharmed, and a run goes on with --resume"
         )
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace a file whole: readers and crashes see the old content or the new one. Of several processes of a job,
-    which all have the same to write, the first does."""
+    """Replace a file whole: readers and crashes see the old content or the new one. Of several
+    processes of a job, which all have the same to write, the first does."""
     if not here().leads:
         return
     data = content.encode() if isinstance(content, str) else content
@@ -44,7 +45,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def write_beside(path: Path, write: Callable[[IO[bytes]], object]) -> Path:
-    """The new content in PATH.part, safe on the disk, for `rename`; of a failure nothing is left."""
+    """The new content in PATH.part, safe on the disk, for `rename`; of a failure nothing is
+    left."""
     part = path.with_name(path.name + ".part")
     try:
         part.unlink(missing_ok=True)  # left by a crash, or a link that somebody has put there
@@ -55,7 +57,9 @@ def write_beside(path: Path, write: Callable[[IO[bytes]], object]) -> Path:
     except BaseException as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        if isinstance(error, Exception) and (fault := _of_the_disk(error)) is not None:  # not a request to stop
+        if (
+            isinstance(error, Exception) and (fault := _of_the_disk(error)) is not None
+        ):  # not a request to stop
             raise Unwritable(path, fault) from error
         raise
     return part
@@ -69,7 +73,8 @@ def _of_the_disk(error: BaseException | None) -> OSError | None:
 
 
 def opened(part: Path) -> IO[bytes]:
-    """A new file; never one that is there, nor where a link leads. Tests put failing disks in its place."""
+    """A new file; never one that is there, nor where a link leads. Tests put failing disks in its
+    place."""
     return os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK, 0o666), "wb")
 
 
@@ -82,7 +87,8 @@ def rename(source: Path, target: Path) -> None:
 
 
 def appended(path: Path) -> IO[bytes]:
-    """A file to be written on at its end, made if need be: a regular one, not where a link leads."""
+    """A file to be written on at its end, made if need be: a regular one, not where a link
+    leads."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK | NO_WAIT
     descriptor = os.open(path, flags, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -92,7 +98,8 @@ def appended(path: Path) -> IO[bytes]:
 
 
 def append_line(path: Path, line: str) -> None:
-    """One more line, safe on the disk; if it cannot be had whole, none of it. By the first process of a job."""
+    """One more line, safe on the disk; if it cannot be had whole, none of it. By the first process
+    of a job."""
     if not here().leads:
         return
     before = path.stat().st_size if path.is_file() else 0
@@ -109,21 +116,25 @@ def append_line(path: Path, line: str) -> None:
 
 
 def make_folder(folder: Path, flag: str = "") -> None:
-    """A folder and those above it; an InputError if a link leads out of the run that it is a part of. `flag`: by which
-    the user chose it."""
+    """A folder and those above it; an InputError if a link leads out of the run that it is a part
+    of. `flag`: by which the user chose it."""
     inside = [folder]
     for above in folder.absolute().parents[:DEEPEST]:
         if is_run(above):
             for part in inside:
                 if part.is_symlink():
-                    raise InputError(f"{part}: is a symbolic link inside a run, through which nothing is written: "
-                                     "put a folder in its place")  # fmt: skip
+                    raise InputError(
+                        f"{part}: is a symbolic link inside a run, through which nothing is"
+                        " written: put a folder in its place"
+                    )
         inside.append(above)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         place = f"{flag} {folder}".lstrip()
-        raise InputError(f"{place}: cannot be made ({error.strerror}): choose another folder") from error
+        raise InputError(
+            f"{place}: cannot be made ({error.strerror}): choose another folder"
+        ) from error
 
 
 def is_run(folder: Path) -> bool:

@@ -19,7 +19,8 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, *([HANGUP] if HANGUP else []))
 class Interrupted(BaseException):
     """The run was asked to stop and, if `saved`, has written its checkpoint.
 
-    No Exception: whoever takes every error of a damaged file for damage must not take a request to stop for it.
+    No Exception: whoever takes every error of a damaged file for damage must not take a request to
+    stop for it.
     """
 
     def __init__(self, signum: int, saved: bool = True) -> None:
@@ -35,7 +36,8 @@ class Request:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """A signal in here is an Interrupted where it strikes: for long work that can be done again from its start."""
+        """A signal in here is an Interrupted where it strikes: for long work that can be done again
+        from its start."""
         if self.signum is not None:
             raise Interrupted(self.signum, saved=False)
         self.impatient = True
@@ -75,8 +77,8 @@ def stop_requests() -> Iterator[Request]:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM or SIGHUP outside of a loop is an exception, as Ctrl-C is: files and locks are closed, and the exit code
-    is 143 or 129."""
+    """SIGTERM or SIGHUP outside of a loop is an exception, as Ctrl-C is: files and locks are
+    closed, and the exit code is 143 or 129."""
     main = threading.current_thread() is threading.main_thread()
     ours = [signum for signum in STOPPING if main and signal.getsignal(signum) is signal.SIG_DFL]
 
@@ -95,8 +97,8 @@ def terminable() -> Iterator[None]:
 
 
 def leave_terminal() -> None:
-    """What is printed from now on to a terminal that is gone goes nowhere: else the first line would be an error, which
-    would end the run before its checkpoint."""
+    """What is printed from now on to a terminal that is gone goes nowhere: else the first line
+    would be an error, which would end the run before its checkpoint."""
     for descriptor in (1, 2):
         try:
             device = stat.S_ISCHR(os.fstat(descriptor).st_mode)
@@ -113,9 +115,11 @@ LIFELINE = "PROXNAS_LIFELINE"
 
 
 def end_with_parent() -> None:
-    """In a worker: SIGTERM to itself when its parent is gone, even if that was killed; else nothing.
+    """In a worker: SIGTERM to itself when its parent is gone, even if that was killed; else
+    nothing.
 
-    A worker left alone would hold its folder and its cores against whoever starts the same work again.
+    A worker left alone would hold its folder and its cores against whoever starts the same work
+    again.
     """
     if os.environ.pop(LIFELINE, None):  # popped: it is not for processes that the worker starts
         threading.Thread(target=_watch, daemon=True).start()

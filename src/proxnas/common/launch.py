@@ -1,7 +1,9 @@
-"""Which process of a job this is: one of those that torchrun started, or the only one. No torch here.
+"""Which process of a job this is: one of those that torchrun started, or the only one. No torch
+here.
 
-torchrun tells a process by its environment; the command line takes that up (`launched`), and within a job everything
-else asks `here()`. A process that torchrun did not start is alone, and nothing changes for it.
+torchrun tells a process by its environment; the command line takes that up (`launched`), and within
+a job everything else asks `here()`. A process that torchrun did not start is alone, and nothing
+changes for it.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ def taking(place: Place, store: Any = None) -> Iterator[None]:
 
 
 def speaks() -> bool:
-    """Whether the closing message is this process's to write: the first that has one, so that a job ends with one."""
+    """Whether the closing message is this process's to write: the first that has one, so that a job
+    ends with one."""
     if _store is None:
         return _here.leads
     try:
@@ -94,7 +97,9 @@ def launched(environ: Mapping[str, str] = os.environ) -> Place | None:
         local_size = int(environ.get("LOCAL_WORLD_SIZE", 1))
         restarts = int(environ.get("TORCHELASTIC_RESTART_COUNT", 0))
     except ValueError as error:
-        raise InputError(f"{', '.join(names)}: not whole numbers ({error}): start the command by torchrun") from error
+        raise InputError(
+            f"{', '.join(names)}: not whole numbers ({error}): start the command by torchrun"
+        ) from error
     if not 0 <= rank < size:
         raise InputError(f"RANK {rank}: not below WORLD_SIZE {size}: start the command by torchrun")
     return Place(rank, size, local_rank, local_size, restarts)
@@ -103,25 +108,32 @@ def launched(environ: Mapping[str, str] = os.environ) -> Place | None:
 def check_command(place: Place, argv: list[str]) -> None:
     """An InputError for a command that is no work for several processes."""
     if not place.alone and argv[:1] and argv[0] not in TOGETHER:
-        raise InputError(f"{argv[0]}: torchrun is for {' and '.join(TOGETHER)}: start it without torchrun"
-                         " (fit: with --processes)")  # fmt: skip
+        raise InputError(
+            f"{argv[0]}: torchrun is for {' and '.join(TOGETHER)}: start it without torchrun"
+            " (fit: with --processes)"
+        )
 
 
 def check_alone(what: str) -> None:
     """An InputError if this is one of several processes."""
     if not _here.alone:
-        raise InputError(f"{what}: is for one process: leave --processes out, or start the command without torchrun")
+        raise InputError(
+            f"{what}: is for one process: leave --processes out, or start the command without"
+            " torchrun"
+        )
 
 
 def check_flags(**given: object) -> None:
-    """An InputError for the first flag that is set, if this is one of several processes; `a_b=1` is --a-b 1."""
+    """An InputError for the first flag that is set, if this is one of several processes; `a_b=1` is
+    --a-b 1."""
     for name, value in given.items():
         if value:
             check_alone(f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}"))
 
 
 def continued(place: Place, argv: list[str]) -> list[str]:
-    """The command line of a process that torchrun has started anew: it goes on where the run folder stands."""
+    """The command line of a process that torchrun has started anew: it goes on where the run folder
+    stands."""
     if not place.restarts:
         return argv
     kept = [word for word in argv if word != "--force"]

@@ -27,13 +27,17 @@ def seconds(flag: str, text: str) -> float:
     found = re.fullmatch(NUMBER + r"(s|ms|us|µs)", text.strip())
     value = float(found[1]) * SECONDS[found[2]] if found else 0.0
     if value <= 0:
-        raise InputError(f"{flag} {text}: give a time above 0 with its unit, for example 2ms, 800us or 0.01s")
+        raise InputError(
+            f"{flag} {text}: give a time above 0 with its unit, for example 2ms, 800us or 0.01s"
+        )
     return value
 
 
 def shown_budget(budget: Mapping[str, Any]) -> str:
     """The `budget` of result.json for people."""
-    limit, smallest, largest = (shown(budget["of"], budget[name]) for name in ("limit", "smallest", "largest"))
+    limit, smallest, largest = (
+        shown(budget["of"], budget[name]) for name in ("limit", "smallest", "largest")
+    )
     return f"{limit}  (smallest network {smallest}, largest {largest})"
 
 

@@ -1,5 +1,6 @@
-"""The one place that prints. What is printed may come from a file or a name that somebody else has chosen: signs that
-would steer the terminal (escape sequences) or turn the order of reading are shown as what they are, \\x1b or \\u202e.
+"""The one place that prints. What is printed may come from a file or a name that somebody else has
+chosen: signs that would steer the terminal (escape sequences) or turn the order of reading are
+shown as what they are, \\x1b or \\u202e.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import IO
 STEERING = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""Control characters of both sets, marks of writing direction, breaks of lines, lone surrogates, tags."""
+"""Control characters of both sets, marks of writing direction, breaks of lines, lone surrogates,
+tags."""
 
 
 def plain(text: object) -> str:
@@ -20,7 +22,13 @@ def plain(text: object) -> str:
 
 
 def _written(code: int) -> str:
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )
 
 
 def plain_lines(text: object) -> str:
@@ -34,6 +42,7 @@ def say(text: object = "", file: IO[str] | None = None, flush: bool = False) -> 
 
 
 def note(text: object) -> None:
-    """Prints one line about what happens, on standard error, so that it is not mixed with the answer."""
+    """Prints one line about what happens, on standard error, so that it is not mixed with the
+    answer."""
     line = " ".join(str(text).split())
     say(f"proxnas: {line}", file=sys.stderr)

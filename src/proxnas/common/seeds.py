@@ -1,4 +1,5 @@
-"""Who trains and who tests: splits that are the same in every process, with every version of numpy."""
+"""Who trains and who tests: splits that are the same in every process, with every version of
+numpy."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ Array = NDArray[Any]
 
 
 def split(y: Array, parts: int, seed: int) -> list[Array]:
-    """Deal the indices of y into parts of equal class shares (to within one); a class of one goes to the first part."""
-    # RandomState: its numbers are frozen for all versions of numpy, so a split means the same images everywhere
+    """Deal the indices of y into parts of equal class shares (to within one); a class of one goes
+    to the first part."""
+    # RandomState: its numbers are frozen for all versions of numpy, so a split means the same
+    # images everywhere
     random = np.random.RandomState(stable_seed(seed, "split") % 2**32).random_sample(len(y))
     part = np.empty(len(y), dtype=np.int64)
     part[np.lexsort((random, y))] = np.arange(len(y)) % parts
@@ -23,6 +26,7 @@ def split(y: Array, parts: int, seed: int) -> list[Array]:
 
 
 def stable_seed(seed: int, name: str, number: int = 0) -> int:
-    """A 63-bit seed for the number-th use of randomness called `name`: the same in every process, unlike hash()."""
+    """A 63-bit seed for the number-th use of randomness called `name`: the same in every process,
+    unlike hash()."""
     digest = hashlib.sha256(f"{seed}/{name}/{number}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -1,9 +1,10 @@
-"""Files of run folders and metadata of models, read as what they are: anything that anybody has put there.
+"""Files of run folders and metadata of models, read as what they are: anything that anybody has put
+there.
 
-Only regular files are opened, so that nobody waits for the other end of a pipe; no more of them is read than ours can
-have; whole numbers beyond 64 bits are read as floats, which may be infinite, so that no later computation overflows.
-`FIELDS` says once what the values of a result and of a row of metrics are: commands that need them refuse what differs
-(`check`), reports leave it out (`sound`).
+Only regular files are opened, so that nobody waits for the other end of a pipe; no more of them is
+read than ours can have; whole numbers beyond 64 bits are read as floats, which may be infinite, so
+that no later computation overflows. `FIELDS` says once what the values of a result and of a row of
+metrics are: commands that need them refuse what differs (`check`), reports leave it out (`sound`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ Check = Callable[[Any], bool]
 
 def opened(path: Path) -> IO[bytes]:
     """A regular file; an OSError for anything else, at once."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    flags = (
+        os.O_RDONLY
+        | getattr(os, "O_NONBLOCK", 0)
+        | getattr(os, "O_CLOEXEC", 0)
+        | getattr(os, "O_BINARY", 0)
+    )
     try:
         descriptor = os.open(path, flags)
     except ValueError as error:  # a NUL in the name
@@ -77,7 +83,9 @@ def is_whole(value: Any) -> bool:
 
 def is_figure(value: Any) -> bool:
     """A number that can be computed with."""
-    return type(value) in (int, float) and abs(value) <= LARGEST  # NaN is not; an int may be past every float
+    return (
+        type(value) in (int, float) and abs(value) <= LARGEST
+    )  # NaN is not; an int may be past every float
 
 
 def is_number(value: Any) -> bool:
@@ -103,7 +111,8 @@ def is_object(value: Any) -> bool:
 
 
 def is_name(value: Any) -> bool:
-    """One component of a path that leads nowhere else: letters, digits, and . _ + - after the first."""
+    """One component of a path that leads nowhere else: letters, digits, and . _ + - after the
+    first."""
     return isinstance(value, str) and re.fullmatch(r"\w[\w.+-]{0,99}", value) is not None
 
 
@@ -121,7 +130,11 @@ def or_none(check: Check) -> Check:
 
 def _has(value: Any, fields: Mapping[str, Check]) -> bool:
     """An object of exactly these."""
-    return isinstance(value, dict) and value.keys() == fields.keys() and all(fields[key](value[key]) for key in fields)
+    return (
+        isinstance(value, dict)
+        and value.keys() == fields.keys()
+        and all(fields[key](value[key]) for key in fields)
+    )
 
 
 def _is_matrix(value: Any) -> bool:
@@ -135,7 +148,11 @@ def _is_pair(value: Any) -> bool:
 
 def _is_budget(value: Any) -> bool:
     sizes = ("limit", "smallest", "largest")
-    return isinstance(value, dict) and is_text(value.get("of")) and all(is_figure(value.get(name)) for name in sizes)
+    return (
+        isinstance(value, dict)
+        and is_text(value.get("of"))
+        and all(is_figure(value.get(name)) for name in sizes)
+    )
 
 
 def _is_refined(value: Any) -> bool:
@@ -144,7 +161,11 @@ def _is_refined(value: Any) -> bool:
 
 def _is_part(value: Any) -> bool:
     """What the result of a fit says of its search or its training."""
-    return isinstance(value, dict) and is_amount(value.get("seconds")) and is_text(value.get("warning", ""))
+    return (
+        isinstance(value, dict)
+        and is_amount(value.get("seconds"))
+        and is_text(value.get("warning", ""))
+    )
 
 
 COMMON: dict[str, Check] = {
@@ -224,7 +245,8 @@ def sound(values: Mapping[str, Any], fields: Mapping[str, Check]) -> dict[str, A
 
 
 def check(values: Any, fields: Mapping[str, Check], needed: Iterable[str] = ()) -> dict[str, Any]:
-    """The object, if all its values are such and those that are needed are there; else a ValueError that names one."""
+    """The object, if all its values are such and those that are needed are there; else a ValueError
+    that names one."""
     if not isinstance(values, dict):
         raise ValueError("not an object")
     for name in needed:

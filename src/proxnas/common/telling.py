@@ -1,4 +1,5 @@
-"""Lines for people about the data: each is said once, however often a command reads the same data."""
+"""Lines for people about the data: each is said once, however often a command reads the same
+data."""
 
 from __future__ import annotations
 

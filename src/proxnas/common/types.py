@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 Matrices = dict[str, Tensor]
-"""Group name -> A of that group, shape (edges, candidates); on the host, where decisions are made."""
+"""Group name -> A of that group, shape (edges, candidates); on the host, where decisions are
+made."""
 
 State = dict[str, Any]
 """What a checkpoint holds of one part: tensors, numbers, strings, lists and dicts only."""
@@ -24,7 +25,8 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What a module is called with, where that is not one tensor; stands in the place of Batch.x."""
+    """What a module is called with, where that is not one tensor; stands in the place of
+    Batch.x."""
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -41,7 +43,8 @@ class Inputs:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What a batch should be answered with, where that is not one tensor; stands in the place of Batch.y."""
+    """What a batch should be answered with, where that is not one tensor; stands in the place of
+    Batch.y."""
 
     value: Any
     examples: int

@@ -1,4 +1,5 @@
-"""Whether a module with Choices can be searched: asked before the search, so that its answer names the place."""
+"""Whether a module with Choices can be searched: asked before the search, so that its answer names
+the place."""
 
 from __future__ import annotations
 
@@ -14,25 +15,28 @@ from proxnas.core.supernet import Supernet
 
 
 def check_parameters(module: nn.Module) -> None:
-    """Candidates of one Choice have weights of their own: else training one would change another."""
+    """Candidates of one Choice have weights of their own: else training one would change
+    another."""
     for choice in (part for part in module.modules() if isinstance(part, Choice)):
         owner: dict[int, str] = {}
         for name, candidate in zip(choice.names, choice.candidates, strict=True):
             for parameter, w in candidate.named_parameters():
                 if id(w) in owner and owner[id(w)] != name:
                     raise InputError(
-                        f"Choice {_name(choice)!r}: candidates {owner[id(w)]!r} and {name!r} share the parameter "
-                        f"{parameter!r}: give each its own"
+                        f"Choice {_name(choice)!r}: candidates {owner[id(w)]!r} and {name!r} share"
+                        f" the parameter {parameter!r}: give each its own"
                     )
                 owner[id(w)] = name
     if not any(w.requires_grad for w in module.parameters()):
-        raise InputError("the module has no parameters that can be trained: there is nothing to search by")
+        raise InputError(
+            "the module has no parameters that can be trained: there is nothing to search by"
+        )
 
 
 @torch.no_grad()
 def check_candidates(net: Supernet, batch: Batch) -> None:
-    """Every candidate of every Choice is run once on a batch: it takes the input, leaves it as it is, and puts out what
-    the others do. Every Choice must be called, if only inside a candidate."""
+    """Every candidate of every Choice is run once on a batch: it takes the input, leaves it as it
+    is, and puts out what the others do. Every Choice must be called, if only inside a candidate."""
     called: set[str] = set()
     try:
         net.use({})
@@ -46,7 +50,9 @@ def check_candidates(net: Supernet, batch: Batch) -> None:
         raise InputError(str(error)) from error
     for name in net.groups:
         if name not in called:
-            raise InputError(f"Choice {name!r} is never called in forward: call it, or take it out of the module")
+            raise InputError(
+                f"Choice {name!r} is never called in forward: call it, or take it out of the module"
+            )
 
 
 def _check_call(call: Call) -> None:
@@ -56,11 +62,15 @@ def _check_call(call: Call) -> None:
             found, wanted = getattr(output, what), getattr(call.output, what)
             if found != wanted:
                 raise InputError(
-                    f"Choice {_name(choice)!r}: candidate {choice.names[k]!r} puts out {what} {_text(found)}, "
-                    f"{choice.names[0]!r} {_text(wanted)}: all candidates must put out the same {what}"
+                    f"Choice {_name(choice)!r}: candidate {choice.names[k]!r} puts out {what}"
+                    f" {_text(found)}, {choice.names[0]!r} {_text(wanted)}: all candidates must put"
+                    f" out the same {what}"
                 )
         if choice.names[k] == NONE and output.any():
-            raise InputError(f"Choice {_name(choice)!r}: candidate {NONE!r} is no connection and must put out zeros")
+            raise InputError(
+                f"Choice {_name(choice)!r}: candidate {NONE!r} is no connection and must put out"
+                " zeros"
+            )
 
 
 def _candidates(call: Call) -> Iterator[tuple[Choice, int, Source]]:

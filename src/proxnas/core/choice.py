@@ -1,7 +1,8 @@
-"""Choice: one of several candidates; Node: the sum of the Choices that enter it. Only what A_bar selects is run.
+"""Choice: one of several candidates; Node: the sum of the Choices that enter it. Only what A_bar
+selects is run.
 
-On request a forward pass leaves a tape: for each node what it read and what it put out (`Call`), which is all that
-scoring.py needs.
+On request a forward pass leaves a tape: for each node what it read and what it put out (`Call`),
+which is all that scoring.py needs.
 
 Shapes: E edges (rows), K candidates; A and A_bar are (E, K) for each group.
 """
@@ -53,7 +54,8 @@ class Group:
     max_skip: int | None = None
     """How many skip connections a cell may have; None: any number."""
     inside: Holder | None = None
-    """The candidate, of a Choice in another group, that this is decided inside of; None: none, or several."""
+    """The candidate, of a Choice in another group, that this is decided inside of; None: none, or
+    several."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -87,18 +89,25 @@ class Source(NamedTuple):
 
     def first(self, n: int) -> Source:
         """The first n examples of the batch."""
-        return Source.of(tuple(map(_first(n), self.args)), {name: _first(n)(x) for name, x in self.kwargs.items()})
+        return Source.of(
+            tuple(map(_first(n), self.args)),
+            {name: _first(n)(x) for name, x in self.kwargs.items()},
+        )
 
     def detached(self) -> Source:
         """The same values without their history."""
-        return Source.of(tuple(map(_detached, self.args)), {name: _detached(x) for name, x in self.kwargs.items()})
+        return Source.of(
+            tuple(map(_detached, self.args)),
+            {name: _detached(x) for name, x in self.kwargs.items()},
+        )
 
     def check(self, candidate: str, row: Row | None) -> None:
         """A source that was changed after the pass would be scored wrongly."""
         if _versions((*self.args, *self.kwargs.values())) != self.versions:
             raise MisusedChoice(
-                f"the input of a Choice was changed in place (for example by ReLU(inplace=True)), seen at candidate "
-                f"{candidate!r}{_of(row)}; use the out-of-place form in the candidates and around the Choice"
+                "the input of a Choice was changed in place (for example by ReLU(inplace=True)),"
+                f" seen at candidate {candidate!r}{_of(row)}; use the out-of-place form in the"
+                " candidates and around the Choice"
             )
 
 
@@ -110,7 +119,8 @@ class Call(NamedTuple):
     active: frozenset[tuple[int, int]]
     """(edge, k) of each candidate that ran."""
     rest: tuple[int, int] | None
-    """The one of them whose score is what the others leave of < g_j , x_j >: it need not run again."""
+    """The one of them whose score is what the others leave of < g_j , x_j >: it need not run
+    again."""
     output: Tensor
     version: int
 
@@ -129,7 +139,8 @@ class OwnCall(Protocol):
         """Parts of < g_j , O_k(x_i) >, to be added up."""
 
     def run_others(self) -> None:
-        """A forward of every candidate that is not selected, nothing kept: what no scoring can do without."""
+        """A forward of every candidate that is not selected, nothing kept: what no scoring can do
+        without."""
 
 
 @dataclass
@@ -154,9 +165,11 @@ class Routed(Protocol):
 
 
 class Choice(nn.Module):
-    """One of several candidate modules, ruled by a row of A: output = sum_k a_k O_k(x) over the non-zero a_k.
+    """One of several candidate modules, ruled by a row of A: output = sum_k a_k O_k(x) over the
+    non-zero a_k.
 
-    Choices with the same `share` name (or Row) follow one row. Candidates must not change their input in place.
+    Choices with the same `share` name (or Row) follow one row. Candidates must not change their
+    input in place.
     """
 
     def __init__(self, candidates: Mapping[str, nn.Module], share: str | Row | None = None) -> None:
@@ -180,14 +193,21 @@ class Choice(nn.Module):
         """O_k(x_i)."""
         output: Tensor = self.candidates[k](*source.args, **source.kwargs)
         if not isinstance(output, Tensor) or not output.ndim or not output.is_floating_point():
-            kind = f"a {type(output).__name__}" if not isinstance(output, Tensor) else f"{output.ndim}-d {output.dtype}"
+            kind = (
+                f"a {type(output).__name__}"
+                if not isinstance(output, Tensor)
+                else f"{output.ndim}-d {output.dtype}"
+            )
             where = f"candidate {self.names[k]!r}{_of(self.row)}"
-            raise MisusedChoice(f"{where} puts out {kind}: it must be one tensor of floats, not a single number")
+            raise MisusedChoice(
+                f"{where} puts out {kind}: it must be one tensor of floats, not a single number"
+            )
         source.check(self.names[k], self.row)
         return output
 
     def pure_key(self, k: int) -> str | None:
-        """What equal outputs of parameter-free candidates on one source have in common; None: not parameter-free."""
+        """What equal outputs of parameter-free candidates on one source have in common; None: not
+        parameter-free."""
         key: str | None = getattr(self.candidates[k], "pure_key", None)
         return key
 
@@ -212,7 +232,8 @@ class Node(nn.Module):
 
 
 def combine(choices: Sequence[Choice], sources: Sequence[Source]) -> Tensor:
-    """sum over edges e and candidates k of a[e,k] O_k(x_e), over non-zero entries only (Eq. paraours)."""
+    """sum over edges e and candidates k of a[e,k] O_k(x_e), over non-zero entries only (Eq.
+    paraours)."""
     route = choices[0].route
     terms = [
         Term(e, k, choice.run(k, source))
@@ -228,8 +249,11 @@ def combine(choices: Sequence[Choice], sources: Sequence[Source]) -> Tensor:
     return output
 
 
-def _costly(choices: Sequence[Choice], sources: Sequence[Source], terms: list[Term]) -> tuple[int, int] | None:
-    """The first candidate that takes time to run: not an identity, not one that runs for other edges anyway."""
+def _costly(
+    choices: Sequence[Choice], sources: Sequence[Source], terms: list[Term]
+) -> tuple[int, int] | None:
+    """The first candidate that takes time to run: not an identity, not one that runs for other
+    edges anyway."""
     for edge, k, output in terms:
         if choices[edge].pure_key(k) is None and not any(output is x for x in sources[edge].args):
             return edge, k
@@ -237,7 +261,9 @@ def _costly(choices: Sequence[Choice], sources: Sequence[Source], terms: list[Te
 
 
 def _weighted_sum(
-    choices: Sequence[Choice], terms: Sequence[Term], values: Mapping[Row, tuple[Tensor, ...]] | None
+    choices: Sequence[Choice],
+    terms: Sequence[Term],
+    values: Mapping[Row, tuple[Tensor, ...]] | None,
 ) -> Tensor:
     if values is None:
         total = terms[0].output
@@ -252,7 +278,8 @@ def _weighted_sum(
 
 
 def _differentiable(output: Tensor) -> Tensor:
-    """A tensor of its own to take g_j at: an identity edge returns its source, a constant needs no gradient yet."""
+    """A tensor of its own to take g_j at: an identity edge returns its source, a constant needs no
+    gradient yet."""
     output = output.view_as(output)
     return output if output.requires_grad else output.requires_grad_()
 
@@ -263,7 +290,9 @@ def _of(row: Row | None) -> str:
 
 def _versions(args: tuple[Any, ...]) -> tuple[int, ...]:
     tensors = [x for x in args if isinstance(x, Tensor)]
-    return tuple(0 if x.is_inference() else x._version for x in tensors)  # those of inference mode have none
+    return tuple(
+        0 if x.is_inference() else x._version for x in tensors
+    )  # those of inference mode have none
 
 
 def _first(n: int) -> Callable[[Any], Any]:

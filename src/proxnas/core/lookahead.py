@@ -1,14 +1,14 @@
 """What training a candidate promises: the part of its value that its present weights do not show.
 
-The score < g_j , O_k(x_i) > tells how the loss changes when O_k is added as it is. But a candidate that is selected is
-trained: one step on a training batch moves its weights by -xi u_train, where
+The score < g_j , O_k(x_i) > tells how the loss changes when O_k is added as it is. But a candidate
+that is selected is trained: one step on a training batch moves its weights by -xi u_train, where
 
     u = d < g_j , O_k(x_i) > / dw_k
 
-and lowers the validation loss by another xi < u_train , u_valid >. This is the term that second-order DARTS
-(Eq. updatealpha) approximates, taken over the whole way from a_k = 0 to 1: its derivative at 0 alone is 0, for an
-unselected candidate has no influence on the loss. Two independent batches, because the square of one noisy gradient
-would reward noise.
+and lowers the validation loss by another xi < u_train , u_valid >. This is the term that
+second-order DARTS (Eq. updatealpha) approximates, taken over the whole way from a_k = 0 to 1: its
+derivative at 0 alone is 0, for an unselected candidate has no influence on the loss. Two
+independent batches, because the square of one noisy gradient would reward noise.
 """
 
 from __future__ import annotations
@@ -37,13 +37,19 @@ Place = tuple[int, int, int]
 
 def slopes(recorded: Recorded) -> dict[Place, tuple[Tensor, ...]]:
     """u for each candidate with weights of its own, where the loss depends on its node."""
-    return {(*place, k): _slope(choice, k, x, g, w) for place, choice, k, x, g, w in _trainable(recorded)}
+    return {
+        (*place, k): _slope(choice, k, x, g, w)
+        for place, choice, k, x, g, w in _trainable(recorded)
+    }
 
 
-def potentials(u_train: Mapping[Place, Sequence[Tensor]], valid: Recorded, groups: Mapping[str, Group]) -> Matrices:
+def potentials(
+    u_train: Mapping[Place, Sequence[Tensor]], valid: Recorded, groups: Mapping[str, Group]
+) -> Matrices:
     """Sum over calls of < u_train , u_valid > for each row and candidate; the host reads them once.
 
-    The slopes of `train` are kept rather than its tape: they are as large as the weights, not as the batch.
+    The slopes of `train` are kept rather than its tape: they are as large as the weights, not as
+    the batch.
     """
     found: list[tuple[Row, int, Tensor]] = []
     for place, choice, k, x, g, w in _trainable(valid):
@@ -57,10 +63,14 @@ def potentials(u_train: Mapping[Place, Sequence[Tensor]], valid: Recorded, group
     return sums
 
 
-def _trainable(recorded: Recorded) -> Iterator[tuple[tuple[int, int], Choice, int, Source, Tensor, Sequence[Tensor]]]:
+def _trainable(
+    recorded: Recorded,
+) -> Iterator[tuple[tuple[int, int], Choice, int, Source, Tensor, Sequence[Tensor]]]:
     """(call, edge), Choice, k, what it read, g_j, w_k."""
     for number, (call, g) in enumerate(zip(recorded.tape, recorded.gradients, strict=True)):
-        if g is None or not isinstance(call, Call):  # else its candidates have no weights of their own
+        if g is None or not isinstance(
+            call, Call
+        ):  # else its candidates have no weights of their own
             continue
         for e, (choice, source) in enumerate(zip(call.choices, call.sources, strict=True)):
             for k, candidate in enumerate(choice.candidates):

@@ -2,8 +2,10 @@
 
 Decided where the paper is silent:
 - ties: the entry with the highest `priority` wins; without a `priority` the first index.
-- a row without a positive entry (for `prox_c1`: all zero): the set is not closed there and no minimiser exists, only an
-  infimum that a value -> 0+ approaches. The largest entry is chosen and switched on fully (value 1), as the public
+- a row without a positive entry (for `prox_c1`: all zero): the set is not closed there and no
+minimiser exists, only an
+  infimum that a value -> 0+ approaches. The largest entry is chosen and switched on fully (value
+      1), as the public
   code does, because an edge that outputs zero would starve the node behind it.
 - NaN is an error: an argmax over NaN would choose silently.
 """
@@ -15,7 +17,8 @@ from torch import Tensor
 
 
 def prox_c1(a: Tensor, priority: Tensor | None = None) -> Tensor:
-    """argmin_b 1/2 |b - a|^2 subject to |b|_0 = 1 (C1): the entry largest in magnitude stays, the others become 0.
+    """argmin_b 1/2 |b - a|^2 subject to |b|_0 = 1 (C1): the entry largest in magnitude stays, the
+    others become 0.
 
     On [0, 1], where NASP keeps A, that is the largest entry.
     """
@@ -31,15 +34,17 @@ def prox_c2(a: Tensor) -> Tensor:
 def prox_c(a: Tensor, priority: Tensor | None = None) -> Tensor:
     """argmin_b 1/2 |b - a|^2 subject to |b|_0 = 1 and 0 <= b <= 1 (C = C1 and C2).
 
-    For support i the objective is |a|^2/2 - (a_i c - c^2/2) with c = clip(a_i): it falls as a_i grows, so the largest
-    entry wins *before* clipping. Proposition 1 as printed, prox_C1(prox_C2(a)), loses the order of entries over 1.
+    For support i the objective is |a|^2/2 - (a_i c - c^2/2) with c = clip(a_i): it falls as a_i
+    grows, so the largest entry wins *before* clipping. Proposition 1 as printed,
+    prox_C1(prox_C2(a)), loses the order of entries over 1.
     """
     winner = one_hot_argmax(a, priority)
     return torch.where(winner, _switched_on(a.clamp(0.0, 1.0), a > 0), 0.0)
 
 
 def one_hot_argmax(a: Tensor, priority: Tensor | None = None) -> Tensor:
-    """A boolean matrix with one True a row: at the largest entry; among equals by `priority`, else the first."""
+    """A boolean matrix with one True a row: at the largest entry; among equals by `priority`, else
+    the first."""
     best = _checked(a) == a.amax(-1, keepdim=True)
     order = torch.ones_like(a) if priority is None else priority
     # argmax returns the first index among equals, and every priority is > -inf

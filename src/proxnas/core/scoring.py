@@ -1,11 +1,12 @@
-"""The fast path: the gradient of A at a discrete A_bar from one backward pass and a plain forward of each candidate.
+"""The fast path: the gradient of A at a discrete A_bar from one backward pass and a plain forward
+of each candidate.
 
 At a discrete A_bar every edge into node j sees the same upstream gradient g_j, so
 
     dF / da[(i,j),k] = < g_j , O_k(x_i) >
 
-needs no backward through an unselected candidate and no gradient of a weight. The candidates are run without a graph
-and nothing of them is kept: memory is that of one path, whatever their number.
+needs no backward through an unselected candidate and no gradient of a weight. The candidates are
+run without a graph and nothing of them is kept: memory is that of one path, whatever their number.
 
 Shapes: N examples of a batch, E edges (rows), K candidates.
 """
@@ -51,13 +52,21 @@ WHOLE = -1
 
 @torch.no_grad()
 def scores(
-    tape: Sequence[Call | OwnCall], gradients: Sequence[Tensor | None], groups: Mapping[str, Group], share: Share
+    tape: Sequence[Call | OwnCall],
+    gradients: Sequence[Tensor | None],
+    groups: Mapping[str, Group],
+    share: Share,
 ) -> Matrices:
     """Sum over calls of < g_j , O_k(x_i) > for each row and candidate; the host reads them once."""
     pairs = list(zip(tape, gradients, strict=True))
     calls = [(call, g) for call, g in pairs if isinstance(call, Call)]
     dA = _scores([call for call, _ in calls], [g for _, g in calls], groups, share)
-    own = [part for call, g in pairs if g is not None and not isinstance(call, Call) for part in call.scores(g, share)]
+    own = [
+        part
+        for call, g in pairs
+        if g is not None and not isinstance(call, Call)
+        for part in call.scores(g, share)
+    ]
     values = torch.stack([value for _, _, value in own]).tolist() if own else []
     for (row, k, _), value in zip(own, values, strict=True):
         dA[row.group][row.edge, k] += value / share.nodes
@@ -65,13 +74,19 @@ def scores(
 
 
 def _scores(
-    tape: Sequence[Call], gradients: Sequence[Tensor | None], groups: Mapping[str, Group], share: Share
+    tape: Sequence[Call],
+    gradients: Sequence[Tensor | None],
+    groups: Mapping[str, Group],
+    share: Share,
 ) -> Matrices:
     drawn = _drawn(tape, gradients, share)
     scored = [*_score_nodes(tape, drawn, share), *_score_all(tape, _by_source(tape, drawn), share)]
     values = torch.stack([item.value for item in scored]).tolist() if scored else []
     known = {(call, e, k): value for (call, e, k, _), value in zip(scored, values, strict=True)}
-    sums = {name: [[0.0] * group.shape[1] for _ in range(group.shape[0])] for name, group in groups.items()}
+    sums = {
+        name: [[0.0] * group.shape[1] for _ in range(group.shape[0])]
+        for name, group in groups.items()
+    }
     for (call, e, k), value in _with_rest(tape, known).items():
         row = tape[call].choices[e].row
         assert row is not None
@@ -79,9 +94,15 @@ def _scores(
     return {name: torch.tensor(matrix, dtype=torch.float64) for name, matrix in sums.items()}
 
 
-def _drawn(tape: Sequence[Call], gradients: Sequence[Tensor | None], share: Share) -> dict[int, Tensor]:
+def _drawn(
+    tape: Sequence[Call], gradients: Sequence[Tensor | None], share: Share
+) -> dict[int, Tensor]:
     """Call -> g_j for the calls to score; a node that the loss does not depend on scores 0."""
-    luck = torch.rand(len(tape), generator=share.generator).tolist() if share.nodes < 1 else [0.0] * len(tape)
+    luck = (
+        torch.rand(len(tape), generator=share.generator).tolist()
+        if share.nodes < 1
+        else [0.0] * len(tape)
+    )
     return {
         call: g
         for call, (g, chance) in enumerate(zip(gradients, luck, strict=True))
@@ -89,34 +110,51 @@ def _drawn(tape: Sequence[Call], gradients: Sequence[Tensor | None], share: Shar
     }
 
 
-def _score_nodes(tape: Sequence[Call], drawn: Mapping[int, Tensor], share: Share) -> Iterator[Scored]:
+def _score_nodes(
+    tape: Sequence[Call], drawn: Mapping[int, Tensor], share: Share
+) -> Iterator[Scored]:
     """< g_j , x_j > of each node with a candidate that is not run again."""
     for call, g in drawn.items():
         if tape[call].rest:
             n = math.ceil(share.batch * len(g))
-            yield Scored(call, WHOLE, 0, inner(g[:n] * (len(g) / n) if n < len(g) else g, tape[call].output[:n]))
+            yield Scored(
+                call,
+                WHOLE,
+                0,
+                inner(g[:n] * (len(g) / n) if n < len(g) else g, tape[call].output[:n]),
+            )
 
 
-def _with_rest(tape: Sequence[Call], known: Mapping[tuple[int, int, int], float]) -> dict[tuple[int, int, int], float]:
-    """Of a node's candidates that ran, the one that did not run again scores < g_j , x_j > minus the others."""
+def _with_rest(
+    tape: Sequence[Call], known: Mapping[tuple[int, int, int], float]
+) -> dict[tuple[int, int, int], float]:
+    """Of a node's candidates that ran, the one that did not run again scores < g_j , x_j > minus
+    the others."""
     found = {place: value for place, value in known.items() if place[1] != WHOLE}
     for (call, e, _), whole in known.items():
         rest = tape[call].rest
         if e == WHOLE and rest:
-            found[call, *rest] = whole - sum(found[call, *place] for place in tape[call].active - {rest})
+            found[call, *rest] = whole - sum(
+                found[call, *place] for place in tape[call].active - {rest}
+            )
     return found
 
 
 def _by_source(tape: Sequence[Call], drawn: Mapping[int, Tensor]) -> Iterable[list[Edge]]:
-    """The edges of all calls, those that read the same tensors together: they share what has no parameters."""
+    """The edges of all calls, those that read the same tensors together: they share what has no
+    parameters."""
     edges: dict[tuple[Any, ...], list[Edge]] = {}
     for call, g in drawn.items():
-        for e, (choice, source) in enumerate(zip(tape[call].choices, tape[call].sources, strict=True)):
+        for e, (choice, source) in enumerate(
+            zip(tape[call].choices, tape[call].sources, strict=True)
+        ):
             edges.setdefault(source.key, []).append(Edge(call, e, choice, source, g))
     return edges.values()
 
 
-def _score_all(tape: Sequence[Call], sources: Iterable[list[Edge]], share: Share) -> Iterator[Scored]:
+def _score_all(
+    tape: Sequence[Call], sources: Iterable[list[Edge]], share: Share
+) -> Iterator[Scored]:
     for edges in sources:
         shared: dict[Any, Tensor] = {}
         with shared_relu():
@@ -142,16 +180,19 @@ def _part(edges: list[Edge], batch: float) -> list[Edge]:
     return [edge._replace(source=source, g=edge.g[:n] * (N / n)) for edge in edges]
 
 
-def _output(choice: Choice, k: int, source: Source, shared: dict[Any, Tensor], shape: torch.Size) -> Tensor:
-    """O_k(x_i); a candidate that says it is pure (`pure_key`) is run once for all edges of one source."""
+def _output(
+    choice: Choice, k: int, source: Source, shared: dict[Any, Tensor], shape: torch.Size
+) -> Tensor:
+    """O_k(x_i); a candidate that says it is pure (`pure_key`) is run once for all edges of one
+    source."""
     key = choice.pure_key(k)
     output = shared[key] if key in shared else choice.run(k, source)
     if key is not None:
         shared[key] = output
     if output.shape != shape:  # broadcasting would score it wrongly
         raise MisusedChoice(
-            f"candidate {choice.names[k]!r} of {choice.row} puts out {tuple(output.shape)}, the selected one "
-            f"{tuple(shape)}: all candidates of a Choice must put out one shape"
+            f"candidate {choice.names[k]!r} of {choice.row} puts out {tuple(output.shape)}, the"
+            f" selected one {tuple(shape)}: all candidates of a Choice must put out one shape"
         )
     return output
 
@@ -167,7 +208,8 @@ def inner(g: Tensor, output: Tensor) -> Tensor:
 
 
 def _packed(g: Tensor) -> Tensor:
-    """The same values without gaps; the gradient of a concatenated node is a slice, which no dot product can take."""
+    """The same values without gaps; the gradient of a concatenated node is a slice, which no dot
+    product can take."""
     return g if _dense(g) or g.ndim != 4 else g.contiguous(memory_format=torch.channels_last)
 
 

@@ -1,4 +1,5 @@
-"""The rule by which a node keeps its inputs: part of `select`, so that the cell returned is the cell trained.
+"""The rule by which a node keeps its inputs: part of `select`, so that the cell returned is the
+cell trained.
 
 E edges, K candidates; all on the host, where these few numbers are decided once a step.
 """
@@ -15,14 +16,20 @@ from proxnas.core.choice import NONE, SKIP, Group
 
 
 def keep_inputs(A: Tensor, A_bar: Tensor, group: Group, priority: Tensor | None = None) -> Tensor:
-    """A_bar with, for each node, only the `max_inputs` edges whose selected entry of A is largest; the others zero.
+    """A_bar with, for each node, only the `max_inputs` edges whose selected entry of A is largest;
+    the others zero.
 
-    An edge that selected `none` is absent and not counted. A node left without any input keeps its best edge that is
-    not `none`. Where the space sets no limit, every edge stays as it is. If more than `max_skip` edges are then skip
-    connections, the one with the smallest entry turns to its next best candidate, and so on.
+    An edge that selected `none` is absent and not counted. A node left without any input keeps its
+    best edge that is not `none`. Where the space sets no limit, every edge stays as it is. If more
+    than `max_skip` edges are then skip connections, the one with the smallest entry turns to its
+    next best candidate, and so on.
     """
     kept = _strongest(A, A_bar, group, priority)
-    if group.max_skip is None or set(group.candidates) <= {SKIP, NONE} or SKIP not in group.candidates:
+    if (
+        group.max_skip is None
+        or set(group.candidates) <= {SKIP, NONE}
+        or SKIP not in group.candidates
+    ):
         return kept
     skip = group.candidates.index(SKIP)
     while len(skips := kept[:, skip].nonzero().flatten().tolist()) > group.max_skip:
@@ -46,7 +53,11 @@ def _strongest(A: Tensor, A_bar: Tensor, group: Group, priority: Tensor | None) 
         return A_bar
     selected = A_bar != 0
     strength = torch.where(selected, A, 0.0).sum(-1).tolist()
-    order = [0.0] * len(strength) if priority is None else torch.where(selected, priority, 0.0).sum(-1).tolist()
+    order = (
+        [0.0] * len(strength)
+        if priority is None
+        else torch.where(selected, priority, 0.0).sum(-1).tolist()
+    )
     absent = _selects_none(selected, group)
     kept = torch.zeros_like(A_bar)
     for rows in group.nodes:
@@ -59,13 +70,16 @@ def _strongest(A: Tensor, A_bar: Tensor, group: Group, priority: Tensor | None) 
 
 
 def one_hot(A: Tensor, group: Group) -> Tensor:
-    """A discrete A_bar from weights over candidates, as DARTS derives it: per row the best candidate, `none` never
-    counted where nodes keep a number of inputs; ranked by that candidate's weight."""
+    """A discrete A_bar from weights over candidates, as DARTS derives it: per row the best
+    candidate, `none` never counted where nodes keep a number of inputs; ranked by that candidate's
+    weight."""
     usable = A.clone()
     if group.max_inputs is not None and NONE in group.candidates and len(group.candidates) > 1:
         usable[:, group.candidates.index(NONE)] = -torch.inf
     A_bar = torch.zeros_like(A).scatter_(-1, usable.argmax(-1, keepdim=True), 1.0)
-    return (keep_inputs(A, A_bar, group) != 0).to(A.dtype)  # an entry that was turned on holds its value
+    return (keep_inputs(A, A_bar, group) != 0).to(
+        A.dtype
+    )  # an entry that was turned on holds its value
 
 
 def changed(before: Matrices, after: Matrices) -> int:
@@ -74,7 +88,8 @@ def changed(before: Matrices, after: Matrices) -> int:
 
 
 def without_weights(A_bar: Matrices, groups: Mapping[str, Group]) -> list[str]:
-    """The groups that selected nothing but skip connections, pooling and `none`, though they had a choice."""
+    """The groups that selected nothing but skip connections, pooling and `none`, though they had a
+    choice."""
     found = []
     for name, group in groups.items():
         weighty = [not (op in (SKIP, NONE) or "pool" in op) for op in group.candidates]

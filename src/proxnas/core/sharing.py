@@ -15,7 +15,8 @@ _memo: ContextVar[dict[int, tuple[ref[Tensor], Tensor]] | None] = ContextVar("me
 
 @contextmanager
 def shared_relu() -> Iterator[None]:
-    """Within, the ReLU of a tensor is computed and kept once, whatever the number of operations that read it."""
+    """Within, the ReLU of a tensor is computed and kept once, whatever the number of operations
+    that read it."""
     token = _memo.set({})
     try:
         yield
@@ -25,11 +26,15 @@ def shared_relu() -> Iterator[None]:
 
 def relu(x: Tensor) -> Tensor:
     """max(x, 0), as it begins most operations."""
-    memo = None if torch.compiler.is_compiling() else _memo.get()  # the compiler cannot read a ContextVar
+    memo = (
+        None if torch.compiler.is_compiling() else _memo.get()
+    )  # the compiler cannot read a ContextVar
     if memo is None:
         return nn.functional.relu(x)
     source, y = memo.get(id(x), (None, x))
-    if source is None or source() is not x:  # a weak reference: x may die and another tensor take its id
+    if (
+        source is None or source() is not x
+    ):  # a weak reference: x may die and another tensor take its id
         y = nn.functional.relu(x)
         memo[id(x)] = ref(x), y
     return y

@@ -28,7 +28,8 @@ class Space(Protocol[Size]):
         """The network of Choices that is trained during the search."""
 
     def choice_network(self, size: Size) -> nn.Module | None:
-        """The final network with all candidates as Choices: for counting what each would add. None: no Choices."""
+        """The final network with all candidates as Choices: for counting what each would add. None:
+        no Choices."""
 
     def genotype(self, A_bar: Matrices) -> Genotype:
         """The cell that A_bar selects."""
@@ -40,6 +41,11 @@ class Space(Protocol[Size]):
 def selected_edges(group: Group, A_bar: list[list[float]], sources: list[int]) -> list[list[Edge]]:
     """Node by node the edges with a non-zero entry; sources[e] is the state that row e reads."""
     return [
-        [Edge(group.candidates[k], sources[e], a) for e in rows for k, a in enumerate(A_bar[e]) if a]
+        [
+            Edge(group.candidates[k], sources[e], a)
+            for e in rows
+            for k, a in enumerate(A_bar[e])
+            if a
+        ]
         for rows in group.nodes
     ]

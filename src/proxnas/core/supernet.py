@@ -1,4 +1,5 @@
-"""A network of Choices as a function of A_bar: its loss, and the gradient of A by the fast path of scoring.py.
+"""A network of Choices as a function of A_bar: its loss, and the gradient of A by the fast path of
+scoring.py.
 
 Shapes: E edges (rows), K candidates; A and A_bar are (E, K) for each group.
 """
@@ -29,10 +30,12 @@ class Objective(Protocol):
     """How a network is judged on a batch."""
 
     def loss(self, net: Supernet, batch: Batch, weights: bool) -> tuple[Tensor, Any]:
-        """The loss, and an output for `measure`; without `weights` nobody will ask for their gradients."""
+        """The loss, and an output for `measure`; without `weights` nobody will ask for their
+        gradients."""
 
     def measure(self, loss: Tensor, output: Any, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(the mean loss to report, right answers for each entry of batch.y), still on the device."""
+        """(the mean loss to report, right answers for each entry of batch.y), still on the
+        device."""
 
     def share(self, batch: Batch) -> float:
         """How large a weight step the batch stands for: 1 for one of the usual length."""
@@ -70,7 +73,8 @@ def correct(output: Tensor, y: Tensor) -> Tensor:
 class Supernet:
     """A module that holds Choices, seen as a function of A_bar.
 
-    `groups` describes cells (which rows enter which node); each Choice that belongs to none gets a group of its own.
+    `groups` describes cells (which rows enter which node); each Choice that belongs to none gets a
+    group of its own.
     """
 
     def __init__(
@@ -86,9 +90,13 @@ class Supernet:
         self.precision = precision
         self.route = Route()
         self.groups: dict[str, Group] = dict(groups or {})
-        self.choices: dict[str, Choice] = {n: m for n, m in module.named_modules() if isinstance(m, Choice)}
+        self.choices: dict[str, Choice] = {
+            n: m for n, m in module.named_modules() if isinstance(m, Choice)
+        }
         # by the value: somebody's module may have a `route` that is something else
-        routed = [m for m in module.modules() if isinstance(m, Routed) and isinstance(m.route, Route)]
+        routed = [
+            m for m in module.modules() if isinstance(m, Routed) and isinstance(m.route, Route)
+        ]
         if not routed:
             raise ValueError("the module holds no Choice: there is nothing to search")
         for part in routed:
@@ -101,8 +109,8 @@ class Supernet:
         group = self.groups.setdefault(choice.row.group, Group(choice.names))
         if group.candidates != choice.names:
             raise ValueError(
-                f"Choice {name!r} shares row {choice.row.group!r} but has the candidates {', '.join(choice.names)} "
-                f"instead of {', '.join(group.candidates)}"
+                f"Choice {name!r} shares row {choice.row.group!r} but has the candidates"
+                f" {', '.join(choice.names)} instead of {', '.join(group.candidates)}"
             )
 
     @property
@@ -110,7 +118,8 @@ class Supernet:
         return next(self.module.parameters(), torch.empty(0)).device
 
     def use(self, A_bar: Matrices, weighted: bool = False) -> None:
-        """From now on run the non-zero entries of A_bar; `weighted`: multiplied by them, else by 1."""
+        """From now on run the non-zero entries of A_bar; `weighted`: multiplied by them, else
+        by 1."""
         self.route.active = {
             Row(group, e): tuple(k for k, a in enumerate(row) if a)
             for group, matrix in A_bar.items()
@@ -123,20 +132,28 @@ class Supernet:
         # unbind, not indexing: its backward is one stack instead of one zero matrix an entry
         like = next(self.module.parameters(), torch.empty(0))
         moved = {group: matrix.to(like.device, like.dtype) for group, matrix in A_bar.items()}
-        return {Row(g, e): row.unbind(0) for g, matrix in moved.items() for e, row in enumerate(matrix.unbind(0))}
+        return {
+            Row(g, e): row.unbind(0)
+            for g, matrix in moved.items()
+            for e, row in enumerate(matrix.unbind(0))
+        }
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Where operations run in the chosen precision; float32 leaves everything as the weights are."""
+        """Where operations run in the chosen precision; float32 leaves everything as the weights
+        are."""
         full = self.precision == torch.float32
         return nullcontext() if full else torch.autocast(self.device.type, self.precision)
 
     def __call__(self, x: Tensor | Inputs) -> Tensor:
         with self.autocast():
-            output: Tensor = self.module(*x.args, **x.kwargs) if isinstance(x, Inputs) else self.module(x)
+            output: Tensor = (
+                self.module(*x.args, **x.kwargs) if isinstance(x, Inputs) else self.module(x)
+            )
         return output
 
     def loss(self, batch: Batch, weights: bool = True) -> tuple[Tensor, Any]:
-        """The loss on a batch, and the network's output; without `weights` their gradients may be left out."""
+        """The loss on a batch, and the network's output; without `weights` their gradients may be
+        left out."""
         return self.objective.loss(self, batch, weights)
 
     def gradient(self, loss: Tensor, of: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
@@ -149,7 +166,8 @@ class Supernet:
     def architecture_gradient(
         self, batch: Batch, weights: Sequence[Tensor] = (), share: Share = EVERYTHING
     ) -> tuple[Matrices, tuple[Tensor | None, ...]]:
-        """dF/dA_bar at the architecture in use, for all entries; and dF/dw for the `weights` asked for."""
+        """dF/dA_bar at the architecture in use, for all entries; and dF/dw for the `weights` asked
+        for."""
         (tape, gradients), of_weights = self._recorded(batch, weights)
         with self.autocast():
             dA = scores(tape, gradients, self.groups, share)
@@ -157,8 +175,11 @@ class Supernet:
         return mean_matrices(dA, n, self.device), tuple(mean(of_weights, n))
 
     def potentials(self, train: Batch, valid: Batch) -> Matrices:
-        """For all entries what a step of the candidate's own weights on `train` would win on `valid`, over xi."""
-        if not any(True for choice in self.choices.values() for _ in choice.candidates.parameters()):
+        """For all entries what a step of the candidate's own weights on `train` would win on
+        `valid`, over xi."""
+        if not any(
+            True for choice in self.choices.values() for _ in choice.candidates.parameters()
+        ):
             return {}
         recorded, _ = self._recorded(train)
         with self.autocast():
@@ -169,18 +190,29 @@ class Supernet:
             found = potentials(u_train, recorded, self.groups)
         return mean_matrices(found, self.objective.examples(valid), self.device)
 
-    def _of_all(self, u: dict[Place, tuple[Tensor, ...]], batch: Batch) -> dict[Place, Sequence[Tensor]]:
+    def _of_all(
+        self, u: dict[Place, tuple[Tensor, ...]], batch: Batch
+    ) -> dict[Place, Sequence[Tensor]]:
         """The slopes on the whole batch, of which other processes may have parts."""
         found = iter(mean([x for each in u.values() for x in each], self.objective.examples(batch)))
-        return {place: [x for _, x in zip(each, found, strict=False) if x is not None] for place, each in u.items()}
+        return {
+            place: [x for _, x in zip(each, found, strict=False) if x is not None]
+            for place, each in u.items()
+        }
 
-    def _recorded(self, batch: Batch, weights: Sequence[Tensor] = ()) -> tuple[Recorded, tuple[Tensor | None, ...]]:
-        """A pass at the architecture in use, the gradients at its nodes, and those of the weights asked for."""
+    def _recorded(
+        self, batch: Batch, weights: Sequence[Tensor] = ()
+    ) -> tuple[Recorded, tuple[Tensor | None, ...]]:
+        """A pass at the architecture in use, the gradients at its nodes, and those of the weights
+        asked for."""
         with self.taped() as tape:
             loss, _ = self.loss(batch, bool(weights))
         for call in tape:
             if call.output._version != call.version:
-                raise MisusedChoice("the output of a Choice was changed in place; use the out-of-place form after it")
+                raise MisusedChoice(
+                    "the output of a Choice was changed in place; use the out-of-place form"
+                    " after it"
+                )
         gradients = self.gradient(loss, [call.output for call in tape] + list(weights))
         return Recorded(tape, gradients[: len(tape)]), gradients[len(tape) :]
 

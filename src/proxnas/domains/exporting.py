@@ -28,10 +28,14 @@ def onnx_available() -> bool:
 def check_places(onnx: Path | None, program: Path | None) -> None:
     """An InputError unless the files can be written."""
     if onnx and not onnx_available():
-        raise InputError(f"{onnx}: ONNX needs more packages: pip install 'proxnas[onnx]', or use --torch FILE")
+        raise InputError(
+            f"{onnx}: ONNX needs more packages: pip install 'proxnas[onnx]', or use --torch FILE"
+        )
     for path in (onnx, program):
         if path and (path.is_dir() or not path.parent.is_dir()):
-            raise InputError(f"{path}: not a file in an existing folder: make the folder or give another name")
+            raise InputError(
+                f"{path}: not a file in an existing folder: make the folder or give another name"
+            )
 
 
 def onnx_session(file: bytes) -> Any:
@@ -52,7 +56,8 @@ CHATTY = (
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """What the exporters say that a user can do nothing about is left out; all else is let through."""
+    """What the exporters say that a user can do nothing about is left out; all else is let
+    through."""
     levels = {name: logging.getLogger(name).level for name in CHATTY}
     for name in CHATTY:
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -61,7 +66,9 @@ def quiet() -> Iterator[None]:
             # torch's own exporter, about its own code
             warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
             # inputs that share their number of rows share its name
-            warnings.filterwarnings("ignore", r".*The axis name: batch will not be used", UserWarning)
+            warnings.filterwarnings(
+                "ignore", r".*The axis name: batch will not be used", UserWarning
+            )
             yield
     finally:
         for name, level in levels.items():

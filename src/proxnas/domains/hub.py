@@ -17,12 +17,15 @@ from proxnas.domains.parts import NAMES
 
 
 def loaded(spec: str, columns: tuple[str, ...]) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """(name, what was chosen after the ?, part -> dataset) of NAME?config=C&COLUMN=NAME&train=SPLIT..."""
+    """(name, what was chosen after the ?, part -> dataset) of
+    NAME?config=C&COLUMN=NAME&train=SPLIT..."""
     name, chosen = _parsed(spec, ("config", *columns, *NAMES))
     local = is_local(name)
     name = os.path.expanduser(name) if local else name
     if local and not os.path.exists(name):
-        raise InputError(f"hf:{name}: no such file or folder: give a .parquet file or a folder of such files")
+        raise InputError(
+            f"hf:{name}: no such file or folder: give a .parquet file or a folder of such files"
+        )
     return name, chosen, _splits(_loaded(name, chosen.get("config"), local), chosen, f"hf:{name}")
 
 
@@ -38,7 +41,9 @@ def _parsed(spec: str, choices: tuple[str, ...]) -> tuple[str, dict[str, str]]:
         if key not in choices:
             raise InputError(f"hf:{spec}: {unknown('choice', key, choices)}")
     if not name.strip():
-        raise InputError(f"hf:{spec}: no name: give hf:NAME of a set on the hub, or hf:/path/to/parquet")
+        raise InputError(
+            f"hf:{spec}: no name: give hf:NAME of a set on the hub, or hf:/path/to/parquet"
+        )
     return name, chosen
 
 
@@ -47,7 +52,9 @@ def _loaded(name: str, config: str | None, local: bool) -> Any:
     try:
         import datasets
     except ImportError as error:
-        raise InputError(f"hf:{name}: needs the package datasets: pip install 'proxnas[hub]'") from error
+        raise InputError(
+            f"hf:{name}: needs the package datasets: pip install 'proxnas[hub]'"
+        ) from error
     try:
         with _quiet(datasets, bars=not local):
             if local:
@@ -57,7 +64,11 @@ def _loaded(name: str, config: str | None, local: bool) -> Any:
     except InputError:
         raise
     except Exception as error:  # no network, no such set, a script in place of data, damaged files
-        remedy = "write the parquet file again" if local else "check the name and the network, or give a local folder"
+        remedy = (
+            "write the parquet file again"
+            if local
+            else "check the name and the network, or give a local folder"
+        )
         first: BaseException = error
         while first.__cause__ is not None:
             first = first.__cause__  # says what is wrong
@@ -113,5 +124,7 @@ def _splits(stored: Any, chosen: dict[str, str], where: str) -> dict[str, Any]:
                 raise InputError(f"{where}: {unknown('split', wanted[0], stored)}")
             found[part] = stored[wanted[0]]
     if "train" not in found:
-        raise InputError(f"{where}: no split train, but {', '.join(stored)}: give {where}?train=SPLIT")
+        raise InputError(
+            f"{where}: no split train, but {', '.join(stored)}: give {where}?train=SPLIT"
+        )
     return found

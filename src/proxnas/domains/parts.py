@@ -27,7 +27,8 @@ def by_part(names: Iterable[str], where: str) -> dict[str, str]:
             continue
         if part in found:
             raise InputError(
-                f"{where}: both {found[part]} and {name} are in it, two names for one part: keep one of them"
+                f"{where}: both {found[part]} and {name} are in it, two names for one part: keep"
+                " one of them"
             )
         found[part] = name
     return {part: found[part] for part in NAMES if part in found}

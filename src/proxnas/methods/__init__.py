@@ -1,5 +1,5 @@
-"""One file a search method, and the dict that names them; resolved late, so that listing them needs no torch. Imports
-nothing below `core`: no space, no data."""
+"""One file a search method, and the dict that names them; resolved late, so that listing them needs
+no torch. Imports nothing below `core`: no space, no data."""
 
 from __future__ import annotations
 

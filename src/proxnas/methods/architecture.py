@@ -1,5 +1,5 @@
-"""What moves A: how it starts, the steps it takes, and what the methods are told about them. What trains w is in
-optimizers.py.
+"""What moves A: how it starts, the steps it takes, and what the methods are told about them. What
+trains w is in optimizers.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class ArchitectureOptions:
     value: str = "one"
     """Value of the selected entry of A_bar: `one`, or `a_k` as in the paper."""
     ties: str = "last"
-    """Equal entries (and rows all zero): `first` index but `none`, or the `last` selected, else random by seed."""
+    """Equal entries (and rows all zero): `first` index but `none`, or the `last` selected, else
+    random by seed."""
     eta: float = 0.0
     """Weight of the size regulariser R."""
     eta_cells: str = "all"
@@ -50,7 +51,8 @@ class ArchitectureOptions:
     explore: float = 0.0
     """Scale of the Gumbel noise on A when a step selects, falling to 0 over the search."""
     look_ahead: int = 0
-    """Least steps between two looks ahead (four an epoch at most) at what training a candidate promises; 0: none."""
+    """Least steps between two looks ahead (four an epoch at most) at what training a candidate
+    promises; 0: none."""
     horizon: float = 1.0
     """How many steps of its training a candidate is credited with."""
     random_cells: int = 100
@@ -68,7 +70,8 @@ class ArchitectureOptions:
     fixed_reduction: bool = False
     """GDAS with its reduction cell fixed."""
     unsampled: str = "zero"
-    """Gradient of GDAS' unsampled entries: `zero`, or the `sum` of the public NAS-Bench-201 code."""
+    """Gradient of GDAS' unsampled entries: `zero`, or the `sum` of the public NAS-Bench-201
+    code."""
     controller_steps: int = 30
     """Updates of ENAS' controller after each epoch."""
 
@@ -77,13 +80,17 @@ class ArchitectureOptions:
         return t >= self.warmup * steps_per_epoch and t % self.every == 0
 
     def check_due(self, steps_per_epoch: int, epochs: int) -> None:
-        """An InputError if no step updates A: what is returned would be the noise that it starts as."""
-        first, steps = self.every * math.ceil(self.warmup * steps_per_epoch / self.every), steps_per_epoch * epochs
+        """An InputError if no step updates A: what is returned would be the noise that it starts
+        as."""
+        first, steps = (
+            self.every * math.ceil(self.warmup * steps_per_epoch / self.every),
+            steps_per_epoch * epochs,
+        )
         if first >= steps:
             every = f" --arch-every {self.every}" if self.every > 1 else ""
             raise InputError(
-                f"--warmup {self.warmup:g}{every}: in none of the {steps} steps of --epochs {epochs} "
-                "would A move: give less, or more --epochs"
+                f"--warmup {self.warmup:g}{every}: in none of the {steps} steps of --epochs"
+                f" {epochs} would A move: give less, or more --epochs"
             )
 
 
@@ -97,7 +104,9 @@ class ArchitectureOptimizer:
 
     def __init__(self, A: Matrices, options: ArchitectureOptions) -> None:
         self.A = A
-        self.optimizer: torch.optim.Optimizer | ScaledDescent = STEPS[options.optimizer](list(A.values()), options)
+        self.optimizer: torch.optim.Optimizer | ScaledDescent = STEPS[options.optimizer](
+            list(A.values()), options
+        )
 
     def step(self, dA: Matrices) -> None:
         if not all(g.isfinite().all() for g in dA.values()):
@@ -118,8 +127,8 @@ class ArchitectureOptimizer:
 class ScaledDescent:
     """Gradient descent divided by the root mean square of all entries together.
 
-    Adam gives each entry a scale of its own and so moves a faint but steady score as far as a strong one; A is meant
-    to rank by strength.
+    Adam gives each entry a scale of its own and so moves a faint but steady score as far as a
+    strong one; A is meant to rank by strength.
     """
 
     MEMORY = 0.99
@@ -152,7 +161,9 @@ def _sgd(A: list[Tensor], o: ArchitectureOptions) -> torch.optim.Optimizer:
     return torch.optim.SGD(A, o.learning_rate, weight_decay=o.weight_decay)
 
 
-STEPS: dict[str, Callable[[list[Tensor], ArchitectureOptions], torch.optim.Optimizer | ScaledDescent]] = {
+STEPS: dict[
+    str, Callable[[list[Tensor], ArchitectureOptions], torch.optim.Optimizer | ScaledDescent]
+] = {
     "adam": _adam,
     "sgd": _sgd,
     "scaled": ScaledDescent,

@@ -1,10 +1,13 @@
 """ASAP (Noy et al., 'ASAP: Architecture Search, Anneal and Prune', AISTATS 2020).
 
-DARTS' mixture with a temperature that falls, and candidates that are dropped for good as soon as they are weak:
+DARTS' mixture with a temperature that falls, and candidates that are dropped for good as soon as
+they are weak:
 
     x_j = sum_i sum_k softmax(A / T)_k O_k(x_i)  over the candidates k still alive
-    T = 1.6 * 0.95^(50 t) after the share t of all steps: the curve of 50 epochs, whatever their number is
-    while T >= 1: w only;  then each step w on a training batch and A, first order, on a validation batch
+    T = 1.6 * 0.95^(50 t) after the share t of all steps: the curve of 50 epochs, whatever their
+        number is
+    while T >= 1: w only;  then each step w on a training batch and A, first order, on a validation
+                           batch
     50 times: drop every candidate with softmax(A / T)_k < 0.4 / K, never the best of its edge
 
 When one candidate an edge is left, A has nothing more to say and only w is trained.
@@ -43,11 +46,18 @@ class Asap:
 
     def __init__(self, setup: Setup, options: AsapOptions | None = None) -> None:
         self.options = options or AsapOptions()
-        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.net, self.train, self.valid, self.clock = (
+            setup.net,
+            setup.train,
+            setup.valid,
+            setup.clock,
+        )
         self.tau_range, self.budget = setup.architecture.tau, setup.budget
         self.learner = Learner(setup)
         self._check_moves()
-        self.alive = {name: torch.ones_like(A, dtype=torch.bool) for name, A in self.learner.A.items()}
+        self.alive = {
+            name: torch.ones_like(A, dtype=torch.bool) for name, A in self.learner.A.items()
+        }
         self.A_bar = self.derive()
 
     @property
@@ -56,12 +66,14 @@ class Asap:
         return geometric(*self.tau_range, self.learner.progress)
 
     def _check_moves(self) -> None:
-        """An InputError if the temperature never comes below the grace: A would stay the noise that it starts as."""
+        """An InputError if the temperature never comes below the grace: A would stay the noise that
+        it starts as."""
         (start, end), steps = self.tau_range, self.learner.w_optimizer.steps
         if min(start, geometric(start, end, 1 - 1 / steps)) >= self.options.grace:
             raise InputError(
-                f"--tau-start {start:g} --tau-end {end:g}: asap moves A below a temperature of {self.options.grace:g}, "
-                f"which none of its {steps} steps has: give a lower --tau-end, or more --epochs"
+                f"--tau-start {start:g} --tau-end {end:g}: asap moves A below a temperature of"
+                f" {self.options.grace:g}, which none of its {steps} steps has: give a lower"
+                " --tau-end, or more --epochs"
             )
 
     def step(self) -> Metrics:
@@ -71,9 +83,13 @@ class Asap:
             self.prune()
         self.use_mixture()
         loss, right = weight_step(self.net, train, self.learner.w_optimizer, self.clock)
-        if tau < self.options.grace and any((alive.sum(-1) > 1).any() for alive in self.alive.values()):
+        if tau < self.options.grace and any(
+            (alive.sum(-1) > 1).any() for alive in self.alive.values()
+        ):
             with self.clock("arch"):
-                dA, _ = relaxed_gradient(self.net, self.learner.A, lambda A: self.mixture(A, tau), self.valid.next())
+                dA, _ = relaxed_gradient(
+                    self.net, self.learner.A, lambda A: self.mixture(A, tau), self.valid.next()
+                )
                 self.learner.A_optimizer.step(dA)
                 self.A_bar = self.derive()
         return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
@@ -88,8 +104,9 @@ class Asap:
         return {name: masked_softmax(a / tau, self.alive[name]) for name, a in A.items()}
 
     def prune(self) -> None:
-        """Drop what is below the threshold, but never the best of a row, nor what the cell of the moment is made of:
-        so that there is a cell of candidates alive within the limit at any time."""
+        """Drop what is below the threshold, but never the best of a row, nor what the cell of
+        the moment is made of: so that there is a cell of candidates alive within the limit at
+        any time."""
         returned = self.derive()
         if self.budget:
             returned = self.budget.project(self.preferences(), returned)
@@ -100,15 +117,16 @@ class Asap:
         self.A_bar = self.derive()
 
     def derive(self) -> Matrices:
-        """As DARTS; where that would take what was dropped (for `none`, or one skip connection too many), the best
-        cell of the others."""
+        """As DARTS; where that would take what was dropped (for `none`, or one skip connection too
+        many), the best cell of the others."""
         p = self.preferences()
         A_bar = {name: one_hot(q, self.net.groups[name]) for name, q in p.items()}
         lives = all(self.alive[name][a != 0].all() for name, a in A_bar.items())
         return A_bar if lives else best(p, self.net.groups)
 
     def preferences(self) -> Matrices:
-        """The factors of the mixture; what was dropped is worth less than everything else together."""
+        """The factors of the mixture; what was dropped is worth less than everything else
+        together."""
         worst = -1.0 - sum(len(A) for A in self.learner.A.values())
         factors = self.mixture(self.learner.A, self.tau)
         return {name: torch.where(self.alive[name], p, worst) for name, p in factors.items()}

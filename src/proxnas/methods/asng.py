@@ -1,8 +1,10 @@
-"""ASNG-NAS (Akimoto et al., 'Adaptive Stochastic Natural Gradient Method for One-Shot NAS', ICML 2019).
+"""ASNG-NAS (Akimoto et al., 'Adaptive Stochastic Natural Gradient Method for One-Shot NAS', ICML
+2019).
 
-The architecture is a vector of independent categorical variables with probabilities theta, uniform at the start. Each
-step trains w on the mean loss of two sampled architectures (training batch), then judges two more without gradients
-(validation batch) and moves theta by the natural gradient with a trust radius that adapts to its signal-to-noise ratio:
+The architecture is a vector of independent categorical variables with probabilities theta, uniform
+at the start. Each step trains w on the mean loss of two sampled architectures (training batch),
+then judges two more without gradients (validation batch) and moves theta by the natural gradient
+with a trust radius that adapts to its signal-to-noise ratio:
 
     u = +1/mu for the best, -1/mu for the worst, mu = ceil(lambda/4), ties averaged
     G = mean_i (u_i - mean u) (M_i - theta),   M_i the one-hot sample
@@ -71,7 +73,13 @@ class NaturalGradient:
         u = torch.tensor(utilities(losses), dtype=torch.float64)
         u = u - u.mean()
         G = [
-            sum((u_i * (_one_hot(values[v], theta) - theta) for u_i, values in zip(u, samples, strict=True)), 0 * theta)
+            sum(
+                (
+                    u_i * (_one_hot(values[v], theta) - theta)
+                    for u_i, values in zip(u, samples, strict=True)
+                ),
+                0 * theta,
+            )
             / len(samples)
             for v, theta in enumerate(self.theta)
         ]
@@ -93,7 +101,9 @@ class NaturalGradient:
         if K == 1:
             return torch.ones_like(theta)
         floor = 1 / (self.D * (K - 1))
-        if floor >= 1 / K:  # one variable, or two of two categories: the public floor would leave no choice
+        if (
+            floor >= 1 / K
+        ):  # one variable, or two of two categories: the public floor would leave no choice
             floor = 0.1 / K
         theta = theta.clamp(min=floor)
         theta = theta - (theta.sum() - 1) * (theta - floor) / (theta.sum() - floor * K)
@@ -108,13 +118,15 @@ class NaturalGradient:
 
 
 def fisher_root(theta: Tensor, G: Tensor) -> Tensor:
-    """The square root of the Fisher information of one categorical variable, without its last category, times G."""
+    """The square root of the Fisher information of one categorical variable, without its last
+    category, times G."""
     first, last = theta[:-1], theta[-1]
     return G[:-1] / first.sqrt() + first.sqrt() * G[:-1].sum() / (last + last.sqrt())
 
 
 def utilities(losses: Sequence[float]) -> list[float]:
-    """+1/mu for the mu best, -1/mu for the mu worst, 0 between; equal losses share the mean of their places."""
+    """+1/mu for the mu best, -1/mu for the mu worst, 0 between; equal losses share the mean of
+    their places."""
     size = len(losses)
     mu = math.ceil(size / 4)
     by_rank = [1 / mu] * mu + [0.0] * (size - 2 * mu) + [-1 / mu] * mu
@@ -134,7 +146,12 @@ class Asng:
 
     def __init__(self, setup: Setup, options: AsngOptions | None = None) -> None:
         self.options = options or AsngOptions()
-        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.net, self.train, self.valid, self.clock = (
+            setup.net,
+            setup.train,
+            setup.valid,
+            setup.clock,
+        )
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.variables = Variables(self.net.groups)
         self.theta = NaturalGradient(self.variables.sizes, self.options.alpha)
@@ -152,12 +169,15 @@ class Asng:
         return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
 
     def train_weights(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """One weight step by the mean loss of several architectures; one graph at a time is kept."""
+        """One weight step by the mean loss of several architectures; one graph at a time is
+        kept."""
         n = self.options.samples
         results = []
         for i in range(n):
             self.net.use(self.variables.A_bar(self.theta.sample(self.generator)))
-            results.append(weight_step(self.net, batch, self.w_optimizer, self.clock, 1 / n, last=i == n - 1))
+            results.append(
+                weight_step(self.net, batch, self.w_optimizer, self.clock, 1 / n, last=i == n - 1)
+            )
         losses, right = zip(*results, strict=True)
         return torch.stack(losses).mean(), torch.stack(right).sum() / n
 

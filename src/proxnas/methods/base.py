@@ -25,7 +25,8 @@ __all__ = ["Method", "Setup", "Stream", "correct", "weight_step"]
 
 
 class Stream(Protocol):
-    """An endless source of batches that can go on where it stood; its length is the batches of an epoch."""
+    """An endless source of batches that can go on where it stood; its length is the batches of an
+    epoch."""
 
     def next(self) -> Batch: ...
 
@@ -42,7 +43,8 @@ def accuracy(measured: Validation) -> float:
 
 
 class Measure(Protocol):
-    """Loss and accuracy of the network in use on everything, or on the first batches, which are always the same."""
+    """Loss and accuracy of the network in use on everything, or on the first batches, which are
+    always the same."""
 
     def __call__(self, batches: int | None = None) -> Validation: ...
 
@@ -65,7 +67,8 @@ class Method(Protocol):
 
 @runtime_checkable
 class Judged(Protocol):
-    """A method that knows how good the architecture is that would be returned: its weights may be gone."""
+    """A method that knows how good the architecture is that would be returned: its weights may be
+    gone."""
 
     def validation(self) -> Validation: ...
 
@@ -83,7 +86,8 @@ class Preferring(Protocol):
     """A method that derives its cell not from A itself: logits mean nothing across rows."""
 
     def preferences(self) -> Matrices:
-        """What it compares entries by, within a row and across rows: for whoever must take another cell."""
+        """What it compares entries by, within a row and across rows: for whoever must take another
+        cell."""
 
 
 @runtime_checkable
@@ -91,12 +95,14 @@ class Occasional(Protocol):
     """A method that now and then does work besides its steps, which a measurement must not miss."""
 
     def occasional(self, steps: int, epochs: int) -> tuple[Callable[[], object], float]:
-        """One piece of it, and how many pieces fall to a step in a search of `epochs` epochs of `steps` steps."""
+        """One piece of it, and how many pieces fall to a step in a search of `epochs` epochs of
+        `steps` steps."""
 
 
 @runtime_checkable
 class Restoring(Protocol):
-    """A method that trains several architectures one after the other, and not the returned one last."""
+    """A method that trains several architectures one after the other, and not the returned one
+    last."""
 
     def restore(self) -> None:
         """Give the network the weights that the returned architecture was judged by."""
@@ -131,7 +137,8 @@ class Setup:
     genotype: Callable[[Matrices], Genotype] | None = None
     """The cell of an A_bar, for the judge."""
     keep_weights: bool = False
-    """Weights cannot be drawn again and will be asked for: who trains one cell after the other keeps them."""
+    """Weights cannot be drawn again and will be asked for: who trains one cell after the other
+    keeps them."""
     start: Matrices | None = None
     """What is known of A before the search; NaN where nothing is."""
     costs: dict[str, Tensor] | None = None
@@ -139,20 +146,30 @@ class Setup:
     budget: Budget | None = None
     """A limit on the final network, to select within."""
     preference: Callable[[Cell], float] | None = None
-    """What is thought of cells before they are evaluated: `local` tries neighbours in that order."""
+    """What is thought of cells before they are evaluated: `local` tries neighbours in that
+    order."""
 
     def begin(self, A: Matrices) -> Matrices:
         """The first A: as drawn, but for the entries that are known."""
         start = self.start or {}
-        return {name: torch.where(start[name].isnan(), a, start[name]) if name in start else a for name, a in A.items()}
+        return {
+            name: torch.where(start[name].isnan(), a, start[name]) if name in start else a
+            for name, a in A.items()
+        }
 
 
 def weight_step(
-    net: Supernet, batch: Batch, optimizer: WeightOptimizer, clock: Clock, part: float = 1.0, last: bool = True
+    net: Supernet,
+    batch: Batch,
+    optimizer: WeightOptimizer,
+    clock: Clock,
+    part: float = 1.0,
+    last: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """(loss, correct answers) on a batch, and w moved by one step through the operations in use.
 
-    A step can have parts on several architectures: w then moves with the last, by all their gradients.
+    A step can have parts on several architectures: w then moves with the last, by all their
+    gradients.
     """
     with clock("forward"):
         loss, output = net.loss(batch)
@@ -171,7 +188,8 @@ def relaxed_gradient(
     batch: Batch,
     weights: Sequence[Tensor] = (),
 ) -> tuple[Matrices, Sequence[Tensor | None]]:
-    """dL/dA by plain autograd through the factors weigh(A) of the candidates, and dL/dw for the weights asked for."""
+    """dL/dA by plain autograd through the factors weigh(A) of the candidates, and dL/dw for the
+    weights asked for."""
     leaves = {name: a.detach().requires_grad_() for name, a in A.items()}
     net.use(weigh(leaves), weighted=True)
     loss, _ = net.loss(batch, bool(weights))
@@ -181,12 +199,19 @@ def relaxed_gradient(
 
 
 def random_cell(net: Supernet, generator: torch.Generator, budget: Budget | None) -> Matrices:
-    """A uniformly random A_bar; with a limit the nearest within it of the weights that it was drawn by."""
-    A = {name: torch.rand(group.shape, generator=generator, dtype=torch.float64) for name, group in net.groups.items()}
+    """A uniformly random A_bar; with a limit the nearest within it of the weights that it was drawn
+    by."""
+    A = {
+        name: torch.rand(group.shape, generator=generator, dtype=torch.float64)
+        for name, group in net.groups.items()
+    }
     A_bar = {name: one_hot(a, net.groups[name]) for name, a in A.items()}
     return budget.project(A, A_bar) if budget else A_bar
 
 
 def by_name(A: Matrices, gradients: Sequence[Tensor | None]) -> Matrices:
     """The first gradients under the names of A; zero where the loss does not depend on it."""
-    return {name: torch.zeros_like(a) if g is None else g for (name, a), g in zip(A.items(), gradients, strict=False)}
+    return {
+        name: torch.zeros_like(a) if g is None else g
+        for (name, a), g in zip(A.items(), gradients, strict=False)
+    }

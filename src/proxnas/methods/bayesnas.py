@@ -1,8 +1,10 @@
-"""BayesNAS (Zhou et al., 'BayesNAS: A Bayesian Approach for Neural Architecture Search', ICML 2019).
+"""BayesNAS (Zhou et al., 'BayesNAS: A Bayesian Approach for Neural Architecture Search', ICML
+2019).
 
-Every edge e and every candidate k on it has a switch, s_e and s_ek, both 1 at the start; the candidate is multiplied by
-s_e s_ek. A Gaussian prior of variance gamma on each switch makes most of them vanish (automatic relevance). After a
-time of w alone, w and the switches descend one loss on the training batches
+Every edge e and every candidate k on it has a switch, s_e and s_ek, both 1 at the start; the
+candidate is multiplied by s_e s_ek. A Gaussian prior of variance gamma on each switch makes most of
+them vanish (automatic relevance). After a time of w alone, w and the switches descend one loss on
+the training batches
 
     L = NLL + lambda_e sum omega_e |s_e| + lambda_k sum omega_ek |s_ek|
 
@@ -11,9 +13,9 @@ and after each epoch the prior is estimated anew from the curvature H of NLL at 
     C = 1 / (1/gamma + H/lambda),   omega = sqrt(1/gamma - C/gamma^2),   gamma = |s| / omega
     gamma_ek <- 1 / (1/gamma_ek + 1/gamma_e)       a candidate is no more relevant than its edge
 
-H is the Fisher information, B E[(dNLL/ds)^2] over batches of B answers drawn from the network itself. The cell keeps
-what has the largest gamma; where a node keeps every edge, one whose candidates all have 1/2 ln(2 pi e gamma) <= 0
-becomes `none`.
+H is the Fisher information, B E[(dNLL/ds)^2] over batches of B answers drawn from the network
+itself. The cell keeps what has the largest gamma; where a node keeps every edge, one whose
+candidates all have 1/2 ln(2 pi e gamma) <= 0 becomes `none`.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ IRRELEVANT = 1 / (2 * math.pi * math.e)
 
 
 class Prior:
-    """The switches of all edges (E, 1) and of all candidates (E, K) of a group, or either of them: what is believed."""
+    """The switches of all edges (E, 1) and of all candidates (E, K) of a group, or either of them:
+    what is believed."""
 
     def __init__(self, shape: tuple[int, int], strength: float, noise: Tensor) -> None:
         self.strength = strength
@@ -67,7 +70,9 @@ class Prior:
         """gamma and omega from the curvature; what has none is irrelevant."""
         C = 1 / (1 / self.gamma + H / self.strength)
         self.omega = (1 / self.gamma - C / self.gamma.square()).abs().sqrt()
-        self.gamma = torch.where(H > 0, self.switch.abs() / self.omega.clamp(min=1e-12), 1e-12).clamp(min=1e-12)
+        self.gamma = torch.where(
+            H > 0, self.switch.abs() / self.omega.clamp(min=1e-12), 1e-12
+        ).clamp(min=1e-12)
 
     def state_dict(self) -> State:
         return {"switch": self.switch, "gamma": self.gamma, "omega": self.omega}
@@ -82,14 +87,25 @@ class BayesNas:
 
     def __init__(self, setup: Setup, options: BayesOptions | None = None) -> None:
         self.options = o = options or BayesOptions()
-        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.net, self.train, self.valid, self.clock = (
+            setup.net,
+            setup.train,
+            setup.valid,
+            setup.clock,
+        )
         setup.architecture.check_due(len(self.train), setup.weights.epochs)
         self.warmup = setup.architecture.warmup * len(self.train)
         self.generator = torch.Generator().manual_seed(setup.seed)
-        self.edges = {n: self._prior((g.shape[0], 1), o.lambda_edge, 0.0) for n, g in self.net.groups.items()}
+        self.edges = {
+            n: self._prior((g.shape[0], 1), o.lambda_edge, 0.0) for n, g in self.net.groups.items()
+        }
         noise = setup.architecture.noise
-        self.candidates = {n: self._prior(g.shape, o.lambda_candidate, noise) for n, g in self.net.groups.items()}
-        self.sgd = torch.optim.SGD([prior.switch for prior in self.priors()], lr=0.0, momentum=o.momentum)
+        self.candidates = {
+            n: self._prior(g.shape, o.lambda_candidate, noise) for n, g in self.net.groups.items()
+        }
+        self.sgd = torch.optim.SGD(
+            [prior.switch for prior in self.priors()], lr=0.0, momentum=o.momentum
+        )
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
         self.A_bar = self.derive()
 
@@ -119,12 +135,15 @@ class BayesNas:
 
     def _use(self, switches: list[Tensor]) -> None:
         edges, candidates = switches[: len(self.edges)], switches[len(self.edges) :]
-        factors = {name: e * k for name, e, k in zip(self.net.groups, edges, candidates, strict=True)}
+        factors = {
+            name: e * k for name, e, k in zip(self.net.groups, edges, candidates, strict=True)
+        }
         self.net.use(factors, weighted=True)
 
     def measure(self, batch: Batch) -> list[Tensor]:
-        """B (dNLL/ds)^2 of every switch with answers drawn from the network: given x these are independent, so the
-        square of the mean gradient is expected to be the mean information over B."""
+        """B (dNLL/ds)^2 of every switch with answers drawn from the network: given x these are
+        independent, so the square of the mean gradient is expected to be the mean information over
+        B."""
         leaves = [prior.switch.detach().requires_grad_() for prior in self.priors()]
         self._use(leaves)
         output = self.net(batch.x)
@@ -135,20 +154,24 @@ class BayesNas:
         y = torch.multinomial(p, 1, generator=self.generator).view(batch.y.shape).to(batch.y.device)
         gradients = self.net.gradient(self.net.criterion(output, y), leaves)
         return [
-            torch.zeros_like(x) if g is None else len(p) * g.square() for x, g in zip(leaves, gradients, strict=True)
+            torch.zeros_like(x) if g is None else len(p) * g.square()
+            for x, g in zip(leaves, gradients, strict=True)
         ]
 
     def _move(self, gradients: list[Tensor], rate: float) -> None:
         for prior, g in zip(self.priors(), gradients, strict=True):
             prior.switch.grad = g + prior.penalty_gradient()
-        norm = nn.utils.clip_grad_norm_([prior.switch for prior in self.priors()], self.w_optimizer.options.clip)
+        norm = nn.utils.clip_grad_norm_(
+            [prior.switch for prior in self.priors()], self.w_optimizer.options.clip
+        )
         if not norm.isfinite():
             raise diverged()
         self.sgd.param_groups[0]["lr"] = rate
         self.sgd.step()
 
     def believe(self) -> None:
-        """The prior of every switch from the curvature on validation batches, and the cell that it makes."""
+        """The prior of every switch from the curvature on validation batches, and the cell that it
+        makes."""
         measured = [self.measure(self.valid.next()) for _ in range(self.options.curvature_batches)]
         for prior, *H in zip(self.priors(), *measured, strict=True):
             prior.update(torch.stack(H).mean(0))
@@ -161,10 +184,16 @@ class BayesNas:
         return lambda: self.measure(self.valid.next()), self.options.curvature_batches / steps
 
     def derive(self) -> Matrices:
-        return {name: one_hot(ranked, self.net.groups[name]) for name, ranked in self.preferences().items()}
+        return {
+            name: one_hot(ranked, self.net.groups[name])
+            for name, ranked in self.preferences().items()
+        }
 
     def preferences(self) -> Matrices:
-        return {name: relevance(prior.gamma, self.net.groups[name]) for name, prior in self.candidates.items()}
+        return {
+            name: relevance(prior.gamma, self.net.groups[name])
+            for name, prior in self.candidates.items()
+        }
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         """A: gamma, the relevance of each candidate."""
@@ -188,8 +217,8 @@ class BayesNas:
 
 
 def relevance(gamma: Tensor, group: Group) -> Tensor:
-    """By what each row chooses its candidate: gamma, but for `none`, which is taken only where a node keeps every edge
-    and all others of the row are irrelevant."""
+    """By what each row chooses its candidate: gamma, but for `none`, which is taken only where a
+    node keeps every edge and all others of the row are irrelevant."""
     if NONE not in group.candidates or len(group.candidates) == 1:
         return gamma
     ranked = gamma.clone()

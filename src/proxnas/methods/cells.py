@@ -1,9 +1,10 @@
 """A discrete cell as decisions: what the sampling methods draw, change and remember.
 
-A pick is (row, candidate): an edge that a node keeps, and what runs on it. A cell is the picks of every node, group
-after group, in the order of their rows, so that equal cells are equal tuples. What is drawn has one pick an edge; some
-methods (gdas, asng) find cells with two candidates on one edge, and these are cells too. Plain numbers: a history of
-thousands of cells costs little and goes into a checkpoint as it is.
+A pick is (row, candidate): an edge that a node keeps, and what runs on it. A cell is the picks of
+every node, group after group, in the order of their rows, so that equal cells are equal tuples.
+What is drawn has one pick an edge; some methods (gdas, asng) find cells with two candidates on one
+edge, and these are cells too. Plain numbers: a history of thousands of cells costs little and goes
+into a checkpoint as it is.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Cell = tuple[NodePicks, ...]
 
 
 class Place(NamedTuple):
-    """A node of a group: the rows that it may read, how many of them it keeps, and the candidates on them."""
+    """A node of a group: the rows that it may read, how many of them it keeps, and the candidates
+    on them."""
 
     group: str
     rows: tuple[int, ...]
@@ -56,22 +58,31 @@ class Cells:
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self.groups = groups
-        self.places = tuple(_place(name, group, rows) for name, group in groups.items() for rows in group.nodes)
+        self.places = tuple(
+            _place(name, group, rows) for name, group in groups.items() for rows in group.nodes
+        )
 
     def draw(self, generator: torch.Generator) -> Cell:
         """A cell drawn uniformly."""
-        return self.of({name: random_selection(group, generator) for name, group in self.groups.items()})
+        return self.of(
+            {name: random_selection(group, generator) for name, group in self.groups.items()}
+        )
 
     def of(self, A_bar: Matrices) -> Cell:
-        """The cell that a discrete A_bar selects: all its entries, also where several are of one edge."""
+        """The cell that a discrete A_bar selects: all its entries, also where several are of one
+        edge."""
         rows = {name: matrix.tolist() for name, matrix in A_bar.items()}
         return tuple(
-            tuple((e, k) for e in place.rows for k, a in enumerate(rows[place.group][e]) if a) for place in self.places
+            tuple((e, k) for e in place.rows for k, a in enumerate(rows[place.group][e]) if a)
+            for place in self.places
         )
 
     def A_bar(self, cell: Cell) -> Matrices:
         """The selection of a cell: 1 at its picks."""
-        A_bar = {name: torch.zeros(group.shape, dtype=torch.float64) for name, group in self.groups.items()}
+        A_bar = {
+            name: torch.zeros(group.shape, dtype=torch.float64)
+            for name, group in self.groups.items()
+        }
         for place, picks in zip(self.places, cell, strict=True):
             for e, k in picks:
                 A_bar[place.group][e, k] = 1.0
@@ -83,7 +94,8 @@ class Cells:
         return self.of(budget.project(A_bar, A_bar)) if budget else cell
 
     def neighbours(self, cell: Cell) -> list[Cell]:
-        """The cells that differ in one decision: another candidate on an edge, or another edge for an input."""
+        """The cells that differ in one decision: another candidate on an edge, or another edge for
+        an input."""
         return [
             changed(cell, n, i, pick)
             for n, (place, picks) in enumerate(zip(self.places, cell, strict=True))
@@ -93,12 +105,16 @@ class Cells:
 
     def allows(self, cell: Cell) -> bool:
         """Whether no group has more skip connections than it may."""
-        return all(group.max_skip is None or self._skips(cell, name) <= group.max_skip
-                   for name, group in self.groups.items())  # fmt: skip
+        return all(
+            group.max_skip is None or self._skips(cell, name) <= group.max_skip
+            for name, group in self.groups.items()
+        )
 
     def _skips(self, cell: Cell, name: str) -> int:
         candidates = self.groups[name].candidates
-        mine = (picks for place, picks in zip(self.places, cell, strict=True) if place.group == name)
+        mine = (
+            picks for place, picks in zip(self.places, cell, strict=True) if place.group == name
+        )
         return sum(candidates[k] == SKIP for picks in mine for _, k in picks)
 
 

@@ -1,9 +1,11 @@
-"""The controller of ENAS and of `reinforce`: an LSTM that makes the decisions of an architecture one after the other.
+"""The controller of ENAS and of `reinforce`: an LSTM that makes the decisions of an architecture
+one after the other.
 
-For a node that keeps n inputs it chooses n different edges by attention over the states that they read, then one
-candidate for each of them (never `none`); for a node that keeps all edges, one candidate an edge. Row i of a node is
-taken to read state i; states come into being as nodes with more rows are reached. Decisions can be drawn, or given to
-learn how likely they are now; several architectures are decided side by side, since all take equally many decisions.
+For a node that keeps n inputs it chooses n different edges by attention over the states that they
+read, then one candidate for each of them (never `none`); for a node that keeps all edges, one
+candidate an edge. Row i of a node is taken to read state i; states come into being as nodes with
+more rows are reached. Decisions can be drawn, or given to learn how likely they are now; several
+architectures are decided side by side, since all take equally many decisions.
 
 N architectures side by side, H hidden units, K candidates, R rows of a node, D decisions.
 """
@@ -33,14 +35,17 @@ class ControllerOptions:
     tanh_candidates: float | None = 1.10 / 2.5
     """Logits of candidates are squashed to +- this; None: not at all."""
     favoured: tuple[str, ...] = ("sep_conv_3x3", "sep_conv_5x5")
-    """Candidates whose bias starts at +10, and gets a fixed +0.25 (the others -0.25) in the first group."""
+    """Candidates whose bias starts at +10, and gets a fixed +0.25 (the others -0.25) in the first
+    group."""
     distance: float = 0.0
     """Logits of inputs fall by this times the square of the distance."""
 
 
 def recurrent() -> ControllerOptions:
     """The corrected ENAS language model."""
-    return ControllerOptions(temperature=5.0, tanh=2.25, tanh_candidates=2.25, favoured=(), distance=1 / 6)
+    return ControllerOptions(
+        temperature=5.0, tanh=2.25, tanh_candidates=2.25, favoured=(), distance=1 / 6
+    )
 
 
 @dataclass
@@ -70,7 +75,9 @@ class Trace:
     def log_probabilities(self) -> Tensor:
         """Of each decision that was made (N, D)."""
         made = zip(self.logs, self.decisions, strict=True)
-        return torch.stack([log_p.gather(-1, index[:, None]).squeeze(-1) for log_p, index in made], -1)
+        return torch.stack(
+            [log_p.gather(-1, index[:, None]).squeeze(-1) for log_p, index in made], -1
+        )
 
     @property
     def log_probability(self) -> Tensor:
@@ -86,7 +93,9 @@ class Trace:
     def entropies(self) -> Tensor:
         """(N, D); what cannot be decided (log-probability -inf) counts nothing."""
         finite = [log_p.masked_fill(log_p == -torch.inf, 0.0) for log_p in self.logs]
-        return torch.stack([-(log_p.exp() * at).sum(-1) for log_p, at in zip(self.logs, finite, strict=True)], -1)
+        return torch.stack(
+            [-(log_p.exp() * at).sum(-1) for log_p, at in zip(self.logs, finite, strict=True)], -1
+        )
 
 
 Decide = Callable[[Tensor], Tensor]
@@ -107,7 +116,9 @@ def given(decisions: Tensor) -> Decide:
 class Controller(nn.Module):
     """Draws architectures; small, and kept on the host like A."""
 
-    def __init__(self, groups: Mapping[str, Group], options: ControllerOptions, generator: torch.Generator) -> None:
+    def __init__(
+        self, groups: Mapping[str, Group], options: ControllerOptions, generator: torch.Generator
+    ) -> None:
         super().__init__()
         self.groups, self.options = dict(groups), options
         H = options.hidden
@@ -117,7 +128,9 @@ class Controller(nn.Module):
         self.attention = nn.Linear(H, 1, bias=False)
         kinds = dict.fromkeys(group.candidates for group in self.groups.values())
         # cells with the same candidates share what is known of them
-        self.kind = {name: list(kinds).index(group.candidates) for name, group in self.groups.items()}
+        self.kind = {
+            name: list(kinds).index(group.candidates) for name, group in self.groups.items()
+        }
         self.embeddings = nn.ModuleList(nn.Embedding(len(names), H) for names in kinds)
         heads = [nn.Linear(H, len(names)) for names in kinds]
         self.heads = nn.ModuleList(heads)
@@ -125,7 +138,9 @@ class Controller(nn.Module):
             for w in self.parameters():
                 w.uniform_(-options.spread, options.spread, generator=generator)
             for head, names in zip(heads, kinds, strict=True):
-                head.bias.copy_(torch.tensor([10.0 if name in options.favoured else 0.0 for name in names]))
+                head.bias.copy_(
+                    torch.tensor([10.0 if name in options.favoured else 0.0 for name in names])
+                )
 
     def forward(self, generator: torch.Generator) -> Trace:
         """One architecture, drawn."""
@@ -134,7 +149,10 @@ class Controller(nn.Module):
     def decide(self, decide: Decide, N: int = 1) -> Trace:
         """N architectures by the decisions of `decide`."""
         zero, start = torch.zeros(N, self.options.hidden), self.start.expand(N, -1)
-        selected = {name: torch.zeros(N, *group.shape, dtype=torch.float64) for name, group in self.groups.items()}
+        selected = {
+            name: torch.zeros(N, *group.shape, dtype=torch.float64)
+            for name, group in self.groups.items()
+        }
         trace = Trace(zero, zero, start, selected)
         each = torch.arange(N)
         for i, (name, group) in enumerate(self.groups.items()):
@@ -148,14 +166,17 @@ class Controller(nn.Module):
         return trace
 
     def _states(self, trace: Trace, start: Tensor, number: int, first: bool) -> None:
-        """Anchors for all states that the next node can read; those of the inputs of a cell are zero."""
+        """Anchors for all states that the next node can read; those of the inputs of a cell are
+        zero."""
         while len(trace.keys) < number:
             self._advance(trace)
             trace.anchors.append(torch.zeros_like(trace.h) if first else trace.h)
             trace.keys.append(self.key(trace.h))
             trace.x = start
 
-    def _inputs(self, trace: Trace, rows: tuple[int, ...], most: int | None, decide: Decide) -> list[Tensor]:
+    def _inputs(
+        self, trace: Trace, rows: tuple[int, ...], most: int | None, decide: Decide
+    ) -> list[Tensor]:
         """The rows that the node keeps, each (N,)."""
         N, R = len(trace.h), len(rows)
         if most is None:
@@ -165,7 +186,9 @@ class Controller(nn.Module):
         for _ in range(min(most, R)):
             self._advance(trace)
             compared = torch.stack(trace.keys[:R], 1) + self.query(trace.h)[:, None]
-            logits = self._squashed(self.attention(compared.tanh()).squeeze(-1), self.options.tanh) - far
+            logits = (
+                self._squashed(self.attention(compared.tanh()).squeeze(-1), self.options.tanh) - far
+            )
             index = self._choose(trace, logits.masked_fill(taken, -torch.inf), decide)
             taken = taken.scatter(1, index[:, None], True)
             chosen.append(torch.tensor(rows)[index])
@@ -176,11 +199,15 @@ class Controller(nn.Module):
         group, kind = self.groups[name], self.kind[name]
         self._advance(trace)
         logits = self._squashed(self.heads[kind](trace.h), self.options.tanh_candidates)
-        favoured = torch.tensor([candidate in self.options.favoured for candidate in group.candidates])
+        favoured = torch.tensor(
+            [candidate in self.options.favoured for candidate in group.candidates]
+        )
         if biased and favoured.any():
             logits = logits + torch.where(favoured, 0.25, -0.25)
         if group.max_inputs is not None and NONE in group.candidates and len(group.candidates) > 1:
-            logits = logits.masked_fill(torch.tensor([c == NONE for c in group.candidates]), -torch.inf)
+            logits = logits.masked_fill(
+                torch.tensor([c == NONE for c in group.candidates]), -torch.inf
+            )
         k = self._choose(trace, logits, decide)
         trace.x = self.embeddings[kind](k)
         return k

@@ -1,8 +1,8 @@
 """DARTS (Liu et al., 'DARTS: Differentiable Architecture Search', ICLR 2019): Alg. 1 of the paper.
 
-Every edge is a mixture of all its candidates, sum_k softmax(A)_k O_k(x) (Eq. softmax); A descends the validation loss
-by its first- or second-order gradient (Eq. updatealpha); w is trained through all candidates; the cell is derived from
-A at the end.
+Every edge is a mixture of all its candidates, sum_k softmax(A)_k O_k(x) (Eq. softmax); A descends
+the validation loss by its first- or second-order gradient (Eq. updatealpha); w is trained through
+all candidates; the cell is derived from A at the end.
 
 E edges, K candidates; A is (E, K) for each group and stays on the host.
 """
@@ -27,7 +27,12 @@ class Darts:
     """The mixture search over a supernet and two streams; order 1 or 2."""
 
     def __init__(self, setup: Setup, order: int) -> None:
-        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.net, self.train, self.valid, self.clock = (
+            setup.net,
+            setup.train,
+            setup.valid,
+            setup.clock,
+        )
         self.order = order
         self.options = options = setup.architecture
         options.check_due(len(self.train), setup.weights.epochs)
@@ -47,10 +52,14 @@ class Darts:
         train, before = self.train.next(), self.A_bar
         if self.options.due(self.w_optimizer.t, len(self.train)):
             with self.clock("arch"):
-                self.A_optimizer.step(self.gradient(train))  # 3: by the second-order approximation, or the first
+                self.A_optimizer.step(
+                    self.gradient(train)
+                )  # 3: by the second-order approximation, or the first
                 self.A_bar = self.derive()
         self.use_mixture()
-        loss, right = weight_step(self.net, train, self.w_optimizer, self.clock)  # 4: with all operations
+        loss, right = weight_step(
+            self.net, train, self.w_optimizer, self.clock
+        )  # 4: with all operations
         return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
 
     def gradient(self, train: Batch) -> Matrices:
@@ -59,7 +68,9 @@ class Darts:
         self.use_mixture()
         return self.unrolled(self._at, train, valid) if self.order == 2 else self._at(valid, ())[0]
 
-    def _at(self, batch: Batch, weights: Sequence[Tensor]) -> tuple[Matrices, Sequence[Tensor | None]]:
+    def _at(
+        self, batch: Batch, weights: Sequence[Tensor]
+    ) -> tuple[Matrices, Sequence[Tensor | None]]:
         """dL/dA through the mixture, and dL/dw for the weights asked for."""
         return relaxed_gradient(self.net, self.A, mixture, batch, weights)
 

@@ -1,14 +1,18 @@
 """ENAS (Pham et al., 'Efficient Neural Architecture Search via Parameter Sharing', ICML 2018).
 
-Two phases take turns. For an epoch the shared weights are trained, each batch through one cell drawn by the controller
-(an LSTM, controller.py). Then the controller is trained by REINFORCE with a moving baseline:
+Two phases take turns. For an epoch the shared weights are trained, each batch through one cell
+drawn by the controller (an LSTM, controller.py). Then the controller is trained by REINFORCE with a
+moving baseline:
 
-    R = accuracy on one validation batch + 1e-4 entropy of the decisions (language models: 80 / perplexity + ...)
+    R = accuracy on one validation batch + 1e-4 entropy of the decisions (language models: 80 /
+        perplexity + ...)
     b <- b - (1 - 0.99) (b - R)
-    gradient of the mean over 10 samples of -(R - b) log p(cell), by Adam (betas 0, 0.999; epsilon 1e-3), 30 times
+    gradient of the mean over 10 samples of -(R - b) log p(cell), by Adam (betas 0, 0.999; epsilon
+        1e-3), 30 times
 
-After each epoch 10 cells are drawn and judged, on one batch each, after the last on the whole half for A; the best is
-the architecture that would be returned. The weights take Nesterov momentum and four cosines of lengths 1, 2, 4, 8.
+After each epoch 10 cells are drawn and judged, on one batch each, after the last on the whole half
+for A; the best is the architecture that would be returned. The weights take Nesterov momentum and
+four cosines of lengths 1, 2, 4, 8.
 """
 
 from __future__ import annotations
@@ -54,12 +58,20 @@ class Enas:
 
     def __init__(self, setup: Setup, options: EnasOptions | None = None) -> None:
         self.options = options or EnasOptions()
-        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.net, self.train, self.valid, self.clock = (
+            setup.net,
+            setup.train,
+            setup.valid,
+            setup.clock,
+        )
         self.evaluate, self.updates = setup.evaluate, setup.architecture.controller_steps
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.controller = Controller(self.net.groups, self.options.controller, self.generator)
         self.adam = torch.optim.Adam(
-            self.controller.parameters(), setup.architecture.learning_rate, betas=(0.0, 0.999), eps=1e-3
+            self.controller.parameters(),
+            setup.architecture.learning_rate,
+            betas=(0.0, 0.999),
+            eps=1e-3,
         )
         self.baseline = 0.0
         weights = replace(setup.weights, nesterov=True, cycles=self.options.cycles)
@@ -75,7 +87,9 @@ class Enas:
         loss, right = weight_step(self.net, batch, self.w_optimizer, self.clock)
         if self.w_optimizer.t % len(self.train) == 0:
             with self.clock("arch"):
-                self.A = _mean([cell for _ in range(self.updates) for cell in self.update()] or [self.A])
+                self.A = _mean(
+                    [cell for _ in range(self.updates) for cell in self.update()] or [self.A]
+                )
                 self.best = self.choose()
         return Metrics(loss, right, len(batch.y), changed(before, self.drawn))
 
@@ -83,7 +97,9 @@ class Enas:
         """One step of REINFORCE; the cells that it drew."""
         traces = [self.controller(self.generator) for _ in range(self.options.aggregate)]
         for trace in traces:
-            reward = self.reward(trace.A_bar, self.valid.next()) + self.options.entropy * trace.entropy
+            reward = (
+                self.reward(trace.A_bar, self.valid.next()) + self.options.entropy * trace.entropy
+            )
             self.baseline -= (1 - self.options.baseline) * (self.baseline - reward)
             (-(reward - self.baseline) * trace.log_probability / len(traces)).backward()
         self.adam.step()
@@ -98,20 +114,31 @@ class Enas:
         right = self.net.objective.measure(loss, output, batch)[1] / len(batch.y)
         figures = mean_of(torch.stack([loss, right.to(loss)]), self.net.objective.examples(batch))
         return (
-            float(figures[1]) if self.options.perplexity is None else self.options.perplexity / float(figures[0].exp())
+            float(figures[1])
+            if self.options.perplexity is None
+            else self.options.perplexity / float(figures[0].exp())
         )
 
     def choose(self) -> Matrices:
         """The best of a few drawn cells: on a batch, after the last epoch on everything."""
-        cells, last = [self._draw() for _ in range(self.options.finalists)], self.w_optimizer.t >= self.steps
-        return max(cells, key=lambda cell: self._on_everything(cell) if last else self.reward(cell, self.valid.next()))
+        cells, last = (
+            [self._draw() for _ in range(self.options.finalists)],
+            self.w_optimizer.t >= self.steps,
+        )
+        return max(
+            cells,
+            key=lambda cell: (
+                self._on_everything(cell) if last else self.reward(cell, self.valid.next())
+            ),
+        )
 
     def _on_everything(self, cell: Matrices) -> float:
         self.net.use(cell)
         return -self.evaluate().loss
 
     def occasional(self, steps: int, epochs: int) -> tuple[Callable[[], object], float]:
-        """One update of the controller, and how often that falls to a step; the finalists are not counted."""
+        """One update of the controller, and how often that falls to a step; the finalists are not
+        counted."""
         return self.update, self.updates / steps
 
     def _draw(self) -> Matrices:

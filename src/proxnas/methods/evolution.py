@@ -1,11 +1,12 @@
-"""Regularised evolution (Real, Aggarwal, Huang, Le, 'Regularized Evolution for Image Classifier Architecture Search',
-AAAI 2019: AmoebaNet).
+"""Regularised evolution (Real, Aggarwal, Huang, Le, 'Regularized Evolution for Image Classifier
+Architecture Search', AAAI 2019: AmoebaNet).
 
-A queue of P cells, at first random. Then again and again: S of them are drawn with replacement, the best of these is
-copied with one mutation, the copy is evaluated and appended, and the oldest cell is dropped, however good it is. The
-mutations:
+A queue of P cells, at first random. Then again and again: S of them are drawn with replacement, the
+best of these is copied with one mutation, the copy is evaluated and appended, and the oldest cell
+is dropped, however good it is. The mutations:
 
-    hidden state   one input of one node is read from another state (never one that the node reads already)
+    hidden state   one input of one node is read from another state (never one that the node reads
+                   already)
     operation      one candidate is replaced by another
     identity       nothing changes (p = 0.05); the cell is evaluated again
 
@@ -41,8 +42,8 @@ class EvolutionOptions:
 class Evolution:
     """A queue of cells with their scores, the oldest first.
 
-    With several workers there are no generations to wait for: a child is drawn as soon as one is free, from those that
-    are known by then, as in the paper's own distributed runs.
+    With several workers there are no generations to wait for: a child is drawn as soon as one is
+    free, from those that are known by then, as in the paper's own distributed runs.
     """
 
     in_order = False
@@ -60,7 +61,8 @@ class Evolution:
         return True
 
     def ask(self) -> Cell:
-        """A random cell until the population is full, then a mutation of the best of a tournament."""
+        """A random cell until the population is full, then a mutation of the best of a
+        tournament."""
         if len(self.population) < self.options.population:
             return self.cells.draw(self.generator)
         return self.mutated(self.parent())
@@ -71,12 +73,17 @@ class Evolution:
 
     def parent(self) -> Cell:
         """The best of S cells drawn with replacement."""
-        drawn = [uniform(len(self.population), self.generator) for _ in range(self.options.tournament)]
+        drawn = [
+            uniform(len(self.population), self.generator) for _ in range(self.options.tournament)
+        ]
         return max((self.population[i] for i in drawn), key=lambda member: member[1])[0]
 
     def mutated(self, cell: Cell) -> Cell:
         """A copy of the cell with one mutation."""
-        if not self.kinds or float(torch.rand((), generator=self.generator)) < self.options.identity:
+        if (
+            not self.kinds
+            or float(torch.rand((), generator=self.generator)) < self.options.identity
+        ):
             return cell
         for _ in range(TRIES):
             slots, alternatives = self.kinds[uniform(len(self.kinds), self.generator)]
@@ -97,7 +104,8 @@ class Evolution:
 
 
 def sizes(evaluations: int, population: int, tournament: int) -> EvolutionOptions:
-    """The options; 0: AmoebaNet's 100, or a quarter of few evaluations; and a quarter of the population."""
+    """The options; 0: AmoebaNet's 100, or a quarter of few evaluations; and a quarter of the
+    population."""
     P = population or max(1, min(EvolutionOptions.population, evaluations // 4))
     return EvolutionOptions(P, tournament or max(1, P // 4))
 

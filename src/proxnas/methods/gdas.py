@@ -1,14 +1,17 @@
 """GDAS (Dong & Yang, 'Searching for a Robust Neural Architecture in Four GPU Hours', CVPR 2019).
 
-Every edge samples one candidate and only that is run; the gradient passes the sample straight through:
+Every edge samples one candidate and only that is run; the gradient passes the sample straight
+through:
 
     p = softmax((log_softmax(A) + G) / tau),  G Gumbel noise,  z = one_hot(argmax p)
     x_j = sum_i z_k O_k(x_i)  for the sampled k of each edge (i,j)
-    dL/dA = (dp/dA)^T dL/dz,  where dL/dz is < g_j, O_k(x_i) > for the sampled k and 0 for the others
+    dL/dA = (dp/dA)^T dL/dz,  where dL/dz is < g_j, O_k(x_i) > for the sampled k and 0 for the
+                              others
 
-Each step draws one path and trains w on it, then draws another and moves A by Adam on a validation batch. tau falls
-linearly from 10 to 0.1 over the steps. The public code for NAS-Bench-201 also adds the (zero) factors of the
-unsampled candidates to the output, which gives these dL/dz = sum of g_j: `unsampled = "sum"`.
+Each step draws one path and trains w on it, then draws another and moves A by Adam on a validation
+batch. tau falls linearly from 10 to 0.1 over the steps. The public code for NAS-Bench-201 also adds
+the (zero) factors of the unsampled candidates to the output, which gives these dL/dz = sum of g_j:
+`unsampled = "sum"`.
 
 With `fixed_reduction` (FRC) only the normal cell is searched.
 """
@@ -37,16 +40,23 @@ class Gdas:
     """A search over sampled paths with a straight-through gradient."""
 
     def __init__(self, setup: Setup) -> None:
-        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.net, self.train, self.valid, self.clock = (
+            setup.net,
+            setup.train,
+            setup.valid,
+            setup.clock,
+        )
         self.options = setup.architecture
-        self.fixed = fixed_reduction(self.net.groups.get(REDUCTION)) if self.options.fixed_reduction else {}
+        self.fixed = (
+            fixed_reduction(self.net.groups.get(REDUCTION)) if self.options.fixed_reduction else {}
+        )
         self.learner = Learner(setup, nesterov=True)
         self.A_bar = self.derive()
 
     @property
     def tau(self) -> float:
-        """Linear over the steps, both ends included: the last epoch has the lowest throughout, as in the public code,
-        but where it is the only one just the last step."""
+        """Linear over the steps, both ends included: the last epoch has the lowest throughout, as
+        in the public code, but where it is the only one just the last step."""
         w = self.learner.w_optimizer
         falling = w.steps - (w.steps_per_epoch if w.options.epochs > 1 else 1)
         return linear(*self.options.tau, min(1.0, w.t / max(1, falling)))
@@ -54,7 +64,9 @@ class Gdas:
     def step(self) -> Metrics:
         """w on a sampled path, then A on another."""
         train, before, tau = self.train.next(), self.A_bar, self.tau
-        self.net.use({name: hard(p) for name, p in self.sample(self.learner.A, tau).items()} | self.fixed)
+        self.net.use(
+            {name: hard(p) for name, p in self.sample(self.learner.A, tau).items()} | self.fixed
+        )
         loss, right = weight_step(self.net, train, self.learner.w_optimizer, self.clock)
         with self.clock("arch"):
             self.learner.A_optimizer.step(self.gradient(self.valid.next(), tau))
@@ -64,7 +76,8 @@ class Gdas:
     def sample(self, A: Matrices, tau: float) -> Matrices:
         """p of every group; its largest entries are the sample."""
         return {
-            name: concrete(a.log_softmax(-1), gumbel(a.shape, self.learner.generator), tau) for name, a in A.items()
+            name: concrete(a.log_softmax(-1), gumbel(a.shape, self.learner.generator), tau)
+            for name, a in A.items()
         }
 
     def gradient(self, valid: Batch, tau: float) -> Matrices:
@@ -88,9 +101,11 @@ class Gdas:
         return _with_sums(by_name(z, gradients), z, calls, gradients[len(z) :])
 
     def derive(self) -> Matrices:
-        """The likeliest candidate of each edge; where a node keeps n inputs, its n likeliest pairs of an edge and a
-        candidate other than `none`, which may share an edge."""
-        return {name: pairs(p, self.net.groups[name]) for name, p in self.preferences().items()} | self.fixed
+        """The likeliest candidate of each edge; where a node keeps n inputs, its n likeliest pairs
+        of an edge and a candidate other than `none`, which may share an edge."""
+        return {
+            name: pairs(p, self.net.groups[name]) for name, p in self.preferences().items()
+        } | self.fixed
 
     def preferences(self) -> Matrices:
         """How likely each candidate is drawn."""
@@ -121,20 +136,25 @@ def pairs(p: Tensor, group: Group) -> Tensor:
 
 
 def fixed_reduction(group: Group | None) -> Matrices:
-    """The reduction cell of FRC in the terms of the space: its four maps are a strided convolution (`skip_connect`) of
-    either input and a max pooling of either input."""
+    """The reduction cell of FRC in the terms of the space: its four maps are a strided convolution
+    (`skip_connect`) of either input and a max pooling of either input."""
     wanted = ("skip_connect", "skip_connect", "max_pool_3x3", "max_pool_3x3")
     if group is None or len(group.nodes) != len(wanted) or not set(wanted) <= set(group.candidates):
-        raise InputError("--fixed-reduction: this space has no reduction cell with four nodes, skip_connect and "
-                         "max_pool_3x3: use darts7, darts8 or nasp12")  # fmt: skip
+        raise InputError(
+            "--fixed-reduction: this space has no reduction cell with four nodes, skip_connect and "
+            "max_pool_3x3: use darts7, darts8 or nasp12"
+        )
     A_bar = torch.zeros(group.shape, dtype=torch.float64)
     for n, (rows, op) in enumerate(zip(group.nodes, wanted, strict=True)):
         A_bar[rows[n % 2], group.candidates.index(op)] = 1.0
     return {REDUCTION: A_bar}
 
 
-def _with_sums(dz: Matrices, z: Matrices, tape: Sequence[Call], gradients: Sequence[Tensor | None]) -> Matrices:
-    """dz with sum(g_j) added to the unsampled entries of every row that enters node j; the host reads them once."""
+def _with_sums(
+    dz: Matrices, z: Matrices, tape: Sequence[Call], gradients: Sequence[Tensor | None]
+) -> Matrices:
+    """dz with sum(g_j) added to the unsampled entries of every row that enters node j; the host
+    reads them once."""
     total = {name: g.clone() for name, g in dz.items()}
     reached = [(call, g.sum()) for call, g in zip(tape, gradients, strict=True) if g is not None]
     sums = torch.stack([g for _, g in reached]).tolist() if reached else []

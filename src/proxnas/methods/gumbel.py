@@ -1,4 +1,5 @@
-"""Samples of a categorical variable that a gradient can pass (Jang et al. 2017, Maddison et al. 2017).
+"""Samples of a categorical variable that a gradient can pass (Jang et al. 2017, Maddison et al.
+2017).
 
 K candidates in the last dimension; A holds unnormalised log-probabilities.
 """

@@ -27,7 +27,8 @@ class Learner:
     def __init__(self, setup: Setup, mean: float = 0.0, nesterov: bool = False) -> None:
         self.generator = torch.Generator().manual_seed(setup.seed)
         drawn = {
-            name: mean + setup.architecture.noise * self.normal(group.shape) for name, group in setup.net.groups.items()
+            name: mean + setup.architecture.noise * self.normal(group.shape)
+            for name, group in setup.net.groups.items()
         }
         self.A = setup.begin(drawn)
         self.A_optimizer = ArchitectureOptimizer(self.A, setup.architecture)
@@ -58,9 +59,11 @@ class Learner:
 def joint_step(
     net: Supernet, batch: Batch, optimizer: WeightOptimizer, clock: Clock, leaves: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor, list[Tensor] | None]:
-    """A weight step whose one backward pass also reaches `leaves`: (loss, right answers, their gradients).
+    """A weight step whose one backward pass also reaches `leaves`: (loss, right answers, their
+    gradients).
 
-    In float16 a step can overflow: w is then left as it is, and the gradients are None for the same reason.
+    In float16 a step can overflow: w is then left as it is, and the gradients are None for the same
+    reason.
     """
     scale = optimizer.scaler.get_scale()
     loss, right = weight_step(net, batch, optimizer, clock)

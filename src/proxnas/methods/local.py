@@ -1,8 +1,10 @@
-"""Local search (White, Nolen, Savani, 'Exploring the Loss Landscape in Neural Architecture Search', UAI 2021).
+"""Local search (White, Nolen, Savani, 'Exploring the Loss Landscape in Neural Architecture Search',
+UAI 2021).
 
-All cells that differ from the current one in one decision are evaluated; the best of them is the next, until none is
-better. Then it begins anew at a random cell. The first cell is random too, or one that is given (`--start`): a cell
-that another method found with shared weights is thereby judged against its neighbours, each trained by itself.
+All cells that differ from the current one in one decision are evaluated; the best of them is the
+next, until none is better. Then it begins anew at a random cell. The first cell is random too, or
+one that is given (`--start`): a cell that another method found with shared weights is thereby
+judged against its neighbours, each trained by itself.
 """
 
 from __future__ import annotations
@@ -33,7 +35,12 @@ class Local:
     ) -> None:
         """`preference`: the neighbours with most of it come first; without it in random order.
         `within`: what a limit makes of a cell; neighbours of which it makes the same are one."""
-        self.cells, self.generator, self.preference, self.within = cells, generator, preference, within
+        self.cells, self.generator, self.preference, self.within = (
+            cells,
+            generator,
+            preference,
+            within,
+        )
         self.middle = within(start or cells.draw(generator))
         self.waiting = [self.middle]
         self.around: list[Cell] = []
@@ -70,7 +77,9 @@ class Local:
 
     def _around(self, middle: Cell) -> list[Cell]:
         """Its neighbours, each within the limits, once, and none of them the cell itself."""
-        allowed = (self.within(cell) for cell in self.cells.neighbours(middle) if self.cells.allows(cell))
+        allowed = (
+            self.within(cell) for cell in self.cells.neighbours(middle) if self.cells.allows(cell)
+        )
         return [cell for cell in dict.fromkeys(allowed) if cell != middle]
 
     def _begin_anew(self) -> None:
@@ -89,7 +98,9 @@ class Local:
 
     def load_state_dict(self, state: State) -> None:
         self.middle, self.asked = stored(state["middle"]), state["asked"]
-        self.waiting, self.around = ([stored(cell) for cell in state[name]] for name in ("waiting", "around"))
+        self.waiting, self.around = (
+            [stored(cell) for cell in state[name]] for name in ("waiting", "around")
+        )
         self.known = {stored(cell): score for cell, score in state["known"]}
         self.generator.set_state(state["generator"])
 

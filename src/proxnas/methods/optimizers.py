@@ -1,4 +1,5 @@
-"""What trains w: SGD, or an optimizer of the user's, on a cosine. What moves A is in architecture.py."""
+"""What trains w: SGD, or an optimizer of the user's, on a cosine. What moves A is in
+architecture.py."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class WeightOptions:
     """Cosines one after the other within the search, each twice as long as the one before."""
     nesterov: bool = False
     drift: bool = False
-    """Let weights of unselected candidates drift by momentum and decay, as the public NASP code does."""
+    """Let weights of unselected candidates drift by momentum and decay, as the public NASP code
+    does."""
     guard: Guard = field(default_factory=Guard, compare=False)
     """Watches loss and gradient, and lowers the learning rate of a search that had to go back."""
     factory: Factory | None = None
@@ -43,9 +45,14 @@ class WeightOptions:
     def of(self, factory: Factory) -> WeightOptions:
         """The same with another optimizer, whose rate, momentum and decay are read off it."""
         group = factory([torch.zeros(1, requires_grad=True)]).param_groups[0]
-        rate, known = float(group["lr"]), {name: group.get(name, 0.0) for name in ("momentum", "weight_decay")}
+        rate, known = (
+            float(group["lr"]),
+            {name: group.get(name, 0.0) for name in ("momentum", "weight_decay")},
+        )
         shape = self.learning_rate_min / self.learning_rate if self.learning_rate else 1.0
-        return replace(self, factory=factory, learning_rate=rate, learning_rate_min=shape * rate, **known)
+        return replace(
+            self, factory=factory, learning_rate=rate, learning_rate_min=shape * rate, **known
+        )
 
 
 PACE_EVERY = 10
@@ -53,7 +60,8 @@ PACE_EVERY = 10
 
 
 class WeightOptimizer:
-    """Line 6 of Alg. 2: one SGD step on w with a clipped gradient, the learning rate on a cosine over all steps."""
+    """Line 6 of Alg. 2: one SGD step on w with a clipped gradient, the learning rate on a cosine
+    over all steps."""
 
     def __init__(self, net: Supernet, options: WeightOptions, steps_per_epoch: int) -> None:
         self.options = options
@@ -61,9 +69,12 @@ class WeightOptimizer:
         self.weights: list[Tensor] = [w for w in net.module.parameters() if w.requires_grad]
         self.buffers = [x for x in net.module.buffers() if x.is_floating_point()]
         self.sgd = options.factory(self.weights) if options.factory else self._sgd(net)
-        self.rates = [group["lr"] / (options.learning_rate or 1.0) for group in self.sgd.param_groups]
+        self.rates = [
+            group["lr"] / (options.learning_rate or 1.0) for group in self.sgd.param_groups
+        ]
         self.measured_pace: float | None = None
-        # float16 loses small gradients: the loss is scaled up, and steps with an overflow are left out
+        # float16 loses small gradients: the loss is scaled up, and steps with an overflow are left
+        # out
         self.scaler = torch.amp.GradScaler(net.device.type, enabled=net.precision == torch.float16)
         self.restart()
 
@@ -85,8 +96,9 @@ class WeightOptimizer:
 
     @property
     def progress(self) -> float:
-        """The share of all steps that is done, which every schedule of a search goes by: at the start of an epoch it
-        is where a schedule by epochs would be, and a search of one epoch has all of the schedule too."""
+        """The share of all steps that is done, which every schedule of a search goes by: at the
+        start of an epoch it is where a schedule by epochs would be, and a search of one epoch has
+        all of the schedule too."""
         return min(1.0, self.t / self.steps)
 
     @property
@@ -94,15 +106,17 @@ class WeightOptimizer:
         """The rate of the step that comes next."""
         o = self.options
         cosine = (1 + math.cos(math.pi * cycled(self.t, self.steps, o.cycles))) / 2
-        return o.guard.factor * (o.learning_rate_min + (o.learning_rate - o.learning_rate_min) * cosine)
+        return o.guard.factor * (
+            o.learning_rate_min + (o.learning_rate - o.learning_rate_min) * cosine
+        )
 
     @property
     def _first_rate(self) -> float:
         return self.options.guard.factor * self.options.learning_rate
 
     def step(self, loss: Tensor, share: float = 1.0, examples: int = 1) -> None:
-        """`share`: how large a step the batch stands for; `examples`: how many it has, to weigh it among the parts
-        that other processes have."""
+        """`share`: how large a step the batch stands for; `examples`: how many it has, to weigh it
+        among the parts that other processes have."""
         self.accumulate(loss)
         loss = mean_gradients(self.weights, self.buffers, loss, examples)
         self.scaler.unscale_(self.sgd)
@@ -110,7 +124,9 @@ class WeightOptimizer:
         for group, rate in zip(self.sgd.param_groups, self.rates, strict=True):
             group["lr"] = share * self.learning_rate * rate
         before = self._before_measuring()
-        if self.scaler.is_enabled():  # a gradient beyond float16 is no fault of the search: the scaler sees to it
+        if (
+            self.scaler.is_enabled()
+        ):  # a gradient beyond float16 is no fault of the search: the scaler sees to it
             self.options.guard.judge(loss)
             self.scaler.step(self.sgd)
             self.scaler.update()
@@ -124,12 +140,14 @@ class WeightOptimizer:
     def pace(self, steps: float) -> float:
         """How far so many steps of a training move w, as a multiple of its gradient.
 
-        At the rate that a training begins with: what is found will be trained anew, and what that promises does not
-        shrink because the rate of this search falls.
+        At the rate that a training begins with: what is found will be trained anew, and what that
+        promises does not shrink because the rate of this search falls.
         """
         if self.measured_pace is not None:
             return steps * self.measured_pace
-        return steps * self._first_rate / (1 - self.options.momentum)  # momentum sums up so many steps
+        return (
+            steps * self._first_rate / (1 - self.options.momentum)
+        )  # momentum sums up so many steps
 
     def _before_measuring(self) -> list[Tensor] | None:
         """A copy of w in those steps in which the pace is measured; SGD's is known."""
@@ -139,7 +157,9 @@ class WeightOptimizer:
     @torch.no_grad()
     def _measure(self, before: list[Tensor]) -> None:
         """|step| / |gradient|: what Adam and its kin make of the learning rate."""
-        pairs = [(w, old) for w, old in zip(self.weights, before, strict=True) if w.grad is not None]
+        pairs = [
+            (w, old) for w, old in zip(self.weights, before, strict=True) if w.grad is not None
+        ]
         moved = torch.stack([(w - old).norm() for w, old in pairs]).norm()
         slope = torch.stack([w.grad.norm() for w, _ in pairs if w.grad is not None]).norm()
         fallen = self.learning_rate / (self._first_rate or 1.0)
@@ -152,15 +172,19 @@ class WeightOptimizer:
         self.scaler.scale(loss).backward()
 
     def restart(self) -> None:
-        """Start anew; with `drift` every weight gets a zero gradient, so that SGD touches all of them."""
+        """Start anew; with `drift` every weight gets a zero gradient, so that SGD touches all of
+        them."""
         self.t = 0
         if self.options.factory:
             self.sgd.state.clear()
             self._clear()
             return
         for w in self.weights:
-            # SGD's own first step makes this buffer, but its fused form cannot mix first and later steps
-            self.sgd.state[w] = {"momentum_buffer": torch.zeros_like(w)} if self.options.momentum else {}
+            # SGD's own first step makes this buffer, but its fused form cannot mix first and later
+            # steps
+            self.sgd.state[w] = (
+                {"momentum_buffer": torch.zeros_like(w)} if self.options.momentum else {}
+            )
             w.grad = torch.zeros_like(w) if self.options.drift else None
 
     def _clear(self) -> None:
@@ -183,7 +207,8 @@ class WeightOptimizer:
 
 
 def cycled(t: int, steps: int, cycles: int) -> float:
-    """Progress after t of all steps within the cycle that runs; the cycles last 1, 2, 4, ... parts of the whole."""
+    """Progress after t of all steps within the cycle that runs; the cycles last 1, 2, 4, ... parts
+    of the whole."""
     parts = min(t, steps) * ((1 << cycles) - 1) / steps  # in this order exact where a cycle ends
     cycle = min(int(math.log2(parts + 1)), cycles - 1)
     return (parts + 1) / (1 << cycle) - 1

@@ -1,15 +1,18 @@
-"""Progressive search (Liu, Zoph, Neumann, Shlens, Hua, Li, Fei-Fei, Yuille, Huang, Murphy, 'Progressive Neural
-Architecture Search', ECCV 2018).
+"""Progressive search (Liu, Zoph, Neumann, Shlens, Hua, Li, Fei-Fei, Yuille, Huang, Murphy,
+'Progressive Neural Architecture Search', ECCV 2018).
 
 From simple cells to complex ones, one node more at a level:
 
-    level 1   all cells of one node are evaluated (as many as the level may), the surrogate is fitted to their scores
-    level b   each of the K best cells of the level before is extended by every node that is possible; the surrogate
-              ranks the extensions, the best are evaluated, the surrogate is fitted anew to everything seen
+    level 1   all cells of one node are evaluated (as many as the level may), the surrogate is
+              fitted to their scores
+    level b   each of the K best cells of the level before is extended by every node that is
+              possible; the surrogate ranks the extensions, the best are evaluated, the surrogate is
+              fitted anew to everything seen
 
-A cell of fewer nodes than the space has is one whose other nodes only pass on what there is (`skip_connect` or
-`identity` of the first states; where a node keeps all edges, of the state before it, and `none` besides). Nodes of
-normal and reduction cells take turns. Every level may evaluate an equal part of what is left.
+A cell of fewer nodes than the space has is one whose other nodes only pass on what there is
+(`skip_connect` or `identity` of the first states; where a node keeps all edges, of the state before
+it, and `none` besides). Nodes of normal and reduction cells take turns. Every level may evaluate an
+equal part of what is left.
 """
 
 from __future__ import annotations
@@ -46,11 +49,15 @@ class Pnas:
 
     in_order = True
 
-    def __init__(self, cells: Cells, evaluations: int, options: PnasOptions, generator: torch.Generator) -> None:
+    def __init__(
+        self, cells: Cells, evaluations: int, options: PnasOptions, generator: torch.Generator
+    ) -> None:
         self.cells, self.options, self.generator = cells, options, generator
         self.order = _levels(cells)
         self.places = [cells.places[n] for n in self.order]
-        self.widths = {name: (max(map(len, g.nodes)), len(g.candidates)) for name, g in cells.groups.items()}
+        self.widths = {
+            name: (max(map(len, g.nodes)), len(g.candidates)) for name, g in cells.groups.items()
+        }
         self.left = evaluations
         self.level = 0
         self.waiting: list[Partial] = []
@@ -62,7 +69,8 @@ class Pnas:
         return bool(self.waiting) or not self.asked
 
     def ask(self) -> Cell:
-        """The next cell of the level; after the last level more of it, and when all are known any cell."""
+        """The next cell of the level; after the last level more of it, and when all are known any
+        cell."""
         if not self.waiting:
             self.level = min(self.level + 1, len(self.order))
             self.waiting = self._next_level()
@@ -82,25 +90,38 @@ class Pnas:
         known = {partial for partial, _ in self.seen}
         extended = [partial for partial in self._extensions() if partial not in known]
         if self.level == 1:
-            return [extended[i] for i in torch.randperm(len(extended), generator=self.generator)[:most].tolist()]
+            return [
+                extended[i]
+                for i in torch.randperm(len(extended), generator=self.generator)[:most].tolist()
+            ]
         return self.ranked(extended)[:most]
 
     def _extensions(self) -> list[Partial]:
-        """Every node after each of the best cells of the level before; a part of them if there are very many."""
+        """Every node after each of the best cells of the level before; a part of them if there are
+        very many."""
         options = self.places[self.level - 1].options()
-        before = [(partial, score) for partial, score in self.seen if len(partial) == self.level - 1]
-        parents = [p for p, _ in sorted(before, key=lambda pair: -pair[1])[: self.options.parents]] or [()]
+        before = [
+            (partial, score) for partial, score in self.seen if len(partial) == self.level - 1
+        ]
+        parents = [
+            p for p, _ in sorted(before, key=lambda pair: -pair[1])[: self.options.parents]
+        ] or [()]
         number = len(parents) * len(options)
         chosen: Sequence[int] = range(number)
         if number > self.options.ranked:
-            chosen = torch.randperm(number, generator=self.generator)[: self.options.ranked].tolist()
+            chosen = torch.randperm(number, generator=self.generator)[
+                : self.options.ranked
+            ].tolist()
         return [(*parents[i // len(options)], options[i % len(options)]) for i in chosen]
 
     def ranked(self, partials: list[Partial]) -> list[Partial]:
         """The cells by what the surrogate promises, the best first."""
         if not partials:
             return []
-        x, y = self._described([p for p, _ in self.seen]), torch.tensor([score for _, score in self.seen])
+        x, y = (
+            self._described([p for p, _ in self.seen]),
+            torch.tensor([score for _, score in self.seen]),
+        )
         predicted = fit(x, y, self.options.surrogate, self.generator)(self._described(partials))
         return [partials[i] for i in predicted.argsort(descending=True, stable=True).tolist()]
 
@@ -110,12 +131,16 @@ class Pnas:
     def complete(self, partial: Partial) -> Cell:
         """The cell of the space in which all other nodes pass on what there is."""
         nodes = dict(zip(self.order, partial, strict=False))
-        return tuple(nodes.get(n) or self._passing(place) for n, place in enumerate(self.cells.places))
+        return tuple(
+            nodes.get(n) or self._passing(place) for n, place in enumerate(self.cells.places)
+        )
 
     def _passing(self, place: Place) -> NodePicks:
         group = self.cells.groups[place.group]
         named = {name: k for k, name in enumerate(group.candidates)}
-        passes = next((named[name] for name in (SKIP, "identity") if name in named), place.usable[0])
+        passes = next(
+            (named[name] for name in (SKIP, "identity") if name in named), place.usable[0]
+        )
         if group.max_inputs is not None:
             return tuple((e, passes) for e in place.rows[: place.inputs])
         return (*((e, named.get(NONE, passes)) for e in place.rows[:-1]), (place.rows[-1], passes))
@@ -139,7 +164,8 @@ class Pnas:
 
 
 def _levels(cells: Cells) -> list[int]:
-    """The nodes in the order in which they are added: the first of every group, the second of every group, ..."""
+    """The nodes in the order in which they are added: the first of every group, the second of every
+    group, ..."""
     starts: dict[str, int] = {}
     for n, place in enumerate(cells.places):
         starts.setdefault(place.group, n)
@@ -149,5 +175,7 @@ def _levels(cells: Cells) -> list[int]:
 def pnas(setup: Setup) -> Sampling:
     """Progressive search over the cells of a space."""
     generator = torch.Generator().manual_seed(setup.seed)
-    strategy = Pnas(Cells(setup.net.groups), setup.architecture.evaluations, PnasOptions(), generator)
+    strategy = Pnas(
+        Cells(setup.net.groups), setup.architecture.evaluations, PnasOptions(), generator
+    )
     return Sampling(setup, strategy)

@@ -1,5 +1,5 @@
-"""Random search: cells drawn uniformly, each evaluated by itself, the best kept (the baseline of Liu et al., 'DARTS',
-ICLR 2019, which trained 24 cells)."""
+"""Random search: cells drawn uniformly, each evaluated by itself, the best kept (the baseline of
+Liu et al., 'DARTS', ICLR 2019, which trained 24 cells)."""
 
 from __future__ import annotations
 
@@ -37,4 +37,6 @@ class Random:
 
 def random(setup: Setup) -> Sampling:
     """Random search."""
-    return Sampling(setup, Random(Cells(setup.net.groups), torch.Generator().manual_seed(setup.seed)))
+    return Sampling(
+        setup, Random(Cells(setup.net.groups), torch.Generator().manual_seed(setup.seed))
+    )

@@ -1,8 +1,10 @@
-"""Random search with weight sharing (Li & Talwalkar, 'Random Search and Reproducibility for NAS', UAI 2019).
+"""Random search with weight sharing (Li & Talwalkar, 'Random Search and Reproducibility for NAS',
+UAI 2019).
 
-Every step draws a uniformly random cell and trains the shared weights through it. After the last step N random cells
-are judged on the same ten validation batches, the ten best of them on the whole half for A, and the best of these by
-loss is returned (the public code judged 1,000). The judging is part of the last step, so its time is counted.
+Every step draws a uniformly random cell and trains the shared weights through it. After the last
+step N random cells are judged on the same ten validation batches, the ten best of them on the whole
+half for A, and the best of these by loss is returned (the public code judged 1,000). The judging is
+part of the last step, so its time is counted.
 """
 
 from __future__ import annotations
@@ -35,7 +37,12 @@ class RandomWs:
 
     def __init__(self, setup: Setup, options: RandomWsOptions | None = None) -> None:
         self.options = options or RandomWsOptions()
-        self.net, self.train, self.valid, self.clock = setup.net, setup.train, setup.valid, setup.clock
+        self.net, self.train, self.valid, self.clock = (
+            setup.net,
+            setup.train,
+            setup.valid,
+            setup.clock,
+        )
         self.evaluate, self.cells = setup.evaluate, setup.architecture.random_cells
         self.budget = setup.budget
         self.generator = torch.Generator().manual_seed(setup.seed)
@@ -60,7 +67,9 @@ class RandomWs:
     def choose(self) -> Matrices:
         """The best of N random cells by the shared weights."""
         batches = [self.valid.next() for _ in range(self.options.batches)]
-        judged = [(self.loss(cell, batches), cell) for cell in (self._draw() for _ in range(self.cells))]
+        judged = [
+            (self.loss(cell, batches), cell) for cell in (self._draw() for _ in range(self.cells))
+        ]
         finalists = sorted(judged, key=lambda pair: pair[0])[: self.options.finalists]
         return min((cell for _, cell in finalists), key=self._on_everything)
 
@@ -76,14 +85,19 @@ class RandomWs:
         return self.evaluate().loss
 
     def occasional(self, steps: int, epochs: int) -> tuple[Callable[[], object], float]:
-        """Judging one cell on one batch, and how often that falls to a step; the finalists are not counted."""
-        return lambda: self.loss(self._draw(), [self.valid.next()]), self.cells * self.options.batches / steps / epochs
+        """Judging one cell on one batch, and how often that falls to a step; the finalists are not
+        counted."""
+        return (
+            lambda: self.loss(self._draw(), [self.valid.next()]),
+            self.cells * self.options.batches / steps / epochs,
+        )
 
     def _draw(self) -> Matrices:
         return random_cell(self.net, self.generator, self.budget)
 
     def architecture(self) -> tuple[Matrices, Matrices]:
-        """The cell that would be returned, as both A and A_bar: there is no continuous architecture."""
+        """The cell that would be returned, as both A and A_bar: there is no continuous
+        architecture."""
         return self.best, self.best
 
     def state_dict(self) -> State:

@@ -1,12 +1,15 @@
-"""Reinforcement learning of a controller by PPO (Zoph, Vasudevan, Shlens, Le, 'Learning Transferable Architectures for
-Scalable Image Recognition', CVPR 2018: NASNet; Schulman et al., 'Proximal Policy Optimization Algorithms', 2017).
+"""Reinforcement learning of a controller by PPO (Zoph, Vasudevan, Shlens, Le, 'Learning
+Transferable Architectures for Scalable Image Recognition', CVPR 2018: NASNet; Schulman et al.,
+'Proximal Policy Optimization Algorithms', 2017).
 
-An LSTM makes the decisions d_1 .. d_D of a cell one after the other (controller.py). The reward R of a cell is its
-score, the same for all its decisions. After every n cells:
+An LSTM makes the decisions d_1 .. d_D of a cell one after the other (controller.py). The reward R
+of a cell is its score, the same for all its decisions. After every n cells:
 
-    b <- 0.95 b + 0.05 R for each of them in turn, the first b being their mean;  advantage  a = R - b
+    b <- 0.95 b + 0.05 R for each of them in turn, the first b being their mean;  advantage  a = R -
+        b
     r_t = p_new(d_t) / p_old(d_t)
-    maximise  mean_t min(r_t a, clip(r_t, 1 - eps, 1 + eps) a) + beta entropy    by a few steps of Adam
+    maximise  mean_t min(r_t a, clip(r_t, 1 - eps, 1 + eps) a) + beta entropy    by a few steps of
+              Adam
 
 p_old stays that of the draw through these steps, so that all of them together stay near it.
 
@@ -44,14 +47,16 @@ class ReinforceOptions:
     steps: int = 4
     """Steps of Adam on them."""
     clip: float = 0.2
-    """How far the probability of a decision may move, as a share of it, before moving it further counts for nothing."""
+    """How far the probability of a decision may move, as a share of it, before moving it further
+    counts for nothing."""
     baseline: float = 0.95
     entropy: float = 1e-5
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A cell that waits for the next update: what was decided, how likely that was, what it was worth."""
+    """A cell that waits for the next update: what was decided, how likely that was, what it was
+    worth."""
 
     decisions: tuple[int, ...]
     logs: tuple[float, ...]
@@ -130,13 +135,15 @@ class Reinforce:
 
 
 def clipped(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Tensor:
-    """PPO's objective: the mean over cells and decisions (N, D) of min(r a, clip(r, 1 - eps, 1 + eps) a)."""
+    """PPO's objective: the mean over cells and decisions (N, D) of min(r a, clip(r, 1 - eps, 1 +
+    eps) a)."""
     r, a = (new - old).exp(), advantages[:, None]
     return torch.minimum(r * a, r.clamp(1 - eps, 1 + eps) * a).mean()
 
 
 def reinforce(setup: Setup) -> Sampling:
-    """PPO over the cells of a space; with few evaluations an update has fewer cells, lest there be none."""
+    """PPO over the cells of a space; with few evaluations an update has fewer cells, lest there be
+    none."""
     o, cells = setup.architecture, Cells(setup.net.groups)
     batch = max(1, min(ReinforceOptions.batch, o.evaluations // 5))
     options = ReinforceOptions(learning_rate=o.learning_rate, batch=batch)

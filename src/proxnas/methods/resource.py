@@ -1,4 +1,5 @@
-"""What a candidate costs to run in the terms of SNAS, counted from the modules at the places where they stand.
+"""What a candidate costs to run in the terms of SNAS, counted from the modules at the places where
+they stand.
 
 E edges, K candidates; costs are (E, K) for each group.
 """
@@ -23,7 +24,8 @@ EXAMPLES = 2
 
 
 def log_costs(net: Supernet, A_bar: Matrices, x: Tensor) -> Matrices:
-    """Mean of log parameters, log multiply-adds and log memory access an example, over the places of each row.
+    """Mean of log parameters, log multiply-adds and log memory access an example, over the places
+    of each row.
 
     Values below 1 count as 1, so what costs nothing has cost 0; so has `none`.
     """
@@ -37,6 +39,9 @@ def _log_cost(candidate: nn.Module, source: Source) -> float:
     args, kwargs = tree_map(on_meta, (source.args, dict(source.kwargs)))
     with torch.no_grad():
         output = copy.deepcopy(candidate).to("meta")(*args, **kwargs)
-    moved = sum(x.numel() for x in (*args, *kwargs.values(), output) if isinstance(x, Tensor)) / EXAMPLES
+    moved = (
+        sum(x.numel() for x in (*args, *kwargs.values(), output) if isinstance(x, Tensor))
+        / EXAMPLES
+    )
     counted = (size, multiply_adds_at(candidate, source) / EXAMPLES, moved + size)
     return sum(math.log(max(1.0, value)) for value in counted) / 3

@@ -1,13 +1,17 @@
-"""Search by evaluating whole cells: a strategy proposes, the cell is evaluated, the strategy is told, the best is kept.
+"""Search by evaluating whole cells: a strategy proposes, the cell is evaluated, the strategy is
+told, the best is kept.
 
 A cell is evaluated in one of two ways:
 
-    by training   from the same initial weights and on the same batches, for an equal share of the search's steps, over
-                  a whole cosine; then its validation on the half for A, on as many batches at most: judging a short
-                  training on everything would take longer than the training. What differs between two cells is then
+    by training   from the same initial weights and on the same batches, for an equal share of the
+                  search's steps, over a whole cosine; then its validation on the half for A, on as
+                  many batches at most:
+                      judging a short
+                  training on everything would take longer than the training. What differs between
+                      two cells is then
                   the cells. An epoch is as many training images as for any other method.
-    by a judge    any `evaluate: Genotype -> float`, for example a look-up in a table of trained networks; a step is
-                  then one evaluation, and losses are reported as 1 - accuracy.
+    by a judge    any `evaluate: Genotype -> float`, for example a look-up in a table of trained
+                  networks; a step is then one evaluation, and losses are reported as 1 - accuracy.
 
 Both can stop after any step and go on as if they had not.
 """
@@ -39,10 +43,12 @@ class Strategy(Protocol):
     """
 
     in_order: bool
-    """Whether cells are told in the order in which they were asked for; else each as soon as it is known."""
+    """Whether cells are told in the order in which they were asked for; else each as soon as it is
+    known."""
 
     def ready(self) -> bool:
-        """Whether the next cell can be asked for with what is known; true at least when all were told."""
+        """Whether the next cell can be asked for with what is known; true at least when all were
+        told."""
 
     def ask(self) -> Cell:
         """The cell to evaluate next."""
@@ -87,17 +93,25 @@ class ByTraining:
     """Trains each cell anew for an equal share of the search."""
 
     def __init__(self, setup: Setup) -> None:
-        self.net, self.train, self.clock, self.evaluate = setup.net, setup.train, setup.clock, setup.evaluate
+        self.net, self.train, self.clock, self.evaluate = (
+            setup.net,
+            setup.train,
+            setup.clock,
+            setup.evaluate,
+        )
         self.initial, self.keeps = self._copied(), setup.keep_weights
         self.beginning = self.train.state_dict()
         self.kept: dict[str, Tensor] | None = None
         weights, cells = setup.weights, setup.architecture.evaluations
         self.steps_per_cell = max(1, weights.epochs * len(self.train) // cells)
         # the cosine runs over the share of one cell, step by step
-        self.w_optimizer = WeightOptimizer(self.net, replace(weights, epochs=self.steps_per_cell), steps_per_epoch=1)
+        self.w_optimizer = WeightOptimizer(
+            self.net, replace(weights, epochs=self.steps_per_cell), steps_per_epoch=1
+        )
 
     def step(self, A_bar: Matrices) -> Work:
-        """One weight step, the first of a cell on fresh weights and the first batch; after the last it is judged."""
+        """One weight step, the first of a cell on fresh weights and the first batch; after the last
+        it is judged."""
         if self.w_optimizer.t == 0:
             self.net.module.load_state_dict(self.initial)
             self.train.load_state_dict(self.beginning)
@@ -170,12 +184,15 @@ class ByJudge:
 
 
 class Sampling:
-    """The method around a strategy: what it returns is the best cell of those evaluated, the first of equals."""
+    """The method around a strategy: what it returns is the best cell of those evaluated, the first
+    of equals."""
 
     def __init__(self, setup: Setup, strategy: Strategy) -> None:
         self.cells, self.strategy, self.clock = Cells(setup.net.groups), strategy, setup.clock
         self.net, self.score, self.budget = setup.net, setup.score, setup.budget
-        self.evaluator: Evaluator = ByTraining(setup) if setup.judge is None else ByJudge(setup, setup.judge)
+        self.evaluator: Evaluator = (
+            ByTraining(setup) if setup.judge is None else ByJudge(setup, setup.judge)
+        )
         self.measured: Validation | None = None
         self._take(strategy.ask())
         self._keep()
@@ -191,7 +208,8 @@ class Sampling:
         self.best, self.best_A_bar = self.cell, self.A_bar
 
     def step(self) -> Metrics:
-        """One step of the evaluation under way; after its last the strategy is told and asked again."""
+        """One step of the evaluation under way; after its last the strategy is told and asked
+        again."""
         before = self.best_A_bar
         work = self.evaluator.step(self.A_bar)
         if work.measured is not None:
@@ -218,7 +236,8 @@ class Sampling:
         return self.cell
 
     def within(self, cell: Cell) -> Cell:
-        """What is evaluated in the cell's place: the cell itself, if there is no limit on its size."""
+        """What is evaluated in the cell's place: the cell itself, if there is no limit on its
+        size."""
         return self.cells.within(self.budget, cell)
 
     def tell(self, cell: Cell, measured: Validation) -> int:

@@ -1,14 +1,15 @@
 """SNAS (Xie et al., 'SNAS: Stochastic Neural Architecture Search', ICLR 2019).
 
-One sample Z of the concrete distribution a batch weighs all candidates, and w and A descend one and the same loss,
-on the same batch, by one backward pass (there is no validation loss):
+One sample Z of the concrete distribution a batch weighs all candidates, and w and A descend one and
+the same loss, on the same batch, by one backward pass (there is no validation loss):
 
-    Z = softmax((A + G) / tau),  G Gumbel noise,  tau falls linearly from 1 towards 0.03 over the steps
+    Z = softmax((A + G) / tau),  G Gumbel noise,  tau falls linearly from 1 towards 0.03 over the
+                                 steps
     L = cross entropy(Z) + resource * sum over edges and candidates of Z cost
     w by SGD, A by Adam with its gradient clipped to norm 10;  A starts at N(1, 0.01^2)
 
-The cost of a candidate is the log form of the public code: the mean of the logarithms of its parameters,
-multiply-adds and memory access, values below 1 counting as 1.
+The cost of a candidate is the log form of the public code: the mean of the logarithms of its
+parameters, multiply-adds and memory access, values below 1 counting as 1.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class Snas:
         A = {name: a.detach().requires_grad_() for name, a in self.learner.A.items()}
         noise = {name: gumbel(a.shape, self.learner.generator) for name, a in A.items()}
         self.net.use({name: concrete(a, noise[name], tau) for name, a in A.items()}, weighted=True)
-        loss, right, gradients = joint_step(self.net, batch, self.learner.w_optimizer, self.clock, list(A.values()))
+        loss, right, gradients = joint_step(
+            self.net, batch, self.learner.w_optimizer, self.clock, list(A.values())
+        )
         if gradients is not None:
             with self.clock("arch"):
                 dA = dict(zip(A, gradients, strict=True))
@@ -73,13 +76,19 @@ class Snas:
         """d/dA of resource * sum Z cost at the sample that was used (reparametrised)."""
         if not self.costs:
             self.costs = log_costs(self.net, self.A_bar, batch.x)
-        cost = torch.stack([(concrete(a, noise[name], tau) * self.costs[name]).sum() for name, a in A.items()]).sum()
+        cost = torch.stack(
+            [(concrete(a, noise[name], tau) * self.costs[name]).sum() for name, a in A.items()]
+        ).sum()
         gradients = torch.autograd.grad(self.resource * cost, list(A.values()))
         return dict(zip(A, gradients, strict=True))
 
     def derive(self) -> Matrices:
-        """The likeliest candidate of each row, `none` included; of the present ones each node keeps the strongest."""
-        kept = {name: keep_inputs(p, hard(p), self.net.groups[name]) for name, p in self.preferences().items()}
+        """The likeliest candidate of each row, `none` included; of the present ones each node keeps
+        the strongest."""
+        kept = {
+            name: keep_inputs(p, hard(p), self.net.groups[name])
+            for name, p in self.preferences().items()
+        }
         return {name: (A_bar != 0).double() for name, A_bar in kept.items()}
 
     def preferences(self) -> Matrices:

@@ -1,9 +1,10 @@
-"""The surrogate of PNAS: an ensemble of small networks that predicts how good a cell is from what it is made of.
+"""The surrogate of PNAS: an ensemble of small networks that predicts how good a cell is from what
+it is made of.
 
-What the mean of learned embeddings is in the paper is here a linear map of the mean of one-hot vectors, which is the
-same: a cell is described, group by group, by how often each candidate occurs and how often each candidate on each
-state, both as a share of its edges. Shares do not depend on the number of nodes, so that what was learned of small
-cells says something of larger ones.
+What the mean of learned embeddings is in the paper is here a linear map of the mean of one-hot
+vectors, which is the same: a cell is described, group by group, by how often each candidate occurs
+and how often each candidate on each state, both as a share of its edges. Shares do not depend on
+the number of nodes, so that what was learned of small cells says something of larger ones.
 
 N cells, D features, M members of the ensemble, H hidden units.
 """
@@ -34,8 +35,11 @@ class SurrogateOptions:
     """Of the cells, drawn for each member by itself."""
 
 
-def features(places: Sequence[Place], nodes: Sequence[NodePicks], widths: dict[str, tuple[int, int]]) -> list[float]:
-    """A partial cell, nodes[i] at places[i], as D shares; widths: group -> (most states of a node, candidates)."""
+def features(
+    places: Sequence[Place], nodes: Sequence[NodePicks], widths: dict[str, tuple[int, int]]
+) -> list[float]:
+    """A partial cell, nodes[i] at places[i], as D shares; widths: group -> (most states of a node,
+    candidates)."""
     counts = {name: [0.0] * (K + S * K) for name, (S, K) in widths.items()}
     edges = dict.fromkeys(widths, 0)
     for place, picks in zip(places, nodes, strict=True):
@@ -48,14 +52,21 @@ def features(places: Sequence[Place], nodes: Sequence[NodePicks], widths: dict[s
 
 
 def fit(x: Tensor, y: Tensor, options: SurrogateOptions, generator: torch.Generator) -> Predict:
-    """A function from features (N, D) to predictions (N,), fitted by the L1 loss of standardised scores y (N,)."""
+    """A function from features (N, D) to predictions (N,), fitted by the L1 loss of standardised
+    scores y (N,)."""
     M, H, (N, D) = options.members, options.hidden, x.shape
     mean, std = y.mean(), y.std(correction=0).clamp_min(1e-6)
     target = (y - mean) / std
-    weights = [_normal((M, D, H), D, generator), torch.zeros(M, 1, H), _normal((M, H, 1), H, generator)]
+    weights = [
+        _normal((M, D, H), D, generator),
+        torch.zeros(M, 1, H),
+        _normal((M, H, 1), H, generator),
+    ]
     weights = [w.requires_grad_() for w in (*weights, torch.zeros(M, 1, 1))]
     # each member sees its own part of the cells, all of them if there are few
-    mask = (torch.rand(M, N, generator=generator).argsort(-1) < max(1, round(options.share * N))).float()
+    mask = (
+        torch.rand(M, N, generator=generator).argsort(-1) < max(1, round(options.share * N))
+    ).float()
     adam = torch.optim.Adam(weights, options.learning_rate)
     for _ in range(options.steps):
         adam.zero_grad()

@@ -20,8 +20,8 @@ class UnrolledStep:
     w' = w - xi (momentum buffer + dL_train/dw + decay w),   v = dL_val(w')/dw'
     dA = dL_val(w')/dA - xi [dL_train(w + Rv)/dA - dL_train(w - Rv)/dA] / 2R,   R = 0.01 / |v|
 
-    With `clip_unrolled` dL_train/dw and v are clipped like the gradient of a weight step; the coefficient of the former
-    then stands before the bracket too.
+    With `clip_unrolled` dL_train/dw and v are clipped like the gradient of a weight step; the
+    coefficient of the former then stands before the bracket too.
     """
 
     def __init__(self, net: Supernet, optimizer: WeightOptimizer) -> None:
@@ -55,11 +55,14 @@ class UnrolledStep:
         return factor
 
     def _direction(self, train: Batch) -> tuple[list[Tensor | None], float]:
-        """momentum * buffer + dL_train/dw + decay * w, for the weights that the architecture in use reaches; and the
-        factor by which dL_train/dw was clipped."""
+        """momentum * buffer + dL_train/dw + decay * w, for the weights that the architecture in use
+        reaches; and the factor by which dL_train/dw was clipped."""
         o, weights = self.optimizer.options, self.optimizer.weights
         loss, _ = self.net.loss(train)
-        gradients = mean(torch.autograd.grad(loss, weights, allow_unused=True), self.net.objective.examples(train))
+        gradients = mean(
+            torch.autograd.grad(loss, weights, allow_unused=True),
+            self.net.objective.examples(train),
+        )
         clipped = self._clip(gradients)
         moves: list[Tensor | None] = [
             None if g is None else self._with_momentum(w, g.add(w.detach(), alpha=o.weight_decay))
@@ -69,13 +72,19 @@ class UnrolledStep:
 
     def _with_momentum(self, w: Tensor, direction: Tensor) -> Tensor:
         buffer = self.optimizer.momentum_of(w)
-        return direction if buffer is None else direction.add_(buffer, alpha=self.optimizer.options.momentum)
+        return (
+            direction
+            if buffer is None
+            else direction.add_(buffer, alpha=self.optimizer.options.momentum)
+        )
 
 
 class ArchitectureGradient(Protocol):
     """dF/dA on a batch at the weights as they stand, and dF/dw for the weights asked for."""
 
-    def __call__(self, batch: Batch, weights: Sequence[Tensor]) -> tuple[Matrices, Sequence[Tensor | None]]: ...
+    def __call__(
+        self, batch: Batch, weights: Sequence[Tensor]
+    ) -> tuple[Matrices, Sequence[Tensor | None]]: ...
 
 
 def norm(tensors: Sequence[Tensor | None]) -> float:

@@ -1,8 +1,9 @@
-"""An architecture as a vector of categorical variables: one candidate a row, or one input and one candidate a slot.
+"""An architecture as a vector of categorical variables: one candidate a row, or one input and one
+candidate a slot.
 
-Where a node keeps every edge, each row is a variable over its candidates. Where it keeps n inputs it has n slots of two
-variables each: which edge, and which candidate on it (never `none`). Two slots may choose one edge; if they choose the
-same candidate too, the node has one input less.
+Where a node keeps every edge, each row is a variable over its candidates. Where it keeps n inputs
+it has n slots of two variables each: which edge, and which candidate on it (never `none`). Two
+slots may choose one edge; if they choose the same candidate too, the node has one input less.
 
 E edges, K candidates; A_bar is (E, K) for each group.
 """
@@ -28,7 +29,8 @@ class Slot(NamedTuple):
 
 
 class Variables:
-    """The slots of all groups, two variables each; a variable over one category is there and decides nothing."""
+    """The slots of all groups, two variables each; a variable over one category is there and
+    decides nothing."""
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self.groups = groups
@@ -43,15 +45,21 @@ class Variables:
         return A_bar
 
     def marginals(self, theta: Sequence[Tensor]) -> Matrices:
-        """How likely each entry of A_bar is 1, if the variables are independent with probabilities theta."""
+        """How likely each entry of A_bar is 1, if the variables are independent with probabilities
+        theta."""
         absent = {name: 1 + zeros for name, zeros in self._zeros().items()}
         for slot, p_edge, p_candidate in zip(self.slots, theta[::2], theta[1::2], strict=True):
             chosen = torch.outer(p_edge, p_candidate)
-            absent[slot.group][torch.tensor(slot.rows)[:, None], torch.tensor(slot.usable)] *= 1 - chosen
+            absent[slot.group][torch.tensor(slot.rows)[:, None], torch.tensor(slot.usable)] *= (
+                1 - chosen
+            )
         return {name: 1 - a for name, a in absent.items()}
 
     def _zeros(self) -> Matrices:
-        return {name: torch.zeros(group.shape, dtype=torch.float64) for name, group in self.groups.items()}
+        return {
+            name: torch.zeros(group.shape, dtype=torch.float64)
+            for name, group in self.groups.items()
+        }
 
 
 def _slots(name: str, group: Group) -> Iterator[Slot]:

@@ -1,2 +1,2 @@
-"""What a run looks like to people: pages, figures, tables. Reads run folders and genotypes only; imports `common` and
-`cells`, no torch."""
+"""What a run looks like to people: pages, figures, tables. Reads run folders and genotypes only;
+imports `common` and `cells`, no torch."""

@@ -26,14 +26,18 @@ from proxnas.report.layout import (
 
 
 def cell_text(genotype: Genotype) -> str:
-    """One line a node, such as `node 2 = sep_conv_3x3(c_{k-2}) + skip_connect(c_{k-1})`; a 'none' edge is absent.
+    """One line a node, such as `node 2 = sep_conv_3x3(c_{k-2}) + skip_connect(c_{k-1})`; a 'none'
+    edge is absent.
 
     Of a module of the user's own one line a Choice.
     """
     lines = [headline(genotype)]
     if genotype.kind == CUSTOM:
         width = max(map(len, genotype.cells))
-        chosen = (f"  {name:<{width}} = {operation(cell.nodes[0][0])}" for name, cell in genotype.cells.items())
+        chosen = (
+            f"  {name:<{width}} = {operation(cell.nodes[0][0])}"
+            for name, cell in genotype.cells.items()
+        )
         return "\n".join([*lines, "", *chosen]) + "\n"
     for name, cell in genotype.cells.items():
         rows = _text_rows(genotype.kind, cell)
@@ -55,7 +59,10 @@ def cell_svgs(genotype: Genotype) -> list[str]:
 def _svg(cells: list[Drawing], title: str, description: str) -> str:
     places, width, height = page(cells)
     size = f'width="{width:g}" height="{height:g}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} viewBox="0 0 {width:g} {height:g}"'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} viewBox="0 0 {width:g}'
+        f' {height:g}"'
+    )
     return "\n".join(
         [
             f'{head} font-family="DejaVu Sans Mono, Menlo, Consolas, monospace">',
@@ -90,7 +97,9 @@ def _text_rows(kind: str, cell: Cell) -> list[tuple[str, str]]:
 
 def _group(cell: Drawing, x: float, y: float) -> str:
     title = _text(Label(0, 0, cell.title, 14, middle=False), 'font-weight="bold"')
-    return "\n".join([f'<g transform="translate({x:g} {y:g})">', title, *map(_element, cell.shapes), "</g>"])
+    return "\n".join(
+        [f'<g transform="translate({x:g} {y:g})">', title, *map(_element, cell.shapes), "</g>"]
+    )
 
 
 def _element(shape: Shape) -> str:
@@ -111,12 +120,17 @@ def _line(line: Stroke) -> str:
 def _mark(mark: Mark) -> str:
     (x, y), fill = mark.at, f'fill="{LINE if mark.solid else PALE}"'
     return (
-        f'<path d="M{x:g} {y:g}l-7 -3.5v7z" {fill}/>' if mark.tip else f'<circle cx="{x:g}" cy="{y:g}" r="2.5" {fill}/>'
+        f'<path d="M{x:g} {y:g}l-7 -3.5v7z" {fill}/>'
+        if mark.tip
+        else f'<circle cx="{x:g}" cy="{y:g}" r="2.5" {fill}/>'
     )
 
 
 def _rect(box: Box) -> str:
-    place = f'x="{box.left:g}" y="{box.top:g}" width="{box.right - box.left:g}" height="{box.bottom - box.top:g}"'
+    place = (
+        f'x="{box.left:g}" y="{box.top:g}" width="{box.right - box.left:g}"'
+        f' height="{box.bottom - box.top:g}"'
+    )
     return f'<rect class="{box.role}" {place} rx="5" fill="{box.fill}" stroke="{box.stroke}"/>'
 
 
@@ -126,5 +140,6 @@ def _text(label: Label, style: str) -> str:
     small = f'<tspan dy="3" font-size="{0.75 * size:g}">\\1</tspan><tspan dy="-3">\\2</tspan>'
     body = re.sub(r"_\{(.*?)\}([^_]*)", small, escape(label.text))
     return (
-        f'<text x="{label.x:g}" y="{label.y + 0.35 * size:g}" font-size="{size:g}" fill="{INK}" {style}>{body}</text>'
+        f'<text x="{label.x:g}" y="{label.y + 0.35 * size:g}" font-size="{size:g}" fill="{INK}"'
+        f" {style}>{body}</text>"
     )

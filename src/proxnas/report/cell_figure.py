@@ -1,4 +1,5 @@
-"""The drawing of a cell by matplotlib, for files that SVG does not serve: PNG and PDF, without any other program."""
+"""The drawing of a cell by matplotlib, for files that SVG does not serve: PNG and PDF, without any
+other program."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def cell_figure(genotype: Genotype) -> Figure:
 
 
 def save_cell(genotype: Genotype, path: Path) -> None:
-    """Writes the drawing; the ending of the name says as what (.png, .pdf). The same cell gives the same bytes."""
+    """Writes the drawing; the ending of the name says as what (.png, .pdf). The same cell gives the
+    same bytes."""
     as_pdf = path.suffix == ".pdf"
     metadata = {"CreationDate": None} if as_pdf else None
     write_figure(cell_figure(genotype), path, dpi=2 * PIXELS, metadata=metadata)
@@ -66,12 +68,28 @@ def _box(axis: Any, box: Box, x: float, y: float, order: int) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     corner, width, height = (x + box.left, y + box.top), box.right - box.left, box.bottom - box.top
-    style: dict[str, Any] = {"facecolor": box.fill, "edgecolor": box.stroke, "linewidth": POINTS, "zorder": order}
-    axis.add_patch(FancyBboxPatch(corner, width, height, boxstyle="round,pad=0,rounding_size=5", **style))
+    style: dict[str, Any] = {
+        "facecolor": box.fill,
+        "edgecolor": box.stroke,
+        "linewidth": POINTS,
+        "zorder": order,
+    }
+    axis.add_patch(
+        FancyBboxPatch(corner, width, height, boxstyle="round,pad=0,rounding_size=5", **style)
+    )
 
 
 def _write(axis: Any, label: Label, **style: Any) -> None:
     text = written(label.text)
     side = "center" if label.middle else "left"
     place = {"horizontalalignment": side, "verticalalignment": "center_baseline"}
-    axis.text(label.x, label.y, text, fontsize=POINTS * label.size, family=FONT, color=INK, **place, **style)
+    axis.text(
+        label.x,
+        label.y,
+        text,
+        fontsize=POINTS * label.size,
+        family=FONT,
+        color=INK,
+        **place,
+        **style,
+    )

@@ -1,4 +1,5 @@
-"""What a comparison found, read from its run folders: the runs of each method, and a row of figures for each.
+"""What a comparison found, read from its run folders: the runs of each method, and a row of figures
+for each.
 
 Accuracies are shares of 1 as in result.json, also those of a table that gives them in percent.
 """
@@ -57,12 +58,15 @@ class Comparison:
 
     def of(self, name: str) -> list[Entry]:
         """The runs of a method, by seed."""
-        return sorted((entry for entry in self.entries if entry.name == name), key=lambda entry: entry.seed)
+        return sorted(
+            (entry for entry in self.entries if entry.name == name), key=lambda entry: entry.seed
+        )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which runs a study has. Kept beside its configuration: `all` may be more in a later version."""
+    """Which runs a study has. Kept beside its configuration: `all` may be more in a later
+    version."""
 
     methods: list[str]
     """Or other settings that runs are named by."""
@@ -74,10 +78,15 @@ class Plan:
 
 
 def read_plan(folder: Path) -> Plan:
-    """The plan in a folder; the names and seeds in it become names of folders, and can be nothing else."""
+    """The plan in a folder; the names and seeds in it become names of folders, and can be nothing
+    else."""
     fields = {"methods": stored.list_of(stored.is_name), "seeds": stored.list_of(stored.is_whole)}
     return Plan(
-        **{name: value for name, value in _json(folder / "plan.json", fields, fields).items() if name in fields}
+        **{
+            name: value
+            for name, value in _json(folder / "plan.json", fields, fields).items()
+            if name in fields
+        }
     )
 
 
@@ -99,7 +108,11 @@ def _entry(name: str, seed: int, place: Path, trained: Path) -> Entry:
     result = _json(place / "result.json", stored.RESULT, SEARCHED)
     if not nodes_of(result["genotype"]):
         raise InputError(f"{place / 'result.json'}: genotype has no cell with nodes: {RESTORE}")
-    test = _json(trained / "result.json", stored.RESULT, SIZED) if (trained / "result.json").exists() else None
+    test = (
+        _json(trained / "result.json", stored.RESULT, SIZED)
+        if (trained / "result.json").exists()
+        else None
+    )
     return Entry(name, seed, config, result, _rows(place / "metrics.jsonl"), test)
 
 
@@ -114,7 +127,9 @@ def nodes_of(genotype: Any) -> int:
 def _rows(path: Path) -> list[dict[str, Any]]:
     try:
         lines = stored.read_bytes(path, stored.MOST_LINES_BYTES).splitlines()
-        rows = [stored.check(stored.parse(line), stored.ROW, ("epoch", "seconds")) for line in lines]
+        rows = [
+            stored.check(stored.parse(line), stored.ROW, ("epoch", "seconds")) for line in lines
+        ]
         _check_alike(rows)
     except (OSError, ValueError) as error:
         raise stored.unreadable(path, error, RESTORE) from error
@@ -122,7 +137,8 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _check_alike(rows: Sequence[Row]) -> None:
-    """A ValueError unless all epochs tell of the same matrices, so that they can be drawn one after the other."""
+    """A ValueError unless all epochs tell of the same matrices, so that they can be drawn one after
+    the other."""
     if not rows:
         raise ValueError("no epoch")
     forms = [{name: (len(A), len(A[0])) for name, A in row.get("A", {}).items()} for row in rows]
@@ -135,7 +151,9 @@ def _check_alike(rows: Sequence[Row]) -> None:
                 raise ValueError(f"epoch {row['epoch']} selects what is not there")
 
 
-def _json(path: Path, fields: Mapping[str, stored.Check], needed: Iterable[str] = ()) -> dict[str, Any]:
+def _json(
+    path: Path, fields: Mapping[str, stored.Check], needed: Iterable[str] = ()
+) -> dict[str, Any]:
     try:
         return stored.check(stored.read_json(path), fields, needed)
     except (OSError, ValueError) as error:
@@ -195,14 +213,22 @@ def _row(found: Comparison, name: str, operations: int) -> Row:
 
 
 def _others(entries: Sequence[Entry]) -> Row:
-    """Means and spreads of every figure that all the runs have, besides the one that is compared."""
-    names = ("valid_accuracy", "valid_perplexity", "test_accuracy", "test_perplexity", "table_accuracy")
+    """Means and spreads of every figure that all the runs have, besides the one that is
+    compared."""
+    names = (
+        "valid_accuracy",
+        "valid_perplexity",
+        "test_accuracy",
+        "test_perplexity",
+        "table_accuracy",
+    )
     found = {name: values(entries, name) for name in names}
     return {
         key: number
-        for name, figures in found.items() if len(figures) == len(entries)
+        for name, figures in found.items()
+        if len(figures) == len(entries)
         for key, number in spread(name, figures).items()
-    }  # fmt: skip
+    }
 
 
 def values(entries: Iterable[Entry], figure: str) -> list[float]:

@@ -1,4 +1,5 @@
-"""The figures of a comparison, one function each: lines over search time, and how A and A_bar change.
+"""The figures of a comparison, one function each: lines over search time, and how A and A_bar
+change.
 
 Shapes: T epochs, E edges, K candidates; A is (T, E, K).
 """
@@ -28,15 +29,25 @@ SMALL = (1.5, 1.2)  # inches of a panel for an edge
 
 def draw(found: Comparison, folder: Path) -> list[Path]:
     """All figures that the runs allow, as .svg and .png; returns the files."""
-    figures = {"convergence": convergence(found), "proximal": proximal(found), "stability": stability(found)}
+    figures = {
+        "convergence": convergence(found),
+        "proximal": proximal(found),
+        "stability": stability(found),
+    }
     for name in found.names:
         if name in _drawn(found):
             figures[f"stability-{name}"] = edges(found.of(name)[0])
-    return [file for name, figure in figures.items() if figure for file in save(figure, folder / f"{name}.svg")]
+    return [
+        file
+        for name, figure in figures.items()
+        if figure
+        for file in save(figure, folder / f"{name}.svg")
+    ]
 
 
 def convergence(found: Comparison) -> Figure | None:
-    """Validation accuracy (or perplexity) against search time, the mean over seeds with its spread."""
+    """Validation accuracy (or perplexity) against search time, the mean over seeds with its
+    spread."""
     names = [name for name in found.names if found.of(name)]
     if not names:
         return None
@@ -48,8 +59,13 @@ def convergence(found: Comparison) -> Figure | None:
 
 def proximal(found: Comparison) -> Figure | None:
     """NASP against PA and lazy PA, a panel an order of the gradient."""
-    here = [name for name in found.names if name.removesuffix(SECOND) in PROXIMAL and found.of(name)]
-    orders = {order: [name for name in here if found.of(name)[0].second_order == (order == 2)] for order in (1, 2)}
+    here = [
+        name for name in found.names if name.removesuffix(SECOND) in PROXIMAL and found.of(name)
+    ]
+    orders = {
+        order: [name for name in here if found.of(name)[0].second_order == (order == 2)]
+        for order in (1, 2)
+    }
     shown = {order: names for order, names in orders.items() if names}
     if len(here) < 2:
         return None
@@ -61,7 +77,8 @@ def proximal(found: Comparison) -> Figure | None:
 
 
 def stability(found: Comparison) -> Figure | None:
-    """How much A and A_bar change from epoch to epoch, for DARTS and NASP: mean over the entries, and over seeds."""
+    """How much A and A_bar change from epoch to epoch, for DARTS and NASP: mean over the entries,
+    and over seeds."""
     names = _drawn(found)
     if not names:
         return None
@@ -71,7 +88,10 @@ def stability(found: Comparison) -> Figure | None:
         steps = _common([np.abs(np.diff(weights(entry), axis=0)).mean((1, 2)) for entry in entries])
         of_A.plot(range(2, 2 + steps.shape[1]), steps.mean(0), label=name, **_style(i))
         changes = _common(
-            [np.array([row.get("changes", math.nan) for row in entry.metrics], float) for entry in entries]
+            [
+                np.array([row.get("changes", math.nan) for row in entry.metrics], float)
+                for entry in entries
+            ]
         )
         of_A_bar.plot(range(1, 1 + changes.shape[1]), changes.mean(0), label=name, **_style(i))
     of_A.set(xlabel="epoch", ylabel="mean change of an entry", title="A (DARTS: softmax of A)")
@@ -83,7 +103,8 @@ def stability(found: Comparison) -> Figure | None:
 
 
 def edges(entry: Entry) -> Figure:
-    """A panel an edge of the first group: candidates against epochs; of DARTS the softmax of A, of NASP A_bar."""
+    """A panel an edge of the first group: candidates against epochs; of DARTS the softmax of A, of
+    NASP A_bar."""
     group = next(iter(entry.metrics[0]["A"]))
     values = weights(entry, group) if _family(entry.name) == "darts" else selected(entry, group)
     columns = math.ceil(math.sqrt(values.shape[1]))
@@ -93,7 +114,11 @@ def edges(entry: Entry) -> Figure:
     for e, axis in enumerate(axes[: values.shape[1]]):
         _image(axis, values[:, e].T, (values.min(), values.max()))
         axis.set_title(f"edge {e}", fontsize=7)
-    what = f"softmax of A, {values.min():.3f} to {values.max():.3f}" if _family(entry.name) == "darts" else "A_bar"
+    what = (
+        f"softmax of A, {values.min():.3f} to {values.max():.3f}"
+        if _family(entry.name) == "darts"
+        else "A_bar"
+    )
     figure.suptitle(f"{entry.name}, group {group}: {what}; candidates against epochs", fontsize=9)
     return figure
 
@@ -102,7 +127,15 @@ def _image(axis: Any, values: Array, limits: tuple[float, float]) -> None:
     """(K, T) as shades, an epoch a column."""
     low, high = limits
     edge = (0.5, values.shape[1] + 0.5, values.shape[0] - 0.5, -0.5)
-    axis.imshow(values, aspect="auto", cmap="Blues", vmin=low, vmax=high, interpolation="nearest", extent=edge)
+    axis.imshow(
+        values,
+        aspect="auto",
+        cmap="Blues",
+        vmin=low,
+        vmax=high,
+        interpolation="nearest",
+        extent=edge,
+    )
     axis.tick_params(labelsize=6)
     axis.grid(False)
     _whole_epochs(axis)
@@ -115,11 +148,17 @@ def _whole_epochs(axis: Any) -> None:
 
 
 def weights(entry: Entry, group: str | None = None) -> Array:
-    """A by epoch; DARTS' as the weights it mixes by. All groups below each other, padded, unless one is named."""
-    found = [_stack(row["A"][name] for row in entry.metrics) for name in ([group] if group else entry.metrics[0]["A"])]
+    """A by epoch; DARTS' as the weights it mixes by. All groups below each other, padded, unless
+    one is named."""
+    found = [
+        _stack(row["A"][name] for row in entry.metrics)
+        for name in ([group] if group else entry.metrics[0]["A"])
+    ]
     if _family(entry.name) == "darts":
         found = [_softmax(A) for A in found]
-    return np.concatenate([A.reshape(len(A), 1, -1) for A in found], -1) if group is None else found[0]
+    return (
+        np.concatenate([A.reshape(len(A), 1, -1) for A in found], -1) if group is None else found[0]
+    )
 
 
 def selected(entry: Entry, group: str) -> Array:
@@ -138,21 +177,37 @@ def _over_time(axis: Any, found: Comparison, names: Sequence[str]) -> None:
     figure = "valid_perplexity" if found.config["space"] == "rnn" else "valid_accuracy"
     for i, name in enumerate(names):
         entries = found.of(name)
-        minutes = _common([np.cumsum([sum(row["seconds"].values()) for row in e.metrics]) / 60 for e in entries])
-        reached = _common([np.array([row.get(figure, math.nan) for row in entry.metrics], float) for entry in entries])
+        minutes = _common(
+            [np.cumsum([sum(row["seconds"].values()) for row in e.metrics]) / 60 for e in entries]
+        )
+        reached = _common(
+            [
+                np.array([row.get(figure, math.nan) for row in entry.metrics], float)
+                for entry in entries
+            ]
+        )
         x, y, spread = minutes.mean(0), reached.mean(0), reached.std(0)
         axis.plot(x, y, label=name, **_style(i))
         if len(entries) > 1:
-            axis.fill_between(x, y - spread, y + spread, color=COLOURS[i % len(COLOURS)], alpha=0.12, linewidth=0)
+            axis.fill_between(
+                x, y - spread, y + spread, color=COLOURS[i % len(COLOURS)], alpha=0.12, linewidth=0
+            )
     axis.set(xlabel="search time (minutes)", ylabel=figure.replace("valid_", "validation "))
-    beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if len(names) > 4 else {}  # not over the lines
+    beside = (
+        {"loc": "upper left", "bbox_to_anchor": (1, 1)} if len(names) > 4 else {}
+    )  # not over the lines
     axis.legend(frameon=False, fontsize=7, **beside)
 
 
 def _style(i: int) -> dict[str, Any]:
     """Colours and marks first, then other lines: more methods than colours stay apart."""
     n = len(COLOURS)
-    return {"color": COLOURS[i % n], "marker": MARKERS[i % n], "linestyle": LINES[i // n % len(LINES)], "markersize": 3}
+    return {
+        "color": COLOURS[i % n],
+        "marker": MARKERS[i % n],
+        "linestyle": LINES[i // n % len(LINES)],
+        "markersize": 3,
+    }
 
 
 def _drawn(found: Comparison) -> list[str]:

@@ -1,4 +1,5 @@
-"""What is worth knowing of a run at a glance: label and value as text, for terminal, page and lists alike."""
+"""What is worth knowing of a run at a glance: label and value as text, for terminal, page and lists
+alike."""
 
 from __future__ import annotations
 
@@ -38,9 +39,12 @@ LABELS = {
 
 
 def figures(config: Mapping[str, Any], row: Row, result: Mapping[str, Any]) -> dict[str, Any]:
-    """The values for LABELS that are known: the result's, else those of the last epoch, else the configuration's."""
+    """The values for LABELS that are known: the result's, else those of the last epoch, else the
+    configuration's."""
     asked = {name: config[name] for name in ("method", "space", "data", "seed") if name in config}
-    now = {name: row[name] for name in LABELS if name in row and name != "seconds"}  # those of one epoch, by part
+    now = {
+        name: row[name] for name in LABELS if name in row and name != "seconds"
+    }  # those of one epoch, by part
     if row:
         now["epochs"] = row["epoch"]
     known = {**asked, **now, **{name: result[name] for name in LABELS if name in result}}
@@ -97,14 +101,18 @@ def duration(seconds: float) -> str:
 
 
 def reproduce(record: Record) -> str:
-    """The command that runs it again, whatever the defaults have become; empty if it is not known."""
+    """The command that runs it again, whatever the defaults have become; empty if it is not
+    known."""
     if not record.config or record.command not in ("search", "train", "fit"):
         return ""
     where = Path(record.folder)
     words = ["proxnas", record.command]
     if record.command == "train":  # CELL may be named from within the folder
         lstm = str(record.config.get("cell", "")).startswith("zoo:")
-        words += [str(record.config["cell"]) if lstm else str(where / "genotype.json"), str(record.config.get("data"))]
+        words += [
+            str(record.config["cell"]) if lstm else str(where / "genotype.json"),
+            str(record.config.get("data")),
+        ]
     elif "data" in record.config:
         words.append(str(record.config["data"]))
     if record.config.get("space") == "rnn" and record.command == "search":

@@ -1,4 +1,5 @@
-"""Figures of a run for papers and slides: one function a figure, each from what the run folder holds.
+"""Figures of a run for papers and slides: one function a figure, each from what the run folder
+holds.
 
 E edges, K candidates, T epochs.
 """
@@ -67,7 +68,9 @@ def time_split(record: Record) -> Figure | None:
     for part in parts:
         values = [_value(row["seconds"], part) for row in rows]
         heights = [0.0 if math.isnan(value) else value for value in values]
-        axis.bar([row["epoch"] for row in rows], heights, 1.0, bottom=floor, label=part, linewidth=0)
+        axis.bar(
+            [row["epoch"] for row in rows], heights, 1.0, bottom=floor, label=part, linewidth=0
+        )
         floor = [low + high for low, high in zip(floor, heights, strict=True)]
     axis.set(xlabel="epoch", ylabel="seconds of an epoch")
     axis.xaxis.get_major_locator().set_params(integer=True)
@@ -77,7 +80,8 @@ def time_split(record: Record) -> Figure | None:
 
 
 def stability(record: Record) -> Iterator[tuple[str, Figure]]:
-    """For each group of A (its name, a panel an edge): a by candidate and epoch, what A_bar selects marked."""
+    """For each group of A (its name, a panel an edge): a by candidate and epoch, what A_bar selects
+    marked."""
     rows = [row for row in record.rows if isinstance(row.get("A"), dict)]
     for group in groups(record, rows):
         yield group["title"], _heat_maps(group, [row["epoch"] for row in rows])
@@ -93,21 +97,31 @@ def _heat_maps(group: dict[str, Any], epochs: Sequence[int]) -> Figure:
             axis.set_axis_off()
             continue
         image = _heat_map(axis, group, e, epochs)
-        axis.set_yticks(range(K), [written(name) for name in group["candidates"]] if e % columns == 0 else [""] * K)
+        axis.set_yticks(
+            range(K),
+            [written(name) for name in group["candidates"]] if e % columns == 0 else [""] * K,
+        )
         if e + columns >= E:
             axis.set_xlabel("epoch", fontsize=7)
-    figure.suptitle(written(f"A of the {group['title']}; marked: ") + r"selected by $\bar{A}$", fontsize=9)
+    figure.suptitle(
+        written(f"A of the {group['title']}; marked: ") + r"selected by $\bar{A}$", fontsize=9
+    )
     _place(figure, image, lines)
     return figure
 
 
 def _place(figure: Figure, image: Any, lines: int) -> None:
-    """Room in inches for names, title and scale: what the general layout finds too, but for dozens of panels slowly."""
+    """Room in inches for names, title and scale: what the general layout finds too, but for dozens
+    of panels slowly."""
     figure.set_layout_engine(None)
     width, height = figure.get_size_inches()
     right, low, high = 1 - 0.75 / width, 0.4 / height, 1 - 0.55 / height
-    gap = 0.5 * lines / (height - 0.95 - 0.5 * (lines - 1))  # half an inch, by the height of a panel
-    figure.subplots_adjust(left=1.1 / width, right=right, bottom=low, top=high, wspace=0.08, hspace=gap)
+    gap = (
+        0.5 * lines / (height - 0.95 - 0.5 * (lines - 1))
+    )  # half an inch, by the height of a panel
+    figure.subplots_adjust(
+        left=1.1 / width, right=right, bottom=low, top=high, wspace=0.08, hspace=gap
+    )
     scale = figure.add_axes((right + 0.15 / width, low, 0.12 / width, high - low))
     figure.colorbar(image, cax=scale).ax.tick_params(labelsize=7)
     scale.set_title("a", fontsize=8)
@@ -115,14 +129,29 @@ def _place(figure: Figure, image: Any, lines: int) -> None:
 
 def _heat_map(axis: Any, group: dict[str, Any], e: int, epochs: Sequence[int]) -> Any:
     """One edge: candidates from top to bottom, epochs from left to right."""
-    image = [[_number(frame[e][k]) for frame in group["A"]] for k in range(len(group["candidates"]))]
+    image = [
+        [_number(frame[e][k]) for frame in group["A"]] for k in range(len(group["candidates"]))
+    ]
     low, high = group["range"]
     extent = (epochs[0] - 0.5, epochs[-1] + 0.5, len(image) - 0.5, -0.5)
-    shown = axis.imshow(image, aspect="auto", cmap="Blues", vmin=low, vmax=high, extent=extent, interpolation="nearest")
+    shown = axis.imshow(
+        image,
+        aspect="auto",
+        cmap="Blues",
+        vmin=low,
+        vmax=high,
+        extent=extent,
+        interpolation="nearest",
+    )
     marks = [
-        (epoch, k) for epoch, pairs in zip(epochs, group["selected"], strict=True) for edge, k in pairs if edge == e
+        (epoch, k)
+        for epoch, pairs in zip(epochs, group["selected"], strict=True)
+        for edge, k in pairs
+        if edge == e
     ]
-    left, right = ([epoch + side for epoch, _ in marks] for side in (-0.51, 0.51))  # no gaps between epochs
+    left, right = (
+        [epoch + side for epoch, _ in marks] for side in (-0.51, 0.51)
+    )  # no gaps between epochs
     axis.hlines([k for _, k in marks], left, right, colors=COLOURS[1], linewidth=1.6)
     axis.grid(False)
     axis.xaxis.get_major_locator().set_params(integer=True)
@@ -147,7 +176,9 @@ def write_figures(records: Sequence[Record], folder: Path) -> list[Path]:
         place = folder if len(records) == 1 else folder / slug(record.name)
         make_folder(place)
         if place != folder and place.is_symlink():
-            raise InputError(f"{place}: is a symbolic link, through which nothing is written: remove it")
+            raise InputError(
+                f"{place}: is a symbolic link, through which nothing is written: remove it"
+            )
         for name, figure in _all(record):
             written_files += save(figure, place / name)
         if record.genotype:
@@ -188,7 +219,12 @@ def _single(record: Record, key: str, label: str) -> Figure | None:
 def _line(axis: Any, record: Record, key: str, name: str) -> None:
     sparse = len(record.rows) <= 30  # else markers hide the line
     style = {} if sparse else {"marker": ""}
-    axis.plot([row["epoch"] for row in record.rows], [_value(row, key) for row in record.rows], label=name, **style)
+    axis.plot(
+        [row["epoch"] for row in record.rows],
+        [_value(row, key) for row in record.rows],
+        label=name,
+        **style,
+    )
     axis.xaxis.get_major_locator().set_params(integer=True)
 
 

@@ -1,9 +1,11 @@
-"""Where everything of a drawn cell lies: straight lines, boxes and labels, for whoever puts them on paper.
+"""Where everything of a drawn cell lies: straight lines, boxes and labels, for whoever puts them on
+paper.
 
-The drawing is a staircase. Every state has rows of its own; its output runs down a trunk below its box, and each edge
-leaves that trunk on one row, towards the box it enters. A cnn has a column a state, an rnn cell is a tree with a column
-a level. So a label can meet neither a box nor another label, whatever the cell, and the way from every box to the
-output on the right is free. Lengths are pixels, y points down.
+The drawing is a staircase. Every state has rows of its own; its output runs down a trunk below its
+box, and each edge leaves that trunk on one row, towards the box it enters. A cnn has a column a
+state, an rnn cell is a tree with a column a level. So a label can meet neither a box nor another
+label, whatever the cell, and the way from every box to the output on the right is free. Lengths are
+pixels, y points down.
 """
 
 from __future__ import annotations
@@ -15,14 +17,34 @@ from itertools import accumulate
 
 from proxnas.cells.genotype import CUSTOM, Cell, Edge, Genotype
 
-TITLES = {"normal": "normal cell", "reduce": "reduction cell", "recurrent": "recurrent cell", "cell": "cell"}
-INPUTS = {"cnn": ("c_{k-2}", "c_{k-1}"), "rnn": ("x_{t}, h_{t-1}",), "nasbench201": ("input",), CUSTOM: ("input",)}
-OUTPUTS = {"cnn": ("c_{k}", "concat"), "rnn": ("h_{t}", "mean"), "nasbench201": ("output", ""), CUSTOM: ("output", "")}
+TITLES = {
+    "normal": "normal cell",
+    "reduce": "reduction cell",
+    "recurrent": "recurrent cell",
+    "cell": "cell",
+}
+INPUTS = {
+    "cnn": ("c_{k-2}", "c_{k-1}"),
+    "rnn": ("x_{t}, h_{t-1}",),
+    "nasbench201": ("input",),
+    CUSTOM: ("input",),
+}
+OUTPUTS = {
+    "cnn": ("c_{k}", "concat"),
+    "rnn": ("h_{t}", "mean"),
+    "nasbench201": ("output", ""),
+    CUSTOM: ("output", ""),
+}
 
 ROW, GAP, MARGIN = 26.0, 14.0, 24.0
 INK, LINE, PALE = "#1f2933", "#52606d", "#c5ccd3"
 FILLS = {"input": "#d9f2e3", "node": "#dbeafe", "output": "#fdebc8"}
-OP_FILLS = (("conv", "#eef4ff"), ("pool", "#fff3e0"), ("none", "#ffffff"), ("", "#f3f4f6"))  # the first that is found
+OP_FILLS = (
+    ("conv", "#eef4ff"),
+    ("pool", "#fff3e0"),
+    ("none", "#ffffff"),
+    ("", "#f3f4f6"),
+)  # the first that is found
 
 
 @dataclass(frozen=True)
@@ -86,7 +108,10 @@ class Drawing:
 
 def drawings(genotype: Genotype) -> list[Drawing]:
     """A drawing a cell."""
-    return [_drawing(TITLES.get(name, name), _graph(genotype.kind, cell)) for name, cell in genotype.cells.items()]
+    return [
+        _drawing(TITLES.get(name, name), _graph(genotype.kind, cell))
+        for name, cell in genotype.cells.items()
+    ]
 
 
 def _drawing(title: str, graph: _Graph) -> Drawing:
@@ -113,7 +138,8 @@ def state_name(kind: str, state: int) -> str:
 
 @dataclass(frozen=True)
 class _Graph:
-    """What is drawn: a label and the incoming edges of each state, its column, and the order from top to bottom."""
+    """What is drawn: a label and the incoming edges of each state, its column, and the order from
+    top to bottom."""
 
     labels: list[str]
     edges: list[list[Edge]]
@@ -125,22 +151,32 @@ class _Graph:
 
 
 def _graph(kind: str, cell: Cell) -> _Graph:
-    shown = [[e for e in node if e.op != "none" or kind == "nasbench201"] for node in cell.nodes]  # its six are fixed
+    shown = [
+        [e for e in node if e.op != "none" or kind == "nasbench201"] for node in cell.nodes
+    ]  # its six are fixed
     # Latest input first: its trunk may end there, and then the edges below it need not cross it.
     edges: list[list[Edge]] = [sorted(node, key=lambda edge: -edge.input) for node in shown]
     first, outputs = len(INPUTS[kind]), list(cell.concat)
-    if kind == "rnn":  # the first state is drawn as what it is, the tanh of the inputs, which come before it
+    if (
+        kind == "rnn"
+    ):  # the first state is drawn as what it is, the tanh of the inputs, which come before it
         edges = [[Edge("tanh", -1)], *edges]
         edges = [[edge._replace(input=edge.input + 1) for edge in node] for node in edges]
         outputs = [i + 1 for i in outputs]
     edges = [[] for _ in range(first)] + edges
-    labels = [*INPUTS[kind], *(str(i if kind != "rnn" else i - 1) for i in range(first, len(edges)))]
-    columns, order = _tree(edges) if kind == "rnn" else (list(range(len(edges))), list(range(len(edges))))
+    labels = [
+        *INPUTS[kind],
+        *(str(i if kind != "rnn" else i - 1) for i in range(first, len(edges))),
+    ]
+    columns, order = (
+        _tree(edges) if kind == "rnn" else (list(range(len(edges))), list(range(len(edges))))
+    )
     return _Graph(labels, edges, outputs, columns, order, first, OUTPUTS[kind])
 
 
 def _tree(edges: Sequence[Sequence[Edge]]) -> tuple[list[int], list[int]]:
-    """(depth of every state, states in preorder): in that order no edge of a tree crosses another."""
+    """(depth of every state, states in preorder): in that order no edge of a tree crosses
+    another."""
     depth = [0] * len(edges)
     children: list[list[int]] = [[] for _ in edges]
     for i, incoming in enumerate(edges):
@@ -160,7 +196,9 @@ def _draw(graph: _Graph) -> tuple[list[Shape], float, float]:
     boxes = _boxes(graph)
     lines: list[Stroke | Mark] = []
     shapes: list[Shape] = []
-    trunks: dict[tuple[bool, int], float] = {}  # (is drawn solid, state) -> how far down its trunk runs
+    trunks: dict[
+        tuple[bool, int], float
+    ] = {}  # (is drawn solid, state) -> how far down its trunk runs
     for i, box in enumerate(boxes):
         shapes += _labelled(box, "input" if i < graph.inputs else "node", graph.labels[i])
         for row, edge in enumerate(graph.edges[i]):
@@ -183,10 +221,13 @@ def _draw(graph: _Graph) -> tuple[list[Shape], float, float]:
 
 
 def _boxes(graph: _Graph) -> list[Box]:
-    """A box a state, each below the one before it in the order; before a column there is room for its labels."""
+    """A box a state, each below the one before it in the order; before a column there is room for
+    its labels."""
     room = [GAP] * (max(graph.columns) + 1)
     for column, incoming in zip(graph.columns, graph.edges, strict=True):
-        room[column] = max([room[column], *(_width(operation(edge), 11) + 3 * GAP for edge in incoming)])
+        room[column] = max(
+            [room[column], *(_width(operation(edge), 11) + 3 * GAP for edge in incoming)]
+        )
     width = max(map(_width, graph.labels)) + GAP
     # A label may begin right of the trunk before it: the box of that trunk is above.
     lefts = list(accumulate((width / 2 + labels for labels in room[1:]), initial=0.0))
@@ -206,7 +247,9 @@ def _width(label: str, size: float = 12) -> float:
 
 def _labelled(box: Box, role: str, *lines: str) -> list[Shape]:
     x, y = box.middle
-    texts = [Label(x, y + 16 * (i - (len(lines) - 1) / 2), line, 12) for i, line in enumerate(lines)]
+    texts = [
+        Label(x, y + 16 * (i - (len(lines) - 1) / 2), line, 12) for i, line in enumerate(lines)
+    ]
     return [Box(box.left, box.top, box.right, box.bottom, role, FILLS[role]), *texts]
 
 

@@ -1,4 +1,5 @@
-"""A list of runs that is quick with thousands of them: small files only, and the last line of the metrics."""
+"""A list of runs that is quick with thousands of them: small files only, and the last line of the
+metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ from typing import Any
 
 from proxnas.common.say import plain
 from proxnas.report.facts import figures, seconds_of, shown
-from proxnas.report.reading import children, in_use, last_row, read_config, read_result, run_folders, status
+from proxnas.report.reading import (
+    children,
+    in_use,
+    last_row,
+    read_config,
+    read_result,
+    run_folders,
+    status,
+)
 
 HEAD = ["run", "status", "epochs", "valid", "test", "parameters", "time"]
 
@@ -35,10 +44,13 @@ def _entry(path: Path, folder: Path) -> dict[str, Any]:
 
 
 def table(entries: Iterable[dict[str, Any]]) -> str:
-    """The list in columns; parts of a run are indented below it. Written plainly, which takes no time."""
+    """The list in columns; parts of a run are indented below it. Written plainly, which takes no
+    time."""
     rows = [HEAD, *([plain(cell) for cell in _cells(entry)] for entry in entries)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = [f"{{:<{width}}}" if i < 2 else f"{{:>{width}}}" for i, width in enumerate(widths)]  # words, figures
+    aligned = [
+        f"{{:<{width}}}" if i < 2 else f"{{:>{width}}}" for i, width in enumerate(widths)
+    ]  # words, figures
     return "\n".join("  ".join(aligned).format(*row).rstrip() for row in rows)
 
 

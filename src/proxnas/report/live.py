@@ -1,7 +1,9 @@
-"""A page that follows a run: two fixed answers on this machine only, made anew from the run folder when it changes.
+"""A page that follows a run: two fixed answers on this machine only, made anew from the run folder
+when it changes.
 
-No path of a request is ever looked up on disk. A request must name this server as its host, so that a page from
-elsewhere that points a name of its own at 127.0.0.1 gets nothing. Whoever restarts the search need not restart this.
+No path of a request is ever looked up on disk. A request must name this server as its host, so that
+a page from elsewhere that points a name of its own at 127.0.0.1 gets nothing. Whoever restarts the
+search need not restart this.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from proxnas.report.page_data import page_data
 from proxnas.report.reading import Record, find_runs, in_use, run_folders
 
 ADDRESS = "127.0.0.1"
-WATCHED = ("config.json", "environment.json", "space.json", "metrics.jsonl", "genotype.json", "result.json")
+WATCHED = (
+    "config.json",
+    "environment.json",
+    "space.json",
+    "metrics.jsonl",
+    "genotype.json",
+    "result.json",
+)
 PAGE, JSON = "text/html; charset=utf-8", "application/json"
 
 
@@ -84,14 +93,22 @@ def serve(folder: Path, port: int) -> ThreadingHTTPServer:
             else:
                 content, version, kind = routes[self.path]()
                 same = version != "" and self.headers.get("If-None-Match") == version
-                self._answer(HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK, content, kind, version)
+                self._answer(
+                    HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK, content, kind, version
+                )
 
         def _answer(
-            self, status: HTTPStatus, content: bytes = b"", kind: str = "text/plain", version: str = ""
+            self,
+            status: HTTPStatus,
+            content: bytes = b"",
+            kind: str = "text/plain",
+            version: str = "",
         ) -> None:
             body = b"" if status == HTTPStatus.NOT_MODIFIED else content or status.phrase.encode()
             self.send_response(status)
-            for name, value in (_headers(kind, version) | {"Content-Length": str(len(body))}).items():
+            for name, value in (
+                _headers(kind, version) | {"Content-Length": str(len(body))}
+            ).items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
@@ -120,6 +137,8 @@ def _bound(port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPSer
     try:
         server = ThreadingHTTPServer((ADDRESS, port), handler)
     except (OSError, OverflowError) as error:
-        raise InputError(f"--port {port}: cannot be used ({error}): choose another, or leave it out") from error
+        raise InputError(
+            f"--port {port}: cannot be used ({error}): choose another, or leave it out"
+        ) from error
     server.daemon_threads = True
     return server

@@ -1,4 +1,5 @@
-"""A model card: what a trained network is for, how good, how large and how fast it is, how it was made, how to use it.
+"""A model card: what a trained network is for, how good, how large and how fast it is, how it was
+made, how to use it.
 
 Markdown; names that a user gave (data, classes, files) are escaped, so that they can be anything.
 """
@@ -29,9 +30,11 @@ class Card:
     params: int
     flops: int
     info: Mapping[str, Any] = field(default_factory=dict)
-    """Of the training: data, protocol, epochs, seed, cell, valid_accuracy, test_accuracy, test_top5, test_images."""
+    """Of the training: data, protocol, epochs, seed, cell, valid_accuracy, test_accuracy,
+    test_top5, test_images."""
     found: Mapping[str, Any] = field(default_factory=dict)
-    """Of the search: method, space, data, epochs, seed, seconds; or cell, where the cell came from."""
+    """Of the search: method, space, data, epochs, seed, seconds; or cell, where the cell came
+    from."""
     latency: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """torch or onnx -> as latency.py measures it, and processor."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -47,8 +50,11 @@ def model_card(card: Card) -> str:
         parts += ["## How to use it", _input(card), *_use(card)]
     parts += [
         "## Limits",
-        "The accuracy holds for images like those that it was tested on. Every image gets one of the classes, also one "
-        "that shows none of them; the probabilities are not calibrated.",
+        (
+            "The accuracy holds for images like those that it was tested on. Every image gets one"
+            " of the classes, also one that shows none of them; the probabilities are not"
+            " calibrated."
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -66,7 +72,9 @@ def escape(text: object) -> str:
 
 
 def _table(rows: Mapping[str, str]) -> str:
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)])
+    return "\n".join(
+        ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)]
+    )
 
 
 def _figures(card: Card) -> dict[str, str]:
@@ -92,7 +100,11 @@ def _percent(share: Any) -> str:
 def _accuracy(info: Mapping[str, Any]) -> str:
     top5, images = _percent(info.get("test_top5")), info.get("test_images")
     words = [_percent(info.get("test_accuracy")), top5 and f"(among the first five: {top5})"]
-    return " ".join(word for word in [*words, f"on {images:,} images" if isinstance(images, int) else ""] if word)
+    return " ".join(
+        word
+        for word in [*words, f"on {images:,} images" if isinstance(images, int) else ""]
+        if word
+    )
 
 
 def _latency(latency: Mapping[str, Any]) -> str:
@@ -100,12 +112,17 @@ def _latency(latency: Mapping[str, Any]) -> str:
         return ""
     where = f"{latency['device']}, threads: {latency['threads']}"
     where += f", {latency['processor']}" if latency.get("processor") else ""
-    return f"{1e3 * latency['seconds']:.3g} ms, batch {latency['batch']}, median of {latency['runs']} ({escape(where)})"
+    return (
+        f"{1e3 * latency['seconds']:.3g} ms, batch {latency['batch']}, median of {latency['runs']}"
+        f" ({escape(where)})"
+    )
 
 
 def _classes(classes: Sequence[str]) -> str:
     names = ", ".join(map(escape, classes[:MOST_CLASSES]))
-    return names + (f" and {len(classes) - MOST_CLASSES} more" if len(classes) > MOST_CLASSES else "")
+    return names + (
+        f" and {len(classes) - MOST_CLASSES} more" if len(classes) > MOST_CLASSES else ""
+    )
 
 
 def _making(card: Card) -> str:
@@ -118,7 +135,9 @@ def _making(card: Card) -> str:
 def _search_line(found: Mapping[str, Any]) -> str:
     if "method" in found:
         numbers = _numbers(found, ("epochs", "seed")) + (
-            [f"{found['seconds']:.0f} seconds"] if isinstance(found.get("seconds"), int | float) else []
+            [f"{found['seconds']:.0f} seconds"]
+            if isinstance(found.get("seconds"), int | float)
+            else []
         )
         place = f"in space {escape(found.get('space', '?'))} on {escape(found.get('data', '?'))}"
         return f"- The cell was found by {escape(found['method'])} {place}{_bracket(numbers)}."
@@ -127,7 +146,10 @@ def _search_line(found: Mapping[str, Any]) -> str:
 
 def _training_line(info: Mapping[str, Any]) -> str:
     protocol = f" by the protocol {escape(info['protocol'])}" if info.get("protocol") else ""
-    return f"- Its network was trained from scratch{protocol}{_bracket(_numbers(info, ('epochs', 'seed')))}."
+    return (
+        "- Its network was trained from"
+        f" scratch{protocol}{_bracket(_numbers(info, ('epochs', 'seed')))}."
+    )
 
 
 def _numbers(values: Mapping[str, Any], names: Sequence[str]) -> list[str]:
@@ -142,8 +164,9 @@ def _input(card: Card) -> str:
     C, H, W = card.shape
     values = "bytes divided by 255" if card.pixels == "uint8" else "values as in the data"
     return (
-        f"Input `images`: float32, (N, {C}, {H}, {W}), {values}; normalisation is inside. Output `logits`: (N, "
-        f"{len(card.classes)}), in the order of the classes above. Any number N of images. proxnas is not needed."
+        f"Input `images`: float32, (N, {C}, {H}, {W}), {values}; normalisation is inside. Output"
+        f" `logits`: (N, {len(card.classes)}), in the order of the classes above. Any number N of"
+        " images. proxnas is not needed."
     )
 
 
@@ -155,9 +178,13 @@ def _use(card: Card) -> list[str]:
     if "onnx" in card.files:
         session = f"session = onnxruntime.InferenceSession({card.files['onnx']!r})"
         run = 'logits = session.run(["logits"], {"images": np.ascontiguousarray(images)})[0]'
-        blocks.append(["import numpy as np, onnxruntime", session, images, run, "answers = logits.argmax(1)"])
+        blocks.append(
+            ["import numpy as np, onnxruntime", session, images, run, "answers = logits.argmax(1)"]
+        )
     if "torch" in card.files:
         load = f"program = torch.export.load({card.files['torch']!r}).module()"
         run = "logits = program(torch.from_numpy(images))"
-        blocks.append(["import numpy as np, torch", load, images, run, "answers = logits.argmax(1)"])
+        blocks.append(
+            ["import numpy as np, torch", load, images, run, "answers = logits.argmax(1)"]
+        )
     return ["```python\n" + "\n".join(lines) + "\n```" for lines in blocks]

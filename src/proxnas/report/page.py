@@ -1,7 +1,9 @@
-"""One HTML page that shows runs and needs nothing else: style, script and data are inside, and it may load nothing.
+"""One HTML page that shows runs and needs nothing else: style, script and data are inside, and it
+may load nothing.
 
-The page's own policy forbids all scripts and styles but these two, and any request (a live page may ask its server).
-Names from files reach the page as JSON and are set as text, so a run called <script> is shown, not obeyed.
+The page's own policy forbids all scripts and styles but these two, and any request (a live page may
+ask its server). Names from files reach the page as JSON and are set as text, so a run called
+<script> is shown, not obeyed.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ def report_html(records: Sequence[Record]) -> bytes:
 
 
 def write_report(records: Sequence[Record], out: Path) -> Path:
-    """Writes the report of these runs; returns the file, which is replaced whole, and left alone if it is the same."""
+    """Writes the report of these runs; returns the file, which is replaced whole, and left alone if
+    it is the same."""
     content = report_html(records)
     if out.is_file() and out.read_bytes() == content:
         return out
@@ -54,11 +57,12 @@ def common(names: Sequence[str]) -> str:
 
 
 def policy(live: bool) -> str:
-    """The Content-Security-Policy of a page: its own script and style, and nothing from anywhere."""
+    """The Content-Security-Policy of a page: its own script and style, and nothing from
+    anywhere."""
     asks = "; connect-src 'self'" if live else ""
     return (
-        f"default-src 'none'; script-src '{_digest(_script())}'; style-src '{_digest(_part('page.css'))}'; "
-        f"img-src data:{asks}; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src '{_digest(_script())}'; style-src"
+        f" '{_digest(_part('page.css'))}'; img-src data:{asks}; base-uri 'none'; form-action 'none'"
     )
 
 

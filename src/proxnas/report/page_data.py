@@ -1,7 +1,8 @@
-"""A run as the page shows it: a JSON object of texts, figures by epoch, and frames that replay the search.
+"""A run as the page shows it: a JSON object of texts, figures by epoch, and frames that replay the
+search.
 
-E edges, K candidates, T frames; A is (T, E, K). A frame is an epoch with its A and its cell; long runs show a selection
-of theirs, so that the page stays small.
+E edges, K candidates, T frames; A is (T, E, K). A frame is an epoch with its A and its cell; long
+runs show a selection of theirs, so that the page stays small.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def page_data(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _once(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A cell that is not replayed is drawn once: the search, the training and the whole of a fit have the same."""
+    """A cell that is not replayed is drawn once: the search, the training and the whole of a fit
+    have the same."""
     seen = {run["cell"] for run in runs if run["replay"] and run["replay"]["epochs"]}
     for run in runs:
         if run["replay"] and not run["replay"]["epochs"]:
@@ -92,7 +94,8 @@ def rounded(value: Any) -> float | None:
 
 def _pairs(values: dict[str, Any]) -> list[list[str]]:
     return [
-        [text(name), text(value if isinstance(value, str) else json.dumps(value))] for name, value in values.items()
+        [text(name), text(value if isinstance(value, str) else json.dumps(value))]
+        for name, value in values.items()
     ]
 
 
@@ -112,13 +115,21 @@ def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Title and lines of every chart that has something to show."""
     found: list[dict[str, Any]] = []
     for title, keys in CURVES.items():
-        lines = [{"name": key.split("_")[0], "values": [rounded(row.get(key)) for row in rows]} for key in keys]
+        lines = [
+            {"name": key.split("_")[0], "values": [rounded(row.get(key)) for row in rows]}
+            for key in keys
+        ]
         lines = [line for line in lines if any(value is not None for value in line["values"])]
         if lines:
             found.append({"title": title, "lines": lines})
-    parts = dict.fromkeys(part for row in rows if isinstance(row.get("seconds"), dict) for part in row["seconds"])
+    parts = dict.fromkeys(
+        part for row in rows if isinstance(row.get("seconds"), dict) for part in row["seconds"]
+    )
     if parts:
-        shares = [{"name": text(part), "values": [rounded(_second(row, part)) for row in rows]} for part in parts]
+        shares = [
+            {"name": text(part), "values": [rounded(_second(row, part)) for row in rows]}
+            for part in parts
+        ]
         found.append({"title": "seconds of an epoch", "lines": shares, "stacked": True})
     return found
 
@@ -129,13 +140,17 @@ def _second(row: Row, part: str) -> float:
 
 
 def _replay(record: Record, most: int) -> dict[str, Any] | None:
-    """The frames: the cell of each as numbers of drawings, A and what is selected; None if no cell is known."""
+    """The frames: the cell of each as numbers of drawings, A and what is selected; None if no cell
+    is known."""
     known = [(row, genotype) for row in record.rows if (genotype := row_genotype(row))]
     kept = thinned([row | {"genotype": genotype} for row, genotype in known], most)
     if not kept and not record.genotype:
         return None
     drawings: dict[str, int] = {}  # drawing -> its number: most epochs change little
-    cells = [[drawings.setdefault(svg, len(drawings)) for svg in cell_svgs(row["genotype"])] for row in kept]
+    cells = [
+        [drawings.setdefault(svg, len(drawings)) for svg in cell_svgs(row["genotype"])]
+        for row in kept
+    ]
     if not kept and record.genotype:
         cells = [[drawings.setdefault(svg, len(drawings)) for svg in cell_svgs(record.genotype)]]
     return {
@@ -155,7 +170,8 @@ def row_genotype(row: Row) -> Genotype | None:
 
 
 def groups(record: Record, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """For each group of A: names of its edges and candidates, its values and what is selected, frame by frame."""
+    """For each group of A: names of its edges and candidates, its values and what is selected,
+    frame by frame."""
     kind = record.genotype.kind if record.genotype else ""
     found = []
     for name in rows[0].get("A") or {} if rows else {}:
@@ -197,11 +213,14 @@ def selected(row: Row, group: str) -> list[list[int]]:
     pairs = chosen.get(group) if isinstance(chosen, dict) else None
     if not isinstance(pairs, list):
         return []
-    return [pair for pair in pairs if isinstance(pair, list) and [type(i) for i in pair] == [int, int]]
+    return [
+        pair for pair in pairs if isinstance(pair, list) and [type(i) for i in pair] == [int, int]
+    ]
 
 
 def names(record: Record, group: str, kind: str, E: int, K: int) -> tuple[list[str], list[str]]:
-    """What the rows and columns of A are called: `c_{k-2} → 2` and `sep_conv_3x3`, or numbers where nobody says."""
+    """What the rows and columns of A are called: `c_{k-2} → 2` and `sep_conv_3x3`, or numbers where
+    nobody says."""
     described = record.space.get("groups")
     found = described.get(group) if isinstance(described, dict) else None
     found = found if isinstance(found, dict) else {}
@@ -212,4 +231,6 @@ def names(record: Record, group: str, kind: str, E: int, K: int) -> tuple[list[s
         edges = [f"{state_name(kind, i)} → {len(rows)}" for rows in nodes for i in range(len(rows))]
     if not isinstance(candidates, list) or len(candidates) != K:
         candidates = [f"candidate {k}" for k in range(K)]
-    return edges if len(edges) == E else [f"edge {e}" for e in range(E)], list(map(text, candidates))
+    return edges if len(edges) == E else [f"edge {e}" for e in range(E)], list(
+        map(text, candidates)
+    )

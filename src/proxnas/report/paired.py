@@ -1,8 +1,9 @@
 """Which methods differ: paired t tests over common seeds, corrected for their number.
 
-A seed fixes the split of the data and the order of the batches, so two methods are compared seed by seed. With p
-values p_(1) <= ... <= p_(m) Holm's corrected ones are max over i <= k of (m - i + 1) p_(i): the chance of calling any
-two alike methods different is then at most the level, however many pairs there are.
+A seed fixes the split of the data and the order of the batches, so two methods are compared seed by
+seed. With p values p_(1) <= ... <= p_(m) Holm's corrected ones are max over i <= k of (m - i + 1)
+p_(i): the chance of calling any two alike methods different is then at most the level, however many
+pairs there are.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Pair:
-    """Two methods: the mean of first minus second, and the corrected p value; None if it cannot be told."""
+    """Two methods: the mean of first minus second, and the corrected p value; None if it cannot be
+    told."""
 
     first: str
     second: str
@@ -40,7 +42,11 @@ def paired(figures: Mapping[str, Mapping[int, float]]) -> list[Pair]:
     pairs = [_pair(a, b, figures[a], figures[b]) for a, b in combinations(figures, 2)]
     corrected = iter(holm([pair.p for pair in pairs if pair.p is not None]))
     return [
-        Pair(x.first, x.second, x.seeds, x.difference, x.p, next(corrected)) if x.p is not None else x
+        (
+            Pair(x.first, x.second, x.seeds, x.difference, x.p, next(corrected))
+            if x.p is not None
+            else x
+        )
         for x in pairs
         if x.seeds
     ]
@@ -59,7 +65,9 @@ def p_value(differences: Sequence[float]) -> float | None:
         return None
     if not any(differences):
         return 1.0
-    if statistics.stdev(differences) == 0:  # all alike, which a finite sample of noise is not: the test has no answer
+    if (
+        statistics.stdev(differences) == 0
+    ):  # all alike, which a finite sample of noise is not: the test has no answer
         return None
     from scipy.stats import ttest_1samp
 

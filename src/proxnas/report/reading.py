@@ -1,4 +1,5 @@
-"""Run folders as they are found: finished, under way, stopped or damaged; read_genotype, never written.
+"""Run folders as they are found: finished, under way, stopped or damaged; read_genotype, never
+written.
 
 Nothing here raises because of what a file holds: a report of half a run is worth more than none.
 """
@@ -15,7 +16,17 @@ from typing import Any
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
 from proxnas.common.errors import InputError
-from proxnas.common.stored import CONFIG, MOST_LINES_BYTES, RESULT, ROW, opened, parse, read_bytes, read_json, sound
+from proxnas.common.stored import (
+    CONFIG,
+    MOST_LINES_BYTES,
+    RESULT,
+    ROW,
+    opened,
+    parse,
+    read_bytes,
+    read_json,
+    sound,
+)
 
 TAIL = 65_536
 DEPTH = 2  # a comparison holds runs, a run of `fit` holds search and train
@@ -85,25 +96,38 @@ def children(folder: Path) -> list[Path]:
     """The folders inside, seed-2 before seed-10; none if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+            names = [
+                entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")
+            ]
     except OSError:
         return []
     return [folder / name for name in sorted(names, key=_natural)]
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,9})", name)]
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part)
+        for part in re.split(r"([0-9]{1,9})", name)
+    ]
 
 
 def find_runs(folder: str | Path) -> list[Record]:
     """The runs at and below a folder; an InputError that says what to give if there is none."""
     top = Path(folder)
     if not top.is_dir():
-        raise InputError(f"{folder}: no such folder: give the folder of a run (proxnas runs lists them)")
+        raise InputError(
+            f"{folder}: no such folder: give the folder of a run (proxnas runs lists them)"
+        )
     found = list(run_folders(top))
     if not found:
-        raise InputError(f"{folder}: holds no run (no config.json): give the folder of a run (proxnas runs lists them)")
-    return [read_run(path, "/".join([top.resolve().name, *path.relative_to(top).parts])) for path in found]
+        raise InputError(
+            f"{folder}: holds no run (no config.json): give the folder of a run (proxnas runs lists"
+            " them)"
+        )
+    return [
+        read_run(path, "/".join([top.resolve().name, *path.relative_to(top).parts]))
+        for path in found
+    ]
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -126,7 +150,8 @@ def read_result(folder: Path) -> dict[str, Any]:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The whole lines of metrics.jsonl in order; a torn line, or one that is no row, is left out."""
+    """The whole lines of metrics.jsonl in order; a torn line, or one that is no row, is left
+    out."""
     try:
         lines = read_bytes(path, MOST_LINES_BYTES).splitlines(keepends=True)
     except OSError:
@@ -135,7 +160,8 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def last_row(path: Path) -> Row:
-    """The last whole line of metrics.jsonl, without reading what comes before it; empty if there is none."""
+    """The last whole line of metrics.jsonl, without reading what comes before it; empty if there is
+    none."""
     size = TAIL
     try:
         with opened(path) as file:
@@ -145,7 +171,9 @@ def last_row(path: Path) -> Row:
                 lines = file.read(size).splitlines(keepends=True)
                 if size < end:
                     lines = lines[1:]  # may have begun before
-                rows = (row for line in reversed(lines) if line.endswith(b"\n") and (row := _row(line)))
+                rows = (
+                    row for line in reversed(lines) if line.endswith(b"\n") and (row := _row(line))
+                )
                 row = next(rows, {})
                 if row or size >= min(end, MOST_LINES_BYTES):
                     return row
@@ -171,7 +199,8 @@ def _genotype(folder: Path) -> Genotype | None:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a process holds the folder's lock; looking takes a shared lock for an instant, and never waits."""
+    """Whether a process holds the folder's lock; looking takes a shared lock for an instant, and
+    never waits."""
     import fcntl  # not on every system, and most of a report needs it not
 
     try:

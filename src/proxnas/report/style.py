@@ -1,4 +1,5 @@
-"""One look for all figures: sizes, colours that people with colour blindness can tell apart, and how they are saved."""
+"""One look for all figures: sizes, colours that people with colour blindness can tell apart, and
+how they are saved."""
 
 from __future__ import annotations
 
@@ -12,13 +13,24 @@ from proxnas.common.files import write_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")  # Okabe and Ito
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#444444",
+)  # Okabe and Ito
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PANEL = (4.8, 3.4)  # inches
 
 
-def panels(rows: int = 1, columns: int = 1, size: tuple[float, float] = PANEL) -> tuple[Figure, list[Any]]:
-    """A figure of panels in one look; no window, no global state. The axes are listed row by row."""
+def panels(
+    rows: int = 1, columns: int = 1, size: tuple[float, float] = PANEL
+) -> tuple[Figure, list[Any]]:
+    """A figure of panels in one look; no window, no global state. The axes are listed row by
+    row."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(columns * size[0], rows * size[1]), layout="constrained")

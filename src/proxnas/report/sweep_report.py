@@ -1,4 +1,5 @@
-"""What a sweep found: tables, the paper's figure of the penalty, and the front of what is both small and good."""
+"""What a sweep found: tables, the paper's figure of the penalty, and the front of what is both
+small and good."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ Point = tuple[float, float]
 
 
 def with_front(rows: Sequence[Row]) -> list[Row]:
-    """The rows, each saying whether it is on the Pareto front: none is as small and better, or as good and smaller."""
+    """The rows, each saying whether it is on the Pareto front: none is as small and better, or as
+    good and smaller."""
     if not rows:
         return []
     is_better, size = better(rows[0]["figure"]), measured(rows[0])
@@ -28,7 +30,9 @@ def with_front(rows: Sequence[Row]) -> list[Row]:
 
     def beaten(point: Point) -> bool:
         return any(
-            other[0] <= point[0] and not is_better(point[1], other[1]) and (other[0] < point[0] or other[1] != point[1])
+            other[0] <= point[0]
+            and not is_better(point[1], other[1])
+            and (other[0] < point[0] or other[1] != point[1])
             for other in points
         )
 
@@ -52,9 +56,14 @@ def files(found: Comparison, rows: Sequence[Row], failed: Mapping[str, str]) -> 
 def table_md(found: Comparison, rows: Sequence[Row], failed: Mapping[str, str]) -> str:
     """All settings, then those on the front."""
     config = found.config
-    sections = {"All settings": table(rows), "The Pareto front": table([row for row in rows if row["front"]])}
+    sections = {
+        "All settings": table(rows),
+        "The Pareto front": table([row for row in rows if row["front"]]),
+    }
     if failed:
-        sections["Failed runs"] = "\n".join(f"- {name}: {message}" for name, message in failed.items())
+        sections["Failed runs"] = "\n".join(
+            f"- {name}: {message}" for name, message in failed.items()
+        )
     head = f"# Sweep of {config['method']} on {config['data']}, space {config['space']}\n\n"
     head += f"{len(found.entries)} searches; mean ± standard deviation over seeds.\n"
     return head + "".join(f"\n## {title}\n\n{text}\n" for title, text in sections.items())
@@ -68,7 +77,9 @@ def table(rows: Sequence[Row]) -> str:
         n, mean, std = len(row["seeds"]), row["mean"], row["std"]
         if row["figure"].endswith("accuracy"):
             mean, std = 100 - 100 * mean, 100 * std
-        sizes = [plus_minus(row[f"{size}_mean"] / 1e6, row[f"{size}_std"] / 1e6, n) for size in SIZES]
+        sizes = [
+            plus_minus(row[f"{size}_mean"] / 1e6, row[f"{size}_std"] / 1e6, n) for size in SIZES
+        ]
         lines.append([row["setting"], plus_minus(mean, std, n, 2), *sizes, str(n)])
     return grid(["Setting", heading, "Params (M)", "Multiply-adds (M)", "Seeds"], lines)
 
@@ -76,7 +87,9 @@ def table(rows: Sequence[Row]) -> str:
 def draw(found: Comparison, rows: Sequence[Row], folder: Path) -> list[Path]:
     """penalty (size and accuracy against what was swept) and pareto (accuracy against size)."""
     figures = {"penalty": penalty(rows), "pareto": pareto(found, rows)} if rows else {}
-    return [file for name, figure in figures.items() for file in save(figure, folder / f"{name}.svg")]
+    return [
+        file for name, figure in figures.items() for file in save(figure, folder / f"{name}.svg")
+    ]
 
 
 def penalty(rows: Sequence[Row]) -> Figure:
@@ -110,7 +123,14 @@ def pareto(found: Comparison, rows: Sequence[Row]) -> Figure:
         axis.plot(*zip(*dots, strict=True), marker=".", alpha=0.4, **style)
         axis.plot(row[f"{size}_mean"], row["mean"], marker="o", label=row["setting"], **style)
     front = sorted((row[f"{size}_mean"], row["mean"]) for row in rows if row["front"])
-    axis.plot(*zip(*front, strict=True), color=COLOURS[-1], marker="", linewidth=1, zorder=0, label="Pareto front")
+    axis.plot(
+        *zip(*front, strict=True),
+        color=COLOURS[-1],
+        marker="",
+        linewidth=1,
+        zorder=0,
+        label="Pareto front",
+    )
     axis.set(xlabel=SIZES[size], ylabel=_label(rows[0]))
     axis.legend(frameon=False, fontsize="small")
     return figure

@@ -1,4 +1,5 @@
-"""The tables of a comparison: table.md in the forms of the paper, table.csv and table.json with everything."""
+"""The tables of a comparison: table.md in the forms of the paper, table.csv and table.json with
+everything."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ HEADINGS = {
 }
 ABSENT = "-"
 SHARED = (
-    "The errors are those of the search network with its shared weights on the half of the data for A: they say how a "
-    "search went, not how good the trained network will be (--train, --table)."
+    "The errors are those of the search network with its shared weights on the half of the data for"
+    " A: they say how a search went, not how good the trained network will be (--train, --table)."
 )
 
 
@@ -69,7 +70,9 @@ def _flat(row: Row) -> Row:
     return found
 
 
-def table_md(found: Comparison, rows: Sequence[Row], pairs: Sequence[Pair], failed: Mapping[str, str]) -> str:
+def table_md(
+    found: Comparison, rows: Sequence[Row], pairs: Sequence[Pair], failed: Mapping[str, str]
+) -> str:
     """The forms of the paper's tables, one section each."""
     config = found.config
     sections = {
@@ -79,20 +82,29 @@ def table_md(found: Comparison, rows: Sequence[Row], pairs: Sequence[Pair], fail
         "Which methods differ": differences(found, pairs),
     }
     if failed:
-        sections["Failed runs"] = "\n".join(f"- {name}: {message}" for name, message in failed.items())
-    head = f"# Comparison on {config['data']}, space {config['space']}\n\n{_introduction(found, rows)}\n"
+        sections["Failed runs"] = "\n".join(
+            f"- {name}: {message}" for name, message in failed.items()
+        )
+    head = (
+        f"# Comparison on {config['data']}, space"
+        f" {config['space']}\n\n{_introduction(found, rows)}\n"
+    )
     return head + "".join(f"\n## {title}\n\n{text}\n" for title, text in sections.items())
 
 
 def _introduction(found: Comparison, rows: Sequence[Row]) -> str:
-    runs = f"{len(found.entries)} searches by {len(rows)} methods; mean ± standard deviation over seeds."
+    runs = (
+        f"{len(found.entries)} searches by {len(rows)} methods; mean ± standard deviation over"
+        " seeds."
+    )
     if found.figure == "valid_accuracy":
         return f"{runs} {SHARED}"
     return runs
 
 
 def costs(rows: Sequence[Row], spaces: bool = False) -> str:
-    """The paper's tables of errors, parameters and search cost; with `spaces` as for the concurrent works."""
+    """The paper's tables of errors, parameters and search cost; with `spaces` as for the concurrent
+    works."""
     figures = [name for name in HEADINGS if any(_has(row, name) for row in rows)]
     middle = ["Ops", "Nodes"] if spaces else []
     named = [HEADINGS[name] for name in figures]
@@ -102,7 +114,11 @@ def costs(rows: Sequence[Row], spaces: bool = False) -> str:
         errors = [_error(row, name) for name in figures]
         counts = [str(row["ops"]), str(row["nodes"])] if spaces else []
         params = plus_minus(row["params_mean"] / 1e6, row["params_std"] / 1e6, len(row["seeds"]))
-        time = [f"{row['seconds_mean'] / 60:.3g}", f"{row['seconds_mean'] / 86400:.2g}", str(len(row["seeds"]))]
+        time = [
+            f"{row['seconds_mean'] / 60:.3g}",
+            f"{row['seconds_mean'] / 86400:.2g}",
+            str(len(row["seeds"])),
+        ]
         lines.append([row["method"], *errors, params, *counts, *time])
     return grid(headings, lines)
 
@@ -127,14 +143,32 @@ def plus_minus(mean: float, std: float, n: int, digits: int | None = None) -> st
 
 
 def timing(rows: Sequence[Row]) -> str:
-    """The paper's timing table: update of A by order, forward and backward for w, all of it, error and parameters."""
-    parts = ["Update A, 1st order", "Update A, 2nd order", "Forward", "Backward", "Other", "Evaluate", "Total"]
-    headings = ["Ops", "Method", *parts, "Error (%)" if _is_error(rows) else "Perplexity", "Params (M)"]
+    """The paper's timing table: update of A by order, forward and backward for w, all of it, error
+    and parameters."""
+    parts = [
+        "Update A, 1st order",
+        "Update A, 2nd order",
+        "Forward",
+        "Backward",
+        "Other",
+        "Evaluate",
+        "Total",
+    ]
+    headings = [
+        "Ops",
+        "Method",
+        *parts,
+        "Error (%)" if _is_error(rows) else "Perplexity",
+        "Params (M)",
+    ]
     lines = []
     for row in rows:
         seconds = row["epoch_seconds"]
         arch = [seconds["arch"] if row["order"] == order else None for order in (1, 2)]
-        times = [*arch, *(seconds[part] for part in ("forward", "backward", "other", "evaluate", "total"))]
+        times = [
+            *arch,
+            *(seconds[part] for part in ("forward", "backward", "other", "evaluate", "total")),
+        ]
         figures = [_error(row, row["figure"]), f"{row['params_mean'] / 1e6:.3g}"]
         lines.append([str(row["ops"]), row["method"], *map(_seconds, times), *figures])
     return grid(headings, lines)
@@ -154,9 +188,14 @@ def differences(found: Comparison, pairs: Sequence[Pair]) -> str:
     most = max((pair.seeds for pair in pairs), default=0)
     if not told and most < FEWEST:
         seeds = f"{most} seed{'s' * (most != 1)}"
-        return f"With {seeds} in common it cannot be told which methods differ: give at least {FEWEST}."
-    note = (f"Paired t tests over common seeds, p values corrected by Holm for {len(told)} pairs; "
-            "all of them are in tests.json.")  # fmt: skip
+        return (
+            f"With {seeds} in common it cannot be told which methods differ: give at least"
+            f" {FEWEST}."
+        )
+    note = (
+        f"Paired t tests over common seeds, p values corrected by Holm for {len(told)} pairs; "
+        "all of them are in tests.json."
+    )
     unlike = [pair for pair in told if pair.verdict == "different"]
     if not unlike:
         return f"No two methods could be told apart at the level {LEVEL}. {note}"
@@ -165,8 +204,16 @@ def differences(found: Comparison, pairs: Sequence[Pair]) -> str:
     for pair in sorted(unlike, key=lambda pair: pair.corrected or 0.0):
         ahead = is_better(pair.difference, 0)
         names = [pair.first, pair.second] if ahead else [pair.second, pair.first]
-        lines.append([*names, f"{abs(pair.difference):.4g}", str(pair.seeds), f"{pair.corrected:.2g}"])
-    headings = ["Better", "Worse", f"Difference in {found.figure.replace('_', ' ')}", "Seeds", "Corrected p"]
+        lines.append(
+            [*names, f"{abs(pair.difference):.4g}", str(pair.seeds), f"{pair.corrected:.2g}"]
+        )
+    headings = [
+        "Better",
+        "Worse",
+        f"Difference in {found.figure.replace('_', ' ')}",
+        "Seeds",
+        "Corrected p",
+    ]
     return f"{grid(headings, lines)}\n\n{note}"
 
 

@@ -1,4 +1,5 @@
-"""What a finished run says in the terminal: the cell and a table of what came out and where it is."""
+"""What a finished run says in the terminal: the cell and a table of what came out and where it
+is."""
 
 from __future__ import annotations
 
@@ -38,7 +39,11 @@ def print_cell(result: Mapping[str, Any]) -> None:
 
 def print_summary(result: Mapping[str, Any], folder: Path, more: Mapping[str, object] = {}) -> None:
     """What came out of a run and where it is."""
-    _print({**labelled(figures({}, {}, result)), **more}, folder, {"to see it": f"proxnas report {quote(str(folder))}"})
+    _print(
+        {**labelled(figures({}, {}, result)), **more},
+        folder,
+        {"to see it": f"proxnas report {quote(str(folder))}"},
+    )
 
 
 def print_warning(result: Mapping[str, Any]) -> None:

@@ -1,13 +1,15 @@
 """One step by several processes: gradients of the whole batch, and one will.
 
-Every process holds all weights and the whole architecture, and works on its part of each batch. All of them then take
-the same step, because each gradient is exchanged before it is used:
+Every process holds all weights and the whole architecture, and works on its part of each batch. All
+of them then take the same step, because each gradient is exchanged before it is used:
 
-    g = sum_r n_r g_r / sum_r n_r        n_r examples of process r, g_r the gradient of its mean loss
+    g = sum_r n_r g_r / sum_r n_r        n_r examples of process r, g_r the gradient of its mean
+                                         loss
 
-which is the gradient on the whole batch. Of the weights only those are exchanged that this step has used: all processes
-select the same operations, and every exchange says so (`BITS`). It also says who was asked to stop, so that all stop
-after the same step. A process that is alone exchanges nothing.
+which is the gradient on the whole batch. Of the weights only those are exchanged that this step has
+used: all processes select the same operations, and every exchange says so (`BITS`). It also says
+who was asked to stop, so that all stop after the same step. A process that is alone exchanges
+nothing.
 """
 
 from __future__ import annotations
@@ -26,13 +28,18 @@ from proxnas.common.types import Matrices, State
 from proxnas.runs.messages import exchange, gathered, team, total, where
 
 BITS = 16
-"""Bits of the hash of which weights take part, each a number of its own: a sum is 0 or the number of processes."""
+"""Bits of the hash of which weights take part, each a number of its own: a sum is 0 or the number
+of processes."""
 DRIFT = 1e-4
-"""Most that the sizes of all numbers of a run may differ between processes; unlike machines round unlike."""
+"""Most that the sizes of all numbers of a run may differ between processes; unlike machines round
+unlike."""
 
 
-def mean(tensors: Sequence[Tensor | None], examples: int, device: torch.device | None = None) -> list[Tensor | None]:
-    """The gradients on the whole batch, given those on this process's examples; what is None stays None."""
+def mean(
+    tensors: Sequence[Tensor | None], examples: int, device: torch.device | None = None
+) -> list[Tensor | None]:
+    """The gradients on the whole batch, given those on this process's examples; what is None stays
+    None."""
     present = [x for x in tensors if x is not None]
     if here().alone or not present:
         return list(tensors)
@@ -51,9 +58,12 @@ def mean_matrices(matrices: Matrices, examples: int, device: torch.device) -> Ma
     return {name: g for name, g in zip(matrices, found, strict=True) if g is not None}
 
 
-def mean_gradients(weights: Sequence[Tensor], buffers: Sequence[Tensor], loss: Tensor, examples: int) -> Tensor:
-    """The gradients that are there become those of the whole batch, and so do the buffers (batch statistics); returns
-    the loss on the whole batch. A weight without a gradient was used by no process, and is not exchanged."""
+def mean_gradients(
+    weights: Sequence[Tensor], buffers: Sequence[Tensor], loss: Tensor, examples: int
+) -> Tensor:
+    """The gradients that are there become those of the whole batch, and so do the buffers (batch
+    statistics); returns the loss on the whole batch. A weight without a gradient was used by no
+    process, and is not exchanged."""
     if here().alone:
         return loss
     values = [*(w.grad for w in weights if w.grad is not None), *buffers]
@@ -65,14 +75,20 @@ def mean_gradients(weights: Sequence[Tensor], buffers: Sequence[Tensor], loss: T
     return whole
 
 
-def _means(tensors: Sequence[Tensor], examples: int, device: torch.device, notes: Sequence[float]) -> list[Tensor]:
-    """The means over all examples of all processes, then the plain sums of the notes; by one message."""
+def _means(
+    tensors: Sequence[Tensor], examples: int, device: torch.device, notes: Sequence[float]
+) -> list[Tensor]:
+    """The means over all examples of all processes, then the plain sums of the notes; by one
+    message."""
     dtype = tensors[0].dtype
     tail = torch.tensor([examples, *notes], dtype=dtype, device=device)
     buffer = torch.cat([*(x.detach().reshape(-1).to(device, dtype) for x in tensors), tail])
     buffer[: -len(tail)] *= examples
     *parts, count, noted = exchange(buffer).split([*(x.numel() for x in tensors), 1, len(notes)])
-    return [*(part.div_(count).view(x.shape).to(x) for part, x in zip(parts, tensors, strict=True)), noted]
+    return [
+        *(part.div_(count).view(x.shape).to(x) for part, x in zip(parts, tensors, strict=True)),
+        noted,
+    ]
 
 
 def _wished(signum: int | None, late: bool) -> list[float]:
@@ -85,10 +101,11 @@ def _bits(content: bytes) -> list[float]:
 
 
 def agreed(signum: int | None, late: bool) -> tuple[int | None, bool]:
-    """(the signal to stop by, whether to write a checkpoint) after a step, the same in all processes.
+    """(the signal to stop by, whether to write a checkpoint) after a step, the same in all
+    processes.
 
-    A wish goes along with the next exchange of weights. On an accelerator the latest is left for the next time, like
-    the verdicts of the guard: the host does not wait for it.
+    A wish goes along with the next exchange of weights. On an accelerator the latest is left for
+    the next time, like the verdicts of the guard: the host does not wait for it.
     """
     if here().alone:
         return signum, late
@@ -107,8 +124,10 @@ def _heard(counts: Iterable[float]) -> int | None:
 
 def _check_bits(sums: Sequence[float]) -> None:
     if any(x not in (0, here().size) for x in sums):
-        raise InputError("the processes of this job select different operations: give all of them the same command, "
-                         "data and versions, and start again with --resume")  # fmt: skip
+        raise InputError(
+            "the processes of this job select different operations: give all of them the same"
+            " command, data and versions, and start again with --resume"
+        )
 
 
 def asked(signum: int | None) -> int | None:
@@ -122,13 +141,21 @@ def check_alike(state: State) -> None:
         return
     sizes = gathered(torch.tensor(_size(state), dtype=torch.float64)).tolist()
     if not all(abs(size - sizes[0]) <= DRIFT * abs(sizes[0]) for size in sizes):
-        raise InputError(f"the processes of this job came to different weights (|.| = {sizes[:8]}): give all of them "
-                         "the same command, data and versions, and start again with --resume")  # fmt: skip
+        raise InputError(
+            f"the processes of this job came to different weights (|.| = {sizes[:8]}): give all of"
+            " them the same command, data and versions, and start again with --resume"
+        )
 
 
 def _size(value: Any) -> float:
     """The sum of the absolute values of all numbers of tensors in nested dicts and lists."""
     if isinstance(value, Tensor):
         return float(value.detach().abs().sum()) if value.is_floating_point() else 0.0
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    items = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list | tuple)
+        else ()
+    )
     return sum(map(_size, items))

@@ -16,8 +16,9 @@ MINUTES = "minutes"
 class Deadline:
     """So many seconds from now on, less those that earlier calls of the same run took.
 
-    Seconds are counted from when this was made, so that reading data and trying things out count too. A job stops
-    after a step, early enough for the evaluation that follows; once over it stays over.
+    Seconds are counted from when this was made, so that reading data and trying things out count
+    too. A job stops after a step, early enough for the evaluation that follows; once over it stays
+    over.
     """
 
     def __init__(self, seconds: float = math.inf) -> None:
@@ -49,5 +50,6 @@ class Deadline:
 
 
 def deadline_of(minutes: float) -> Deadline:
-    """That of --minutes; 0: none, and none for several processes, whose clocks would not agree on a step."""
+    """That of --minutes; 0: none, and none for several processes, whose clocks would not agree on a
+    step."""
     return Deadline(60 * minutes if minutes and here().alone else math.inf)

@@ -1,7 +1,9 @@
-"""Loss and gradient must be finite: judged on the device in every step, which otherwise is not taken.
+"""Loss and gradient must be finite: judged on the device in every step, which otherwise is not
+taken.
 
-The host reads the verdict when the next step is under way, so that it never waits for an accelerator; until then the
-optimizer itself leaves an unsound step out. The loop then goes back to the last checkpoint, at a lower learning rate.
+The host reads the verdict when the next step is under way, so that it never waits for an
+accelerator; until then the optimizer itself leaves an unsound step out. The loop then goes back to
+the last checkpoint, at a lower learning rate.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ UNREAD = 64
 
 
 class Diverged(InputError):
-    """A number that must be finite is not. Bad input unless a loop catches it: nobody else can go back."""
+    """A number that must be finite is not. Bad input unless a loop catches it: nobody else can go
+    back."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is not finite: lower --learning-rate or use --precision fp32")
@@ -30,7 +33,8 @@ class Diverged(InputError):
 
 
 class Guard:
-    """How sound the last steps were, and how often the run has gone back; shared by a loop and its optimizer."""
+    """How sound the last steps were, and how often the run has gone back; shared by a loop and its
+    optimizer."""
 
     def __init__(self) -> None:
         self.rollbacks = 0
@@ -42,14 +46,16 @@ class Guard:
         return float(SLOWER**self.rollbacks)
 
     def judge(self, *figures: Tensor) -> Tensor:
-        """1.0 if one of the scalars is not finite, else 0.0, on the device: the `found_inf` of an optimizer."""
+        """1.0 if one of the scalars is not finite, else 0.0, on the device: the `found_inf` of an
+        optimizer."""
         total = torch.stack([figure.detach().float() for figure in figures]).sum()
         unsound = total.isfinite().logical_not_().float()
         self._verdicts.append(unsound)
         return unsound
 
     def check(self) -> None:
-        """Diverged if a step was unsound; on an accelerator the latest one is left for the next time."""
+        """Diverged if a step was unsound; on an accelerator the latest one is left for the next
+        time."""
         while self._verdicts and len(self._verdicts) > (self._verdicts[-1].device.type != "cpu"):
             self._read()
 
@@ -69,7 +75,8 @@ class Guard:
 
 
 def step_if_sound(optimizer: torch.optim.Optimizer, unsound: Tensor) -> None:
-    """A step that is left out if the verdict is 1: on the device where the optimizer can, else by a look at it."""
+    """A step that is left out if the verdict is 1: on the device where the optimizer can, else by a
+    look at it."""
     if not getattr(optimizer, "_step_supports_amp_scaling", False):
         if not unsound.item():
             optimizer.step()

@@ -1,8 +1,9 @@
 """Whether data are still the same: a digest each of their images, their labels and their classes.
 
-Labels and classes are taken whole. Of many images a fixed sample is read, so that a large set takes a second or two;
-files are also known by their names within the data and their sizes, but not by their dates: a copy is the same data.
-What a reader makes of the files (sizes, skipped ones) plays no part: it is the same data at 32 pixels and at 224.
+Labels and classes are taken whole. Of many images a fixed sample is read, so that a large set takes
+a second or two; files are also known by their names within the data and their sizes, but not by
+their dates: a copy is the same data. What a reader makes of the files (sizes, skipped ones) plays
+no part: it is the same data at 32 pixels and at 224.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Traced(Protocol):
     def __len__(self) -> int: ...
 
     def trace(self, number: int, content: bool) -> bytes:
-        """What another picture would not have: name and size, and if asked for the beginning of its content."""
+        """What another picture would not have: name and size, and if asked for the beginning of its
+        content."""
 
 
 def of_arrays(parts: Mapping[str, tuple[Array, Array]], classes: Sequence[str]) -> dict[str, str]:
@@ -41,7 +43,9 @@ def of_arrays(parts: Mapping[str, tuple[Array, Array]], classes: Sequence[str]) 
     return {"images": images.hexdigest(), **_labelled(parts, classes)}
 
 
-def of_pictures(parts: Mapping[str, tuple[Traced, Array]], classes: Sequence[str]) -> dict[str, str]:
+def of_pictures(
+    parts: Mapping[str, tuple[Traced, Array]], classes: Sequence[str]
+) -> dict[str, str]:
     """Of images in files or in tables."""
     step = -(-sum(len(y) for _, y in parts.values()) // MOST_FILES) or 1
     images = hashlib.blake2b(digest_size=16)
@@ -55,7 +59,9 @@ def of_pictures(parts: Mapping[str, tuple[Traced, Array]], classes: Sequence[str
 def of_texts(texts: Mapping[str, str]) -> dict[str, str]:
     """Of the parts of a text."""
     return {
-        f"{part} text": hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        f"{part} text": (
+            hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        )
         for part, text in texts.items()
     }
 

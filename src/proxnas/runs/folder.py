@@ -1,8 +1,9 @@
-"""The run folder: locked while in use, written so that a crash at any moment loses nothing that was finished.
+"""The run folder: locked while in use, written so that a crash at any moment loses nothing that was
+finished.
 
-Text files are replaced whole (written beside, synced, renamed). A checkpoint loads with `weights_only=True`,
-holds a checksum of its own content, and the one before it is kept. metrics.jsonl grows by a line an epoch and is cut
-back to the checkpoint on resume.
+Text files are replaced whole (written beside, synced, renamed). A checkpoint loads with
+`weights_only=True`, holds a checksum of its own content, and the one before it is kept.
+metrics.jsonl grows by a line an epoch and is cut back to the checkpoint on resume.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from torch import Tensor
 from proxnas.common import stored
 from proxnas.common.errors import InputError
 from proxnas.common.files import append_line, is_run, make_folder, rename, sync_folder, write_beside
-from proxnas.common.files import write_atomically as write_atomically  # where the others look for it
+from proxnas.common.files import (
+    write_atomically as write_atomically,
+)  # where the others look for it
 from proxnas.common.launch import here
 from proxnas.common.say import note
 from proxnas.common.types import State
@@ -51,16 +54,19 @@ FILES = (
     "environment.json",
     "config.json",
 )
-"""What a run writes into its folder, and what --force removes: config.json last, it says whose the others are."""
+"""What a run writes into its folder, and what --force removes: config.json last, it says whose the
+others are."""
 
 EVALUATIONS = "evaluations"
 """Where a search whose cells are evaluated by workers has a folder for each."""
 NEIGHBOURS, REFINED = "neighbours", "refined"
-"""Where a search with --refine trains the neighbours of what it found, and the best of them for longer."""
+"""Where a search with --refine trains the neighbours of what it found, and the best of them for
+longer."""
 CELL = "cell.json"
 """In such a folder: what is to be evaluated, its number and the picks of every node."""
 LOCK_SECONDS = 0.3
-"""A command that looks whether a run is under way holds the lock for an instant; whoever runs holds it for longer."""
+"""A command that looks whether a run is under way holds the lock for an instant; whoever runs holds
+it for longer."""
 SHARED = 10
 """So many names a tensor of a checkpoint may have at most, on average; it is stored once."""
 ANEW = "use --force to run anew"
@@ -89,22 +95,26 @@ class Run:
         except (OSError, ValueError) as error:
             raise stored.unreadable(self / name, error, ANEW) from error
 
-    def result(self, needed: Iterable[str] = (), fields: Mapping[str, stored.Check] = stored.RESULT) -> dict[str, Any]:
-        """What result.json holds: values that can be such, those that are needed among them; else an InputError."""
+    def result(
+        self, needed: Iterable[str] = (), fields: Mapping[str, stored.Check] = stored.RESULT
+    ) -> dict[str, Any]:
+        """What result.json holds: values that can be such, those that are needed among them; else
+        an InputError."""
         try:
             return stored.check(self.read_json("result.json"), fields, needed)
         except ValueError as error:
             raise stored.unreadable(self / "result.json", error, ANEW) from error
 
     def keep_vocabulary(self, words: Sequence[str]) -> None:
-        """Written once; a text that has changed since cannot go on with the weights of the old one."""
+        """Written once; a text that has changed since cannot go on with the weights of the old
+        one."""
         path = self / "vocabulary.json"
         if not path.exists():
             write_atomically(path, json.dumps(list(words), ensure_ascii=False, indent=0) + "\n")
         elif self.read_json(path.name, stored.MOST_LINES_BYTES) != list(words):
             raise InputError(
-                f"{path}: the text has other words than when this run was started: restore the text, or use --force "
-                "to start anew"
+                f"{path}: the text has other words than when this run was started: restore the"
+                " text, or use --force to start anew"
             )
 
     def append_metrics(self, row: dict[str, Any]) -> None:
@@ -115,20 +125,28 @@ class Run:
         path = self / "metrics.jsonl"
         try:
             content = stored.read_bytes(path, stored.MOST_LINES_BYTES)
-            content.decode("utf-8")  # else it is no file of lines, and all of it would be taken for a torn one
+            content.decode(
+                "utf-8"
+            )  # else it is no file of lines, and all of it would be taken for a torn one
             lines = content.splitlines(keepends=True)
             rows = (stored.parse(line) for line in lines if line.endswith(b"\n"))
             return [stored.check(row, stored.ROW, ("epoch", "seconds")) for row in rows]
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
-            raise InputError(f"{path}: damaged ({getattr(error, 'strerror', None) or error}): {ANEW}") from error
+            raise InputError(
+                f"{path}: damaged ({getattr(error, 'strerror', None) or error}): {ANEW}"
+            ) from error
 
     def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
-        """The rows of the first so many epochs; later ones, written after the checkpoint, are removed."""
+        """The rows of the first so many epochs; later ones, written after the checkpoint, are
+        removed."""
         rows = self.metrics()[:epochs]
         if len(rows) < epochs:
-            raise InputError(f"{self / 'metrics.jsonl'}: has {len(rows)} epochs, the checkpoint {epochs}: use --force")
+            raise InputError(
+                f"{self / 'metrics.jsonl'}: has {len(rows)} epochs, the checkpoint {epochs}: use"
+                " --force"
+            )
         write_atomically(self / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         return rows
 
@@ -136,8 +154,12 @@ class Run:
         if not here().leads:
             return
         newest = self / "checkpoint.pt"
-        part = write_beside(newest, lambda file: torch.save({"sha256": digest(state), "state": state}, file))
-        if newest.exists():  # killed between the two renames: the previous one is still there to resume from
+        part = write_beside(
+            newest, lambda file: torch.save({"sha256": digest(state), "state": state}, file)
+        )
+        if (
+            newest.exists()
+        ):  # killed between the two renames: the previous one is still there to resume from
             rename(newest, self / "checkpoint.previous.pt")
         rename(part, newest)
         sync_folder(self.folder)
@@ -153,22 +175,32 @@ class Run:
                 return state
         if found:
             both = f", and so is {previous.name}" if len(found) > 1 else ""
-            raise InputError(f"{found[0]}: the checkpoint is damaged or truncated{both}: use --force to start anew")
+            raise InputError(
+                f"{found[0]}: the checkpoint is damaged or truncated{both}: use --force to start"
+                " anew"
+            )
         return None
 
     def _set_aside(self, newest: Path) -> None:
-        """Away with it before the next checkpoint is written, which would move it over the sound one."""
+        """Away with it before the next checkpoint is written, which would move it over the sound
+        one."""
         rename(newest, self / "checkpoint.damaged.pt")
-        note(f"{newest}: damaged or truncated, kept as checkpoint.damaged.pt: going on from checkpoint.previous.pt")
+        note(
+            f"{newest}: damaged or truncated, kept as checkpoint.damaged.pt: going on from"
+            " checkpoint.previous.pt"
+        )
 
 
 def sound_state(path: Path) -> State | None:
-    """What a checkpoint holds; None if its content is not what was written. Nothing of it is ever run."""
+    """What a checkpoint holds; None if its content is not what was written. Nothing of it is ever
+    run."""
     with stored.opened(path) as file:  # what cannot be read at all is no damage
         try:
             found = torch.load(file, map_location="cpu", weights_only=True)
             state: State = found["state"]
-            if claimed(state) > SHARED * path.stat().st_size:  # one number can be seen as a tensor of any size
+            if (
+                claimed(state) > SHARED * path.stat().st_size
+            ):  # one number can be seen as a tensor of any size
                 return None
             return state if found["sha256"] == digest(state) else None
         except DAMAGE:
@@ -177,9 +209,11 @@ def sound_state(path: Path) -> State | None:
 
 @contextmanager
 def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterator[Run]:
-    """The run folder, made if need be and locked; an earlier run in it is neither overwritten nor mixed with.
+    """The run folder, made if need be and locked; an earlier run in it is neither overwritten nor
+    mixed with.
 
-    Of several processes of a job the first does that, when all have seen what is there; the others use it with it.
+    Of several processes of a job the first does that, when all have seen what is there; the others
+    use it with it.
     """
     meet()
     if not here().leads:
@@ -196,19 +230,31 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Ours alone, as the system sees to: the lock of a process that died is free. `.owner` says who has it."""
+    """Ours alone, as the system sees to: the lock of a process that died is free. `.owner` says who
+    has it."""
     lock, owner = FileLock(folder / ".lock"), folder / ".owner"
-    if (folder / ".lock").is_symlink() or ((folder / ".lock").exists() and not (folder / ".lock").is_file()):
-        raise InputError(f"{folder / '.lock'}: is a symbolic link or no regular file, which no lock is: remove it")
+    if (folder / ".lock").is_symlink() or (
+        (folder / ".lock").exists() and not (folder / ".lock").is_file()
+    ):
+        raise InputError(
+            f"{folder / '.lock'}: is a symbolic link or no regular file, which no lock is:"
+            " remove it"
+        )
     try:
         lock.acquire(timeout=LOCK_SECONDS)
     except Timeout as error:
-        raise InputError(f"{folder}: in use by {_owner(owner)}: wait for it or choose another --run") from error
+        raise InputError(
+            f"{folder}: in use by {_owner(owner)}: wait for it or choose another --run"
+        ) from error
     except OSError as error:
-        raise InputError(f"--run {folder}: cannot be written ({error.strerror}): choose another folder") from error
+        raise InputError(
+            f"--run {folder}: cannot be written ({error.strerror}): choose another folder"
+        ) from error
     try:
         with suppress(InputError):  # a full disk is for the files that matter to complain of
-            write_atomically(owner, json.dumps({"process": os.getpid(), "host": platform.node()}) + "\n")
+            write_atomically(
+                owner, json.dumps({"process": os.getpid(), "host": platform.node()}) + "\n"
+            )
         yield
     finally:
         with suppress(OSError):
@@ -230,7 +276,10 @@ def _check_earlier(run: Run, resume: bool, force: bool) -> None:
     if not (run / "config.json").exists():
         for name in FILES:  # ours come after config.json and go before it
             if (run / name).exists():
-                raise InputError(f"{run / name}: without a config.json beside it, whose is it? choose another --run")
+                raise InputError(
+                    f"{run / name}: without a config.json beside it, whose is it? choose another"
+                    " --run"
+                )
         return
     if not is_run(run.folder):
         raise InputError(f"{run / 'config.json'}: not written by proxnas: choose another --run")
@@ -243,7 +292,10 @@ def _check_earlier(run: Run, resume: bool, force: bool) -> None:
         _forget(run.folder)
     elif not resume:
         state = "a finished run" if run.finished else "an unfinished run"
-        raise InputError(f"{run.folder}: holds {state}: use --resume to go on, --force to overwrite, or another --run")
+        raise InputError(
+            f"{run.folder}: holds {state}: use --resume to go on, --force to overwrite, or another"
+            " --run"
+        )
 
 
 def _forget(folder: Path) -> None:
@@ -256,7 +308,13 @@ def claimed(value: Any) -> int:
     """Bytes of all tensors in nested dicts and lists, if each were written out."""
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    items = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list | tuple)
+        else ()
+    )
     return sum(map(claimed, items))
 
 

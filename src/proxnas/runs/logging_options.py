@@ -1,4 +1,5 @@
-"""A flag of `search` and `train`: what else is written while they run. No torch here: `--help` must be quick."""
+"""A flag of `search` and `train`: what else is written while they run. No torch here: `--help` must
+be quick."""
 
 from __future__ import annotations
 

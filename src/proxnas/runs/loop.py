@@ -1,7 +1,8 @@
 """The loop of everything that runs in epochs: step, log, checkpoint, and stop when asked.
 
-After each epoch: a line of metrics.jsonl, the job's own files, then the checkpoint, which decides whether it counts.
-A loss or gradient that is not finite sends the job back to its last checkpoint, at a lower learning rate.
+After each epoch: a line of metrics.jsonl, the job's own files, then the checkpoint, which decides
+whether it counts. A loss or gradient that is not finite sends the job back to its last checkpoint,
+at a lower learning rate.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Totals:
         self.count = self.changes = self.steps = 0
 
     def add(self, metrics: Metrics) -> None:
-        self.sums += torch.stack([metrics.loss * metrics.images, metrics.correct.to(self.sums.dtype)])
+        self.sums += torch.stack(
+            [metrics.loss * metrics.images, metrics.correct.to(self.sums.dtype)]
+        )
         self.count += metrics.images
         self.changes += metrics.changes
         self.steps += 1
@@ -67,11 +70,13 @@ class Totals:
         return int(total(torch.tensor(self.count)))
 
     def state_dict(self) -> State:
-        """Of all processes: the sums of each, a row each if there are several, and what they have counted together."""
+        """Of all processes: the sums of each, a row each if there are several, and what they have
+        counted together."""
         return vars(self) | {"sums": gathered(self.sums), "count": self._counted()}
 
     def load_state_dict(self, state: State) -> None:
-        """Each process takes its own sums up again; if there are others than then, the first has them all."""
+        """Each process takes its own sums up again; if there are others than then, the first has
+        them all."""
         rows = state["sums"].view(-1, 2)
         first = rows.sum(0) if here().leads else torch.zeros(2)
         mine = rows[here().rank] if len(rows) == here().size else first
@@ -117,7 +122,8 @@ class Job(Protocol):
     def step(self) -> Metrics: ...
 
     def row(self, start: float) -> dict[str, Any]:
-        """The metrics of an epoch whose steps are done; `start` is when they (or the rest of them) began."""
+        """The metrics of an epoch whose steps are done; `start` is when they (or the rest of them)
+        began."""
 
     def write(self, run: Run) -> None:
         """Files that stand beside the checkpoint."""
@@ -135,11 +141,14 @@ class Hurried(Protocol):
     def choose_now(self) -> None: ...
 
 
-def run_epochs(job: Job, run: Run | None, progress: Progress, deadline: Deadline | None = None) -> list[dict[str, Any]]:
+def run_epochs(
+    job: Job, run: Run | None, progress: Progress, deadline: Deadline | None = None
+) -> list[dict[str, Any]]:
     """Runs a job to its end, from where its folder stands; returns the rows of all its epochs.
 
-    Those of a folder without matrices, which it keeps. Without a folder nothing is kept: a signal then ends the job as
-    it would end any program. When the deadline is over the epoch under way ends with the step (a run has one at least).
+    Those of a folder without matrices, which it keeps. Without a folder nothing is kept: a signal
+    then ends the job as it would end any program. When the deadline is over the epoch under way
+    ends with the step (a run has one at least).
     """
     deadline = deadline or Deadline()
     kept = InMemory() if run is None else run
@@ -176,7 +185,9 @@ class InMemory:
         self.state = copy.deepcopy(state)
 
     def load_checkpoint(self) -> State | None:
-        return copy.deepcopy(self.state)  # optimizers go on with the very tensors that they are given
+        return copy.deepcopy(
+            self.state
+        )  # optimizers go on with the very tensors that they are given
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
@@ -193,7 +204,9 @@ def _loaded(kept: Run | InMemory) -> State | None:
 
 def _rows(job: Job, kept: Run | InMemory) -> list[dict[str, Any]]:
     rows = [_light(row, kept) for row in kept.cut_metrics(job.epochs_done)] if here().leads else []
-    found: list[dict[str, Any]] = rows if here().alone else json.loads(shared(json.dumps(rows).encode()) or b"[]")
+    found: list[dict[str, Any]] = (
+        rows if here().alone else json.loads(shared(json.dumps(rows).encode()) or b"[]")
+    )
     return found
 
 
@@ -201,7 +214,11 @@ def _light(row: dict[str, Any], kept: Run | InMemory) -> dict[str, Any]:
     """A row without what its file has kept: memory must not grow with the epochs."""
     if isinstance(kept, InMemory):
         return row
-    return {name: value for name, value in row.items() if name == "seconds" or not isinstance(value, dict | list)}
+    return {
+        name: value
+        for name, value in row.items()
+        if name == "seconds" or not isinstance(value, dict | list)
+    }
 
 
 def _state(job: Job) -> State:
@@ -213,10 +230,14 @@ def _restore(job: Job, kept: Run | InMemory, state: State) -> None:
         job.load_state_dict(state)
         job.guard.go_back(int(state["rollbacks"]))
         range(job.epochs_done)
-    except Exception as error:  # a sound file that another program or version has written raises nearly every kind
+    except (
+        Exception
+    ) as error:  # a sound file that another program or version has written raises nearly every kind
         fault = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         where = f"{kept.folder}: " if isinstance(kept, Run) else ""
-        raise InputError(f"{where}the checkpoint is of another run ({fault}): use --force to start anew") from error
+        raise InputError(
+            f"{where}the checkpoint is of another run ({fault}): use --force to start anew"
+        ) from error
 
 
 def _threads(job: Job, run: Run | None) -> Auto | Fixed:
@@ -225,7 +246,9 @@ def _threads(job: Job, run: Run | None) -> Auto | Fixed:
         return threads_for(job.config.threads, job.device)
 
     def keep(looks: list[Look]) -> None:
-        run.write_json("environment.json", describe(job.device) | ({"looks": looks} if looks else {}))
+        run.write_json(
+            "environment.json", describe(job.device) | ({"looks": looks} if looks else {})
+        )
 
     before = read_object(run / "environment.json").get("looks")
     threads = threads_for(job.config.threads, job.device, keep, before)
@@ -234,12 +257,18 @@ def _threads(job: Job, run: Run | None) -> Auto | Fixed:
 
 
 def _epoch(
-    job: Job, kept: Run | InMemory, progress: Progress, request: Request, deadline: Deadline, threads: Auto | Fixed
+    job: Job,
+    kept: Run | InMemory,
+    progress: Progress,
+    request: Request,
+    deadline: Deadline,
+    threads: Auto | Fixed,
 ) -> dict[str, Any]:
-    """The rest of an epoch; its row of metrics is written before its checkpoint, which decides whether it counts.
+    """The rest of an epoch; its row of metrics is written before its checkpoint, which decides
+    whether it counts.
 
-    One that the deadline cuts short is judged like any other, but the checkpoint stays that of its last step: a run
-    that is given more time goes on from there as if it had never been judged.
+    One that the deadline cuts short is judged like any other, but the checkpoint stays that of its
+    last step: a run that is given more time goes on from there as if it had never been judged.
     """
     progress.begin(job.epochs_done + 1, job.config.epochs, len(job))
     start = saved = time.perf_counter()
@@ -281,9 +310,11 @@ def _epoch(
 
 
 def _judged(job: Job, kept: Run | InMemory, start: float, request: Request) -> dict[str, Any]:
-    """The row of an epoch. Evaluating can take minutes: whoever asks to stop meanwhile need not wait for it.
+    """The row of an epoch. Evaluating can take minutes: whoever asks to stop meanwhile need not
+    wait for it.
 
-    Several processes evaluate together, so that none can leave: they ask each other before, and stop after.
+    Several processes evaluate together, so that none can leave: they ask each other before, and
+    stop after.
     """
     state = _state(job)
     try:
@@ -303,12 +334,16 @@ def _asked_before(request: Request) -> Iterator[None]:
 
 def _go_back(job: Job, kept: Run | InMemory, fault: Diverged) -> None:
     """To the last checkpoint at a lower learning rate; after `MOST` times an InputError."""
-    where, times = f"{fault.what} is not finite in epoch {job.epochs_done + 1}", job.guard.rollbacks + 1
+    where, times = (
+        f"{fault.what} is not finite in epoch {job.epochs_done + 1}",
+        job.guard.rollbacks + 1,
+    )
     rate = job.config.learning_rate
     if times > MOST:
         raise InputError(
-            f"{where}: lower --learning-rate (now {rate}): also at {rate * job.guard.factor:g}, after {MOST} returns "
-            "to the last checkpoint, it does not stay finite; that checkpoint is kept"
+            f"{where}: lower --learning-rate (now {rate}): also at {rate * job.guard.factor:g},"
+            f" after {MOST} returns to the last checkpoint, it does not stay finite; that"
+            " checkpoint is kept"
         ) from fault
     state = _loaded(kept)
     assert state is not None, "one is written before the first step"
@@ -318,8 +353,9 @@ def _go_back(job: Job, kept: Run | InMemory, fault: Diverged) -> None:
     if not here().leads:
         return
     note(
-        f"{where}: back to the last checkpoint (step {job.totals.steps} of epoch {job.epochs_done + 1}), "
-        f"learning rate times {job.guard.factor:g} from now on ({times} of {MOST})"
+        f"{where}: back to the last checkpoint (step {job.totals.steps} of epoch"
+        f" {job.epochs_done + 1}), learning rate times {job.guard.factor:g} from now on ({times} of"
+        f" {MOST})"
     )
 
 

@@ -1,7 +1,7 @@
 """Several processes as one: how they find each other, and the messages that they send.
 
-A job is started by torchrun; each of its processes works within `joined`. All figures go through `exchange`. A process
-that is alone sends nothing, and does without torch.distributed.
+A job is started by torchrun; each of its processes works within `joined`. All figures go through
+`exchange`. A process that is alone sends nothing, and does without torch.distributed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from proxnas.common.launch import PeerLost, Place, here, taking
 from proxnas.common.types import State
 
 PATIENCE = timedelta(minutes=20)
-"""So long a process waits for the others; one that dies is noticed at once, a machine that vanishes only then."""
+"""So long a process waits for the others; one that dies is noticed at once, a machine that vanishes
+only then."""
 UNREAD = 64
 """Notes that are kept if nobody asks."""
 
@@ -65,10 +66,14 @@ def joined(place: Place) -> Iterator[None]:
         store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
         # torchrun can keep a store over a restart, and in it the addresses of processes that died
         store = PrefixStore(f"proxnas/{place.restarts}", store)
-        distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+        distributed.init_process_group(
+            backend, store=store, rank=rank, world_size=size, timeout=PATIENCE
+        )
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"the {place.size} processes did not find each other ({_first_line(error)}): start them by "
-                         "torchrun, and check its --nnodes and --rdzv-endpoint") from error  # fmt: skip
+        raise InputError(
+            f"the {place.size} processes did not find each other ({_first_line(error)}): start them"
+            " by torchrun, and check its --nnodes and --rdzv-endpoint"
+        ) from error
     _team = Team()
     try:
         with taking(place, store):
@@ -85,7 +90,8 @@ def team() -> Team:
 
 
 def exchange(buffer: Tensor) -> Tensor:
-    """The sum of all processes' buffers, in place: the one way by which figures go from process to process."""
+    """The sum of all processes' buffers, in place: the one way by which figures go from process to
+    process."""
     from torch import distributed
 
     team().traffic.messages += 1
@@ -102,8 +108,8 @@ def _answered() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise PeerLost(
-            f"another process of this job died or does not answer ({_first_line(error)}): the last checkpoint is kept; "
-            "start the same command again with --resume"
+            f"another process of this job died or does not answer ({_first_line(error)}): the last"
+            " checkpoint is kept; start the same command again with --resume"
         ) from error
 
 
@@ -114,7 +120,8 @@ def _first_line(error: Exception) -> str:
 
 
 def where(tensor: Tensor, device: torch.device | None = None) -> torch.device:
-    """Where it is exchanged: on CUDA devices, which have a network of their own, else in the host's memory."""
+    """Where it is exchanged: on CUDA devices, which have a network of their own, else in the host's
+    memory."""
     wanted = tensor.device if device is None else device
     return wanted if wanted.type == "cuda" else torch.device("cpu")
 
@@ -134,7 +141,8 @@ def gathered(x: Tensor) -> Tensor:
 
 
 def of_all_columns(hidden: Sequence[Tensor]) -> list[Tensor]:
-    """A recurrent state for the columns (rows of these tensors) of all processes, which have equally many."""
+    """A recurrent state for the columns (rows of these tensors) of all processes, which have
+    equally many."""
     return [h if here().alone else gathered(h).flatten(0, 1) for h in hidden]
 
 
@@ -167,5 +175,7 @@ def shared_state(state: State | None) -> State | None:
     if state is not None:
         torch.save(state, file)
     content = shared(None if state is None else file.getvalue())
-    found: State | None = None if content is None else torch.load(io.BytesIO(content), "cpu", weights_only=True)
+    found: State | None = (
+        None if content is None else torch.load(io.BytesIO(content), "cpu", weights_only=True)
+    )
     return found

@@ -1,4 +1,5 @@
-"""What the commands that fill a run folder are told alike: where, with which seed, on which device, and how to go on.
+"""What the commands that fill a run folder are told alike: where, with which seed, on which device,
+and how to go on.
 
 No torch here: `--help` must be quick.
 """
@@ -18,17 +19,19 @@ class RunConfig:
     """What every command that runs takes."""
 
     run: str = ""
-    """Run folder; default runs/<command>-<data>-<space>-<method>-<seed>, with the flags behind it (-max-params-50k)
-    where a run with other flags has that name."""
+    """Run folder; default runs/<command>-<data>-<space>-<method>-<seed>, with the flags behind it
+    (-max-params-50k) where a run with other flags has that name."""
     seed: int = 0
     """Seed of the split, the weights, the streams and A."""
     device: str = "auto"
     """cpu, cuda, cuda:1, mps; auto: an accelerator if there is one."""
     threads: Asked = "auto"
-    """CPU threads. auto: whichever number makes the steps quickest, by timing some of them with 1, 2, 4, ... now and
-    then. A number is kept to: only then does the same seed give the same bits, as others add up in another order."""
+    """CPU threads. auto: whichever number makes the steps quickest, by timing some of them with 1,
+    2, 4, ... now and then. A number is kept to: only then does the same seed give the same bits, as
+    others add up in another order."""
     deterministic: bool = False
-    """Only algorithms that give the same bits each time on a GPU too (a CPU always does); slower there."""
+    """Only algorithms that give the same bits each time on a GPU too (a CPU always does); slower
+    there."""
     quiet: bool = False
     """Only print the result."""
     config: str = ""
@@ -37,7 +40,10 @@ class RunConfig:
     def __post_init__(self) -> None:
         require(0 <= self.seed < 2**31, "--seed", self.seed, "give a number from 0 to 2147483647")
         require(
-            self.threads == "auto" or self.threads >= 1, "--threads", self.threads, "give auto or a number from 1 on"
+            self.threads == "auto" or self.threads >= 1,
+            "--threads",
+            self.threads,
+            "give auto or a number from 1 on",
         )
         require(
             re.fullmatch(r"auto|(cpu|mps|cuda|xpu)(:\d{1,3})?", self.device) is not None,
@@ -60,13 +66,20 @@ class FolderConfig(RunConfig):
     json: bool = False
     """With --dry-run: as JSON."""
     processes: int = 1
-    """Processes that work together on this machine, each on its part of every batch; with CUDA a device each. --threads
-    is for each of them; auto: an equal share of the cores."""
+    """Processes that work together on this machine, each on its part of every batch; with CUDA a
+    device each. --threads is for each of them; auto: an equal share of the cores."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(1 <= self.processes <= 1024, "--processes", self.processes, "give a number from 1 to 1024")
-        require(not (self.resume and self.force), "--force", True, "give either --resume or --force")
+        require(
+            1 <= self.processes <= 1024,
+            "--processes",
+            self.processes,
+            "give a number from 1 to 1024",
+        )
+        require(
+            not (self.resume and self.force), "--force", True, "give either --resume or --force"
+        )
 
 
 @dataclass(frozen=True)
@@ -74,8 +87,8 @@ class JobConfig(FolderConfig):
     """What a search and a training take: they run in epochs."""
 
     minutes: float = 0.0
-    """Stop when so much time is over, after a step. Without --epochs as many are chosen as take so long, at most those
-    of the protocol; 0: any time."""
+    """Stop when so much time is over, after a step. Without --epochs as many are chosen as take so
+    long, at most those of the protocol; 0: any time."""
     checkpoint_minutes: float = 10.0
     """Checkpoints within an epoch, besides the one at its end."""
 
@@ -86,10 +99,23 @@ class JobConfig(FolderConfig):
 
 FINGERPRINT = "fingerprint"
 """The key of config.json that tells whether the data are still the same."""
-NOT_STORED = {"run", "resume", "force", "quiet", "config", "dry_run", "json", "processes", "tensorboard", *WHERE}
-"""Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is used again."""
+NOT_STORED = {
+    "run",
+    "resume",
+    "force",
+    "quiet",
+    "config",
+    "dry_run",
+    "json",
+    "processes",
+    "tensorboard",
+    *WHERE,
+}
+"""Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is
+used again."""
 MAY_CHANGE = {"device", "threads", "checkpoint_minutes", "minutes"}
-"""Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to the bit."""
+"""Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to
+the bit."""
 
 
 def flag(name: str) -> str:

@@ -1,4 +1,5 @@
-"""The order in which examples come: drawn from (seed, name, number), so that one number is its whole state."""
+"""The order in which examples come: drawn from (seed, name, number), so that one number is its
+whole state."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ class Order:
         if epoch not in self._epochs:
             # two are kept: batches are read ahead beyond the end of an epoch
             self._epochs = {e: order for e, order in self._epochs.items() if e == epoch - 1}
-            self._epochs[epoch] = _shuffled(self.images, stable_seed(self.seed, f"{self.name}/order", epoch))
+            self._epochs[epoch] = _shuffled(
+                self.images, stable_seed(self.seed, f"{self.name}/order", epoch)
+            )
         return self._epochs[epoch]
 
 

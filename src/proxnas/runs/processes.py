@@ -1,7 +1,9 @@
-"""`--processes N`: a command line in N processes that work together on this machine, as torchrun would start them.
+"""`--processes N`: a command line in N processes that work together on this machine, as torchrun
+would start them.
 
-torchrun itself takes some of our flags for abbreviations of its own, ends with exit code 1 whatever happened, and
-writes its own lines around ours. What it tells its processes is a few variables (launch.py). No torch here.
+torchrun itself takes some of our flags for abbreviations of its own, ends with exit code 1 whatever
+happened, and writes its own lines around ours. What it tells its processes is a few variables
+(launch.py). No torch here.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ PROGRAM = (sys.executable, "-m", "proxnas")
 LOOK = 0.1
 """Seconds between two looks at the processes."""
 GRACE = 60.0
-"""Seconds that the others have, after one has failed, to notice it by themselves and end; then they are ended."""
+"""Seconds that the others have, after one has failed, to notice it by themselves and end; then they
+are ended."""
 
 
 class Ended(BaseException):
@@ -35,10 +38,11 @@ class Ended(BaseException):
 
 
 def run_together(argv: Sequence[str], processes: int, silent: bool = False) -> None:
-    """Runs `proxnas` with these words in so many processes, to their end; Ended unless all of them did their work.
+    """Runs `proxnas` with these words in so many processes, to their end; Ended unless all of them
+    did their work.
 
-    SIGINT, SIGTERM and SIGHUP are passed on. The processes end when this one does, however it does. `silent`: what they
-    print is not for the user; what they complain of is.
+    SIGINT, SIGTERM and SIGHUP are passed on. The processes end when this one does, however it does.
+    `silent`: what they print is not for the user; what they complain of is.
     """
     with stop_requests() as request:
         team = [_started(argv, place, silent) for place in _places(processes)]
@@ -56,12 +60,16 @@ def run_together(argv: Sequence[str], processes: int, silent: bool = False) -> N
 
 
 def to_start(processes: int) -> int:
-    """How many processes this one is to start: those asked for, unless it is one of them itself; 0: none."""
+    """How many processes this one is to start: those asked for, unless it is one of them itself; 0:
+    none."""
     place = launched()
     if place is None:
         return processes if processes > 1 else 0
     if processes not in (1, place.size):
-        raise InputError(f"--processes {processes}: torchrun has started {place.size} already: leave the flag out")
+        raise InputError(
+            f"--processes {processes}: torchrun has started {place.size} already: leave the"
+            " flag out"
+        )
     return 0
 
 
@@ -72,8 +80,11 @@ def check_untimed(processes: int, minutes: float) -> None:
 
 
 def exit_code(codes: Sequence[int]) -> int:
-    """One for all: that of a request to stop, else of bad input, else of an internal error, a death included."""
-    by_signals = {-signum: 128 + signum for signum in STOPPING}  # before a process could answer them
+    """One for all: that of a request to stop, else of bad input, else of an internal error, a death
+    included."""
+    by_signals = {
+        -signum: 128 + signum for signum in STOPPING
+    }  # before a process could answer them
     stopped = [by_signals.get(code, code) for code in codes if code > 128 or code in by_signals]
     if stopped:
         return stopped[0]
@@ -104,7 +115,8 @@ def _started(argv: Sequence[str], place: dict[str, str], silent: bool) -> subpro
         stdin=subprocess.PIPE,  # never written to: it closes when we die, however we die
         stdout=subprocess.DEVNULL if silent else None,
         env=os.environ | place | {LIFELINE: "1"},
-        process_group=0,  # Ctrl-C is for us to pass on: twice, it would end them without a checkpoint
+        # Ctrl-C is for us to pass on: twice, it would end them without a checkpoint
+        process_group=0,
     )
 
 

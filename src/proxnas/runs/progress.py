@@ -1,4 +1,5 @@
-"""How far a run is: a bar with time left, accuracy and changes on a terminal, a line an epoch elsewhere."""
+"""How far a run is: a bar with time left, accuracy and changes on a terminal, a line an epoch
+elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bar
 
 from proxnas.common.say import plain
@@ -40,7 +47,10 @@ class Lines(Silent):
 
     def epoch(self, row: dict[str, Any]) -> None:
         self.taken.append(sum(row["seconds"].values()))
-        line = f"{self.title} epoch {row['epoch']}/{self.epochs} {summary(row)} seconds {self.taken[-1]:.1f}"
+        line = (
+            f"{self.title} epoch {row['epoch']}/{self.epochs} {summary(row)} seconds"
+            f" {self.taken[-1]:.1f}"
+        )
         if left := self.epochs - row["epoch"]:
             line += f" left {duration(left * sum(self.taken) / len(self.taken))}"
         self.console.print(plain(line), soft_wrap=True, markup=False)
@@ -63,7 +73,9 @@ class LiveBar:
         self._show()
 
     def epoch(self, row: dict[str, Any]) -> None:
-        self.last = summary({name: value for name, value in row.items() if name.startswith("valid_")})
+        self.last = summary(
+            {name: value for name, value in row.items() if name.startswith("valid_")}
+        )
         self._show()
 
     def _show(self) -> None:
@@ -82,12 +94,15 @@ FIGURES = {
 
 
 def summary(row: dict[str, Any]) -> str:
-    """The figures of an epoch in one line; those of a user's own metric, or the loss, where none of ours are."""
+    """The figures of an epoch in one line; those of a user's own metric, or the loss, where none of
+    ours are."""
     own = [name for name in row if name.startswith(("train_", "valid_")) and name not in FIGURES]
     own = [name for name in own if not name.endswith("_loss")] or own
     usual = any(name in FIGURES for name in row if name.startswith("valid_"))
     words = [] if usual else [f"{name.replace('_', ' ', 1)} {row[name]:.4g}" for name in own]
-    return " ".join([*words, *(text.format(row[name]) for name, text in FIGURES.items() if name in row)])
+    return " ".join(
+        [*words, *(text.format(row[name]) for name, text in FIGURES.items() if name in row)]
+    )
 
 
 @contextmanager
@@ -98,7 +113,13 @@ def shown(console: Console, title: str, quiet: bool) -> Iterator[Silent | LiveBa
     elif not console.is_terminal:
         yield Lines(console, title)
     else:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                   TimeRemainingColumn(), TextColumn("{task.fields[detail]}"))  # fmt: skip
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[detail]}"),
+        )
         with Bar(*columns, console=console) as bar:
             yield LiveBar(bar, title)

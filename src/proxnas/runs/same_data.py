@@ -24,7 +24,8 @@ class OnData(Protocol):
 
 
 def check_data(run: Run, found: Fingerprint) -> None:
-    """Writes the fingerprint into config.json, or finds that the data are those that the run was begun with."""
+    """Writes the fingerprint into config.json, or finds that the data are those that the run was
+    begun with."""
     path = run / "config.json"
     if not found or not (here().leads or path.exists()):
         return
@@ -33,18 +34,22 @@ def check_data(run: Run, found: Fingerprint) -> None:
         if not (run / "checkpoint.pt").exists():
             run.write_json(path.name, stored | {FINGERPRINT: dict(found)})
         elif here().leads:
-            note(f"{path}: tells nothing of its data: whether they are still the same is not checked")
+            note(
+                f"{path}: tells nothing of its data: whether they are still the same is not checked"
+            )
     elif changed := differences(stored[FINGERPRINT], found):
         raise InputError(
-            f"{path}: {_words(stored)} changed since this run was started ({_differ(changed)}): restore the data, "
-            "or use --force to start anew"
+            f"{path}: {_words(stored)} changed since this run was started ({_differ(changed)}):"
+            " restore the data, or use --force to start anew"
         )
 
 
 def check_searched(cell: str, data: str, run: Run, found: Fingerprint) -> None:
-    """The data of a training against those of the search that found its cell, where both name the same DATA.
+    """The data of a training against those of the search that found its cell, where both name the
+    same DATA.
 
-    Within a fit they must be the same; elsewhere another training may be meant, and one line says that they changed.
+    Within a fit they must be the same; elsewhere another training may be meant, and one line says
+    that they changed.
     """
     for place in (Path(cell), run / cell) if cell else ():
         stored = read_object(place / "config.json")
@@ -53,7 +58,10 @@ def check_searched(cell: str, data: str, run: Run, found: Fingerprint) -> None:
         changed = differences(stored.get(FINGERPRINT), found)
         if not changed:
             return
-        line = f"{place / 'config.json'}: {_words(stored)} changed since this search ({_differ(changed)})"
+        line = (
+            f"{place / 'config.json'}: {_words(stored)} changed since this search"
+            f" ({_differ(changed)})"
+        )
         if _in_one_fit(place, run.folder):
             raise InputError(f"{line}: restore the data, or use --force to start anew")
         if here().leads:
@@ -62,19 +70,25 @@ def check_searched(cell: str, data: str, run: Run, found: Fingerprint) -> None:
 
 
 def _same_place(one: Any, other: str) -> bool:
-    return isinstance(one, str) and (one == other or os.path.realpath(one) == os.path.realpath(other))
+    return isinstance(one, str) and (
+        one == other or os.path.realpath(one) == os.path.realpath(other)
+    )
 
 
 def _in_one_fit(search: Path, train: Path) -> bool:
     around = train.parent
-    return read_object(around / "config.json").get("command") == "fit" and os.path.realpath(search) == os.path.realpath(
-        around / "search"
-    )
+    return read_object(around / "config.json").get("command") == "fit" and os.path.realpath(
+        search
+    ) == os.path.realpath(around / "search")
 
 
 def _words(stored: dict[str, Any]) -> str:
     name = stored.get("data")
-    return f"the data {name!r} have" if isinstance(name, str) and name.isprintable() else "the data have"
+    return (
+        f"the data {name!r} have"
+        if isinstance(name, str) and name.isprintable()
+        else "the data have"
+    )
 
 
 def _differ(changed: list[str]) -> str:

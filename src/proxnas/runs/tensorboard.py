@@ -21,7 +21,10 @@ FOLDER = "tensorboard"
 def check_tensorboard() -> None:
     """An InputError if the extra is not installed."""
     if find_spec("tensorboard") is None:
-        raise InputError("--tensorboard: not installed: pip install 'proxnas[tensorboard]', or leave the flag out")
+        raise InputError(
+            "--tensorboard: not installed: pip install 'proxnas[tensorboard]', or leave the"
+            " flag out"
+        )
 
 
 class Board:
@@ -54,7 +57,8 @@ class Board:
 
 
 def scalars(row: dict[str, Any]) -> dict[str, float]:
-    """The numbers of an epoch by name: train/loss, valid/accuracy, changes, params, seconds/forward, ..."""
+    """The numbers of an epoch by name: train/loss, valid/accuracy, changes, params,
+    seconds/forward, ..."""
     found = {}
     for name, value in row.items():
         part, _, figure = name.partition("_")

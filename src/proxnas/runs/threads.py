@@ -1,10 +1,12 @@
-"""How many threads the steps of a job take: the number asked for, or whichever makes its steps quickest.
+"""How many threads the steps of a job take: the number asked for, or whichever makes its steps
+quickest.
 
-A look compares counts of threads on consecutive steps of the job itself, so it costs no work and changes no state but
-the order of sums. Two counts meet in a duel: they take turns (a b b a a b b a, as steps may alternate between cheap and
-dear ones), and the one in use gives way to fewer threads that are nearly as quick, or to more that are clearly quicker.
-Where other programs need the cores, threads that wait for each other make a step many times as long, so a job begins
-with one thread, and a duel ends as soon as one side is far behind.
+A look compares counts of threads on consecutive steps of the job itself, so it costs no work and
+changes no state but the order of sums. Two counts meet in a duel: they take turns (a b b a a b b a,
+as steps may alternate between cheap and dear ones), and the one in use gives way to fewer threads
+that are nearly as quick, or to more that are clearly quicker. Where other programs need the cores,
+threads that wait for each other make a step many times as long, so a job begins with one thread,
+and a duel ends as soon as one side is far behind.
 """
 
 from __future__ import annotations
@@ -28,11 +30,13 @@ PAIRS = 4
 FAR_AHEAD = {1: 4.0, 2: 1.5, 3: 1.2}
 """After so many pairs: whose quickest step took so many times as long as the other's has lost."""
 FIRST_FAR_AHEAD = 4.0
-"""The same for the newcomer's first step, in which memory and kernels are made for its number of threads."""
+"""The same for the newcomer's first step, in which memory and kernels are made for its number of
+threads."""
 WARM = 2
 """Steps of a job before the first look: they also set things up."""
 SLOW, SLOW_STEPS = 1.5, 3
-"""So many steps in a row that take so many times as long as they did in the last look ask for another one."""
+"""So many steps in a row that take so many times as long as they did in the last look ask for
+another one."""
 SOONEST, LATEST = 50, 1600
 """Steps between two looks: the gap doubles while looks change nothing."""
 KEPT = 100
@@ -49,7 +53,9 @@ class Duel:
     def __init__(self, old: int, new: int, usual: float) -> None:
         """`usual`: seconds of a step as it was before."""
         self.old, self.new, self.usual = old, new, usual
-        self.first: float | None = None  # of the newcomer, which does not count: kernels are made for its threads
+        self.first: float | None = (
+            None  # of the newcomer, which does not count: kernels are made for its threads
+        )
         self.seconds: dict[int, list[float]] = {old: [], new: []}
 
     def turn(self) -> int:
@@ -89,7 +95,8 @@ class Duel:
         return self.old if new > ahead * old else self.new if old > ahead * new else None
 
     def medians(self) -> dict[str, float]:
-        """Threads -> seconds of a step; where none counted, of the one before the duel and the first within."""
+        """Threads -> seconds of a step; where none counted, of the one before the duel and the
+        first within."""
         alone = {self.old: self.usual, self.new: self.first or 0.0}
         taken = {threads: seconds or [alone[threads]] for threads, seconds in self.seconds.items()}
         return {str(threads): statistics.median(seconds) for threads, seconds in taken.items()}
@@ -136,11 +143,14 @@ class Auto:
         if self.wait <= 0:
             return "again" if self.looks else "start"
         recent = self.recent[-SLOW_STEPS:]
-        slow = self.usual is not None and len(recent) == SLOW_STEPS and min(recent) > SLOW * self.usual
+        slow = (
+            self.usual is not None and len(recent) == SLOW_STEPS and min(recent) > SLOW * self.usual
+        )
         return "slow" if slow and self.choice > 1 else ""
 
     def _begin(self, look: Look) -> None:
-        """First one thread, in case the cores have become busy, then the counts beside the one in use."""
+        """First one thread, in case the cores have become busy, then the counts beside the one in
+        use."""
         self.look, self.before = look, self.choice
         counts = _counts(self.most)
         place = counts.index(self.choice)
@@ -200,10 +210,11 @@ class Fixed:
 def threads_for(
     asked: Asked, device: torch.device, keep: Keep = lambda looks: None, looks: object = None
 ) -> Auto | Fixed:
-    """What --threads asks for, for a job whose steps run on the device; `looks`: those of a run that goes on.
+    """What --threads asks for, for a job whose steps run on the device; `looks`: those of a run
+    that goes on.
 
-    `auto` looks for the quickest only where threads do the work, and for a process that is alone: several wait for each
-    other in every step, so that each takes its share.
+    `auto` looks for the quickest only where threads do the work, and for a process that is alone:
+    several wait for each other in every step, so that each takes its share.
     """
     if asked != "auto":
         return Fixed(asked)
@@ -227,7 +238,8 @@ def _sound(looks: object) -> list[Look]:
 
 
 def _recorded(looks: Sequence[Look], most: int) -> tuple[int, float | None]:
-    """The choice of the last look and its seconds a step, if it can be made here; else one thread."""
+    """The choice of the last look and its seconds a step, if it can be made here; else one
+    thread."""
     if not looks or looks[-1]["choice"] not in _counts(most):
         return 1, None
     choice, seconds = looks[-1]["choice"], looks[-1].get("seconds")

@@ -1,7 +1,8 @@
-"""One cell of a search evaluated by itself, in a folder of its own: what the workers of sampling methods do.
+"""One cell of a search evaluated by itself, in a folder of its own: what the workers of sampling
+methods do.
 
-The same training that the search would give the cell: the same initial weights, the same batches, the same cosine. It
-can be stopped and goes on like any run.
+The same training that the search would give the cell: the same initial weights, the same batches,
+the same cosine. It can be stopped and goes on like any run.
 """
 
 from __future__ import annotations
@@ -71,7 +72,12 @@ class Evaluation:
         valid = figures("valid", self.measured) if self.measured else {}
         seconds = self.search.clock.take()
         other = max(0.0, time.perf_counter() - start - sum(seconds.values()))
-        row = {"epoch": self.epochs_done + 1, "step": self.all.steps, **figures("train", train), **valid}
+        row = {
+            "epoch": self.epochs_done + 1,
+            "step": self.all.steps,
+            **figures("train", train),
+            **valid,
+        }
         return row | {"seconds": seconds | {"other": other}}
 
     def write(self, run: Run) -> None:
@@ -103,18 +109,31 @@ class Evaluation:
         """What the search needs to know."""
         assert self.measured is not None, "after the last step"
         loss, accuracy = self.all.means()
-        train = {"loss": loss, "accuracy": accuracy, "images": self.all.count, "steps": self.all.steps}
+        train = {
+            "loss": loss,
+            "accuracy": accuracy,
+            "images": self.all.count,
+            "steps": self.all.steps,
+        }
         seconds = sum(sum(row["seconds"].values()) for row in rows)
         return {"valid": self.measured._asdict(), "train": train, "seconds": seconds}
 
 
-def evaluate(folder: Path, run: Run, device: str, threads: Asked, progress: Progress) -> dict[str, Any]:
-    """Evaluates the cell that the folder names, from where it stands; returns what result.json holds."""
+def evaluate(
+    folder: Path, run: Run, device: str, threads: Asked, progress: Progress
+) -> dict[str, Any]:
+    """Evaluates the cell that the folder names, from where it stands; returns what result.json
+    holds."""
     number, cell = read_cell(folder)
     config = stored_config(folder.parent.parent, "search", SearchConfig)
     config = dataclasses.replace(config, device=device, threads=threads, **UNLIMITED)
     job = Evaluation(build_search(config), number, cell)
-    stamp = {"proxnas": __version__, "command": "evaluate", "number": number, "epochs": job.config.epochs}
+    stamp = {
+        "proxnas": __version__,
+        "command": "evaluate",
+        "number": number,
+        "epochs": job.config.epochs,
+    }
     run.write_json("config.json", stamp)
     result = job.result(run_epochs(job, run, progress))
     run.write_json("result.json", result)
@@ -131,5 +150,6 @@ def read_cell(folder: Path) -> tuple[int, Cell]:
         return int(given["number"]), stored(given["cell"])
     except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
         raise InputError(
-            f"{path}: not a cell to evaluate ({error}): give --run RUN/evaluations/NUMBER of a search"
+            f"{path}: not a cell to evaluate ({error}): give --run RUN/evaluations/NUMBER of a"
+            " search"
         ) from error

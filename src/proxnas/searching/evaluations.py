@@ -1,12 +1,14 @@
 """A search whose cells are evaluated by several workers at once, here or on a cluster.
 
-The strategy is asked for a cell whenever there is room for one more; RUN/evaluations/NUMBER is the run of its
-evaluation (evaluation.py). The checkpoint is written after a cell was asked for and before its worker begins, with all
-cells that are under way: whenever the search is killed, it knows them, and those that have ended meanwhile have their
-result in their folder, which is never run again.
+The strategy is asked for a cell whenever there is room for one more; RUN/evaluations/NUMBER is the
+run of its evaluation (evaluation.py). The checkpoint is written after a cell was asked for and
+before its worker begins, with all cells that are under way: whenever the search is killed, it knows
+them, and those that have ended meanwhile have their result in their folder, which is never run
+again.
 
-All but evolution are told in the order in which they asked, so what they find does not depend on how many workers
-there are. Evolution is told at once: which parents a child can have depends on who was quicker.
+All but evolution are told in the order in which they asked, so what they find does not depend on
+how many workers there are. Evolution is told at once: which parents a child can have depends on who
+was quicker.
 """
 
 from __future__ import annotations
@@ -37,8 +39,11 @@ from proxnas.runs.metrics import Metrics, Validation
 from proxnas.searching.job import Search
 
 
-def run_evaluations(this: Search, run: Run, progress: Progress, deadline: Deadline) -> list[dict[str, Any]]:
-    """In place of `run_epochs`: runs the search to its end, from where its folder stands; returns its rows.
+def run_evaluations(
+    this: Search, run: Run, progress: Progress, deadline: Deadline
+) -> list[dict[str, Any]]:
+    """In place of `run_epochs`: runs the search to its end, from where its folder stands; returns
+    its rows.
 
     When the deadline is over no more cells are begun; those under way are waited for.
     """
@@ -49,7 +54,13 @@ def run_evaluations(this: Search, run: Run, progress: Progress, deadline: Deadli
     run.write_json("environment.json", describe(this.device))
     config, all_of_them = this.config, this.config.evaluations
     executor = make(config, config.threads, in_turn(config.device, config.workers))
-    with shown(Console(highlight=False), f"{all_of_them} evaluations", all_of_them, config.quiet, cells.told) as board:
+    with shown(
+        Console(highlight=False),
+        f"{all_of_them} evaluations",
+        all_of_them,
+        config.quiet,
+        cells.told,
+    ) as board:
         outcomes = executor.run(cells.tasks(), board, cells.done)
     check_done(outcomes, "evaluations")
     if not this.done():
@@ -59,7 +70,8 @@ def run_evaluations(this: Search, run: Run, progress: Progress, deadline: Deadli
 
 @dataclass
 class Evaluations:
-    """Which cells are under way, which have ended and wait for an earlier one, how many the strategy was told."""
+    """Which cells are under way, which have ended and wait for an earlier one, how many the
+    strategy was told."""
 
     search: Search
     run: Run
@@ -74,19 +86,24 @@ class Evaluations:
     start: float = field(default_factory=time.perf_counter)
 
     def begin(self) -> None:
-        """From the checkpoint, or with the cell that the strategy was asked for when it was made."""
+        """From the checkpoint, or with the cell that the strategy was asked for when it was
+        made."""
         state = self.run.load_checkpoint()
         if state is None:
             self.under_way, self.asked = {0: self.method.first()}, 1
             self.save()
         elif "under_way" not in state:
-            raise InputError(f"--workers or --ray: the search in {self.run.folder} was begun without: leave it out")
+            raise InputError(
+                f"--workers or --ray: the search in {self.run.folder} was begun without: leave"
+                " it out"
+            )
         else:
             self.load_state_dict(state)
         self.run.cut_metrics(self.search.epochs_done)
 
     def tasks(self) -> Iterator[Task | None]:
-        """Those that were under way, then new ones as long as there are any; None: first one of them must end."""
+        """Those that were under way, then new ones as long as there are any; None: first one of
+        them must end."""
         for number in sorted(self.under_way):
             yield self._task(number)
         most = self.search.config.evaluations
@@ -108,7 +125,8 @@ class Evaluations:
         return Task(f"evaluation {number}", ("evaluate", *device), folder)
 
     def done(self, outcome: Outcome) -> None:
-        """Tells the strategy, in its order; after a failure what is under way is still waited for."""
+        """Tells the strategy, in its order; after a failure what is under way is still waited
+        for."""
         self.failed = self.failed or bool(outcome.code)
         if outcome.code:
             return
@@ -125,20 +143,25 @@ class Evaluations:
             changes = self.method.tell(self.under_way.pop(number), Validation(**result["valid"]))
         self.told += 1
         train, totals = result["train"], self.search.totals
-        loss, right = torch.tensor([train["loss"], train["accuracy"] * train["images"]], device=self.search.device)
+        loss, right = torch.tensor(
+            [train["loss"], train["accuracy"] * train["images"]], device=self.search.device
+        )
         totals.add(Metrics(loss, right, train["images"], changes))
         totals.steps += train["steps"] - 1  # a step of `add` was a whole evaluation
         self._log()
 
     def _log(self) -> None:
-        """The rows of all epochs whose share of the evaluations is told: with few evaluations each ends several."""
+        """The rows of all epochs whose share of the evaluations is told: with few evaluations each
+        ends several."""
         config, search = self.search.config, self.search
         due = self.told * config.epochs // config.evaluations
         if search.epochs_done >= due or search.done():
             return
         while search.epochs_done < due and not search.done():
             self._epoch()
-            search.totals.steps = search.totals.changes = 0  # the figures stand for the epochs of the same cells
+            search.totals.steps = search.totals.changes = (
+                0  # the figures stand for the epochs of the same cells
+            )
         search.totals = Totals(search.device)
         search.write(self.run)
         self.save()
@@ -153,7 +176,8 @@ class Evaluations:
         self.progress.epoch(row)
 
     def cut_short(self) -> None:
-        """The deadline came before the last evaluation: the cells since the last epoch make one that ends early."""
+        """The deadline came before the last evaluation: the cells since the last epoch make one
+        that ends early."""
         self.deadline.cut = True
         self.save()
         if self.search.totals.count:
@@ -166,7 +190,9 @@ class Evaluations:
 
     def state_dict(self) -> State:
         """All but the weights, which never change here."""
-        state = {name: value for name, value in self.search.state_dict().items() if name != "weights"}
+        state = {
+            name: value for name, value in self.search.state_dict().items() if name != "weights"
+        }
         cells = {str(number): cell for number, cell in self.under_way.items()}
         return state | {"under_way": cells, "asked": self.asked, "told": self.told}
 

@@ -57,8 +57,9 @@ class Search:
         judge: Callable[[Genotype], float] | None = None,
         adjust: Callable[[Setup], Setup] = lambda setup: setup,
     ) -> None:
-        """`judge`: how good a cell is, from 0 to 1, for sampling methods; None: the table, or a short training.
-        `adjust`: what no configuration can hold, such as an optimizer of the user's."""
+        """`judge`: how good a cell is, from 0 to 1, for sampling methods; None: the table, or a
+        short training. `adjust`: what no configuration can hold, such as an optimizer of the
+        user's."""
         config = with_fixed_threads(config)
         self.config, self.data = config, data
         self.judge = _judge(config) if judge is None else judge
@@ -126,9 +127,17 @@ class Search:
         )
         seed = stable_seed(c.seed, "architecture")
         with self._random_numbers_kept():
-            costs = sizing.costs_of_R(c, self.task) if c.eta or (self.budget and c.method in PROXIMAL) else None
-        setup = Setup(self.net, self.train, self.valid, architecture, weights, self.clock, self.evaluate, seed)
-        setup = replace(setup, score=self.task.score, judge=self.judge, genotype=self.space.genotype)
+            costs = (
+                sizing.costs_of_R(c, self.task)
+                if c.eta or (self.budget and c.method in PROXIMAL)
+                else None
+            )
+        setup = Setup(
+            self.net, self.train, self.valid, architecture, weights, self.clock, self.evaluate, seed
+        )
+        setup = replace(
+            setup, score=self.task.score, judge=self.judge, genotype=self.space.genotype
+        )
         begin = start(c.start, self.space) if c.start else None
         return replace(setup, costs=costs, budget=self.budget, start=begin)
 
@@ -138,7 +147,8 @@ class Search:
         return self.data.fingerprint
 
     def _random_numbers_kept(self) -> AbstractContextManager[object]:
-        """Sizes may be counted on networks that run: a limit must not change what is drawn in the search."""
+        """Sizes may be counted on networks that run: a limit must not change what is drawn in the
+        search."""
         return torch.random.fork_rng([self.device] if self.device.type == "cuda" else [])
 
     def genotype(self) -> Genotype:
@@ -146,7 +156,8 @@ class Search:
         return self.space.genotype(self.returned())
 
     def returned(self) -> Matrices:
-        """A_bar as it would be returned: methods that know of no limit are brought within it here."""
+        """A_bar as it would be returned: methods that know of no limit are brought within it
+        here."""
         A, A_bar = self.method.architecture()
         if self.budget is None:
             return A_bar
@@ -154,14 +165,16 @@ class Search:
         return self.budget.project(compared, A_bar)
 
     def validation(self) -> Validation:
-        """How good the cell is that would be returned now: by the shared weights, whatever mixture trained them."""
+        """How good the cell is that would be returned now: by the shared weights, whatever mixture
+        trained them."""
         returned = self.returned()
         if isinstance(self.method, Judged) and returned is self.method.architecture()[1]:
             return self.method.validation()
         return self.measure(returned)
 
     def measure(self, A_bar: Matrices) -> Validation:
-        """How good a cell is by the weights as they stand; its entries are factors only with the value rule a_k."""
+        """How good a cell is by the weights as they stand; its entries are factors only with the
+        value rule a_k."""
         self.net.use(A_bar, weighted=any(((a != 0) & (a != 1)).any() for a in A_bar.values()))
         return self.evaluate()
 
@@ -173,7 +186,8 @@ class Search:
         return self.evaluate()
 
     def figures(self) -> dict[str, float]:
-        """What a row says of the part for A: of the cell and, where it is another network, of what is trained."""
+        """What a row says of the part for A: of the cell and, where it is another network, of what
+        is trained."""
         supernet = self.supernet()
         of_supernet = self.task.figures("supernet", supernet) if supernet else {}
         return self.task.figures("valid", self.validation()) | of_supernet
@@ -181,7 +195,10 @@ class Search:
     def describe_space(self) -> dict[str, Any]:
         """What the rows and columns of A stand for, for those who read the run folder."""
         groups = {
-            name: {"candidates": list(group.candidates), "nodes": [list(rows) for rows in group.nodes]}
+            name: {
+                "candidates": list(group.candidates),
+                "nodes": [list(rows) for rows in group.nodes],
+            }
             for name, group in self.net.groups.items()
         }
         return {"space": self.config.space, "groups": groups}
@@ -214,12 +231,16 @@ class Search:
         quiet = not self.totals.changes and self.epochs_done >= self.config.warmup_epochs()
         self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
         with self.clock("evaluate"):
-            if self.budget and (self.hurried or self.epochs_done + 1 >= self.config.epochs or self.converged):
+            if self.budget and (
+                self.hurried or self.epochs_done + 1 >= self.config.epochs or self.converged
+            ):
                 self.seconds = sizing.settle(self.budget, self.task, self.genotype)
             figures = self.figures()
         check_finite(train.loss + figures["valid_loss"])
         self.steps_done += self.totals.steps
-        seconds = dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
+        seconds = (
+            dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
+        )
         (A, _), A_bar = self.method.architecture(), self.returned()
         genotype = self.space.genotype(A_bar)
         return {
@@ -231,9 +252,13 @@ class Search:
             "params": parameters(self.final_network(genotype)),
             **({"eta": self.method.eta} if self.budget and isinstance(self.method, Priced) else {}),
             "A": {name: matrix.tolist() for name, matrix in A.items()},
-            "selected": {name: matrix.nonzero().tolist() for name, matrix in A_bar.items()},  # (edge, candidate)
+            "selected": {
+                name: matrix.nonzero().tolist() for name, matrix in A_bar.items()
+            },  # (edge, candidate)
             "genotype": json.loads(genotype.to_json()),
-            "seconds": seconds | {"other": max(0.0, time.perf_counter() - start - sum(seconds.values()))},
+            "seconds": (
+                seconds | {"other": max(0.0, time.perf_counter() - start - sum(seconds.values()))}
+            ),
         }
 
     def write(self, run: Run) -> None:
@@ -269,7 +294,8 @@ class Search:
 
 
 def with_fixed_threads(config: SearchConfig) -> SearchConfig:
-    """With a number of threads that stays, if seconds count: those of one number say nothing about another."""
+    """With a number of threads that stays, if seconds count: those of one number say nothing about
+    another."""
     timed = config.max_latency or config.cost_of_R() == "latency"
     return replace(config, threads=available()) if timed and config.threads == "auto" else config
 
@@ -280,7 +306,8 @@ def _judge(config: SearchConfig) -> Callable[[Genotype], float] | None:
         return None
     if config.evaluations < config.epochs:
         raise InputError(
-            f"--evaluations {config.evaluations}: fewer than --epochs {config.epochs}: give at least one an epoch"
+            f"--evaluations {config.evaluations}: fewer than --epochs {config.epochs}: give at"
+            " least one an epoch"
         )
     return validation(Path(config.table))
 
@@ -289,7 +316,11 @@ Loop = Callable[[Search, Run, Progress, Deadline], list[dict[str, Any]]]
 
 
 def search(
-    this: Search, run: Run, progress: Progress, loop: Loop = run_epochs, deadline: Deadline | None = None
+    this: Search,
+    run: Run,
+    progress: Progress,
+    loop: Loop = run_epochs,
+    deadline: Deadline | None = None,
 ) -> dict[str, Any]:
     """Runs a search to its end, from where its folder stands; returns what result.json holds."""
     result = found(this, run, progress, loop, deadline)
@@ -298,7 +329,11 @@ def search(
 
 
 def found(
-    this: Search, run: Run, progress: Progress, loop: Loop = run_epochs, deadline: Deadline | None = None
+    this: Search,
+    run: Run,
+    progress: Progress,
+    loop: Loop = run_epochs,
+    deadline: Deadline | None = None,
 ) -> dict[str, Any]:
     """The same without a result.json: something is still to come."""
     this.task.keep(run)
@@ -321,7 +356,11 @@ def summary(this: Search, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "genotype": json.loads(genotype.to_json()),
         "params": parameters(network),
         "flops": this.task.multiply_adds(network),
-        **{name: figure for name, figure in rows[-1].items() if name.startswith(("valid_", "supernet_"))},
+        **{
+            name: figure
+            for name, figure in rows[-1].items()
+            if name.startswith(("valid_", "supernet_"))
+        },
         "epochs": this.epochs_done,
         "seconds": sum(sum(row["seconds"].values()) for row in rows),
         "converged": this.converged,
@@ -343,16 +382,26 @@ def _warnings(this: Search) -> Iterator[str]:
     small = this.config.eta or this.budget  # asked for: an empty cell may be what it takes
     if poor and not small:
         yield (
-            f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling, which often means "
-            "that the search collapsed; try more epochs, another --seed or --max-skip 2"
+            f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling,"
+            " which often means that the search collapsed; try more epochs, another --seed or"
+            " --max-skip 2"
         )
     if this.budget and this.seconds and this.seconds > this.budget.limit:
-        yield f"--max-latency {this.config.max_latency}: {1e3 * this.seconds:.3g} ms were measured at the end"
-    asked = this.config.evaluations
-    if this.config.method in methods.SAMPLING and this.steps_done < asked:  # a cell is trained for a step at least
         yield (
-            f"--evaluations {asked}: only {this.steps_done} cells were evaluated, because {this.epochs_done} epochs "
-            f"have no more steps: give --epochs {-(-asked // len(this.train))} or more, or a smaller --batch-size"
+            f"--max-latency {this.config.max_latency}: {1e3 * this.seconds:.3g} ms were measured at"
+            " the end"
+        )
+    asked = this.config.evaluations
+    if (
+        this.config.method in methods.SAMPLING and this.steps_done < asked
+    ):  # a cell is trained for a step at least
+        yield (
+            f"--evaluations {asked}: only {this.steps_done} cells were evaluated, because"
+            f" {this.epochs_done} epochs have no more steps: give --epochs"
+            f" {-(-asked // len(this.train))} or more, or a smaller --batch-size"
         )
     if this.config.eta and not any(cost.any() for cost in (this.setup.costs or {}).values()):
-        yield f"--eta {this.config.eta} did nothing: by --cost {this.config.cost_of_R()} all candidates are free"
+        yield (
+            f"--eta {this.config.eta} did nothing: by --cost {this.config.cost_of_R()} all"
+            " candidates are free"
+        )

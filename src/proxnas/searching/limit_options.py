@@ -25,8 +25,8 @@ class BudgetFlags:
     """Limits on the final network, of which one can be given."""
 
     cost: str = "auto"
-    """What R(A) counts: params, flops, latency (measured on this machine) or a JSON file {operation: cost}; auto: what
-    the limit is on, else params."""
+    """What R(A) counts: params, flops, latency (measured on this machine) or a JSON file
+    {operation: cost}; auto: what the limit is on, else params."""
     max_params: str = ""
     """Most parameters of the final network, for example 500k."""
     max_flops: str = ""
@@ -54,5 +54,9 @@ class BudgetFlags:
     def check_budget(self) -> None:
         """An InputError for limits that cannot be read and costs that do not exist."""
         self.limit()
-        if self.cost not in ("auto", "params", "flops", "latency") and not self.cost.endswith(".json"):
-            raise InputError(f"--cost {self.cost}: give params, flops, latency or a .json file of costs")
+        if self.cost not in ("auto", "params", "flops", "latency") and not self.cost.endswith(
+            ".json"
+        ):
+            raise InputError(
+                f"--cost {self.cost}: give params, flops, latency or a .json file of costs"
+            )

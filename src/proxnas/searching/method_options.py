@@ -1,6 +1,7 @@
 """Search methods with their options, for Python: `proxnas.NASP(eta=0.1)`.
 
-The fields have the names and meanings of the flags of `proxnas search`; None is the method's own default.
+The fields have the names and meanings of the flags of `proxnas search`; None is the method's own
+default.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class _Proximal(_Alternating):
     eta: float | None = None
     """Weight of the size regulariser R(A): larger finds smaller networks."""
     cost: str | None = None
-    """What R(A) counts: params, flops, latency (measured on this machine) or a JSON file {candidate: cost}."""
+    """What R(A) counts: params, flops, latency (measured on this machine) or a JSON file
+    {candidate: cost}."""
     order: Literal[1, 2] | None = None
     """Gradient at w, or DARTS' second order."""
     value: Literal["one", "a_k"] | None = None
@@ -131,7 +133,8 @@ class SNAS(_Tempered):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomSearch:
-    """Random selections, each trained from the same weights for an equal share of the epochs; the best is kept."""
+    """Random selections, each trained from the same weights for an equal share of the epochs; the
+    best is kept."""
 
     method: ClassVar[str] = "random"
 
@@ -140,7 +143,8 @@ class RandomSearch:
 
 
 def settings_of(method: str | MethodOptions) -> dict[str, Any]:
-    """The values of SearchConfig that a method stands for: its defaults, and what is asked otherwise."""
+    """The values of SearchConfig that a method stands for: its defaults, and what is asked
+    otherwise."""
     name = method if isinstance(method, str) else getattr(method, "method", type(method).__name__)
     if name not in METHODS:
         raise unknown("method", str(name), METHODS)

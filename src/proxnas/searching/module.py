@@ -1,7 +1,7 @@
 """`proxnas.search`: a search in any module that holds Choices.
 
-The module is copied and named (spaces/custom.py), checked (choice_check.py), and searched by the same class, loop and
-methods as cells are.
+The module is copied and named (spaces/custom.py), checked (choice_check.py), and searched by the
+same class, loop and methods as cells are.
 """
 
 from __future__ import annotations
@@ -83,33 +83,31 @@ def search(
     """Search the best candidates of the Choices in a module; it is copied, and left as it is.
 
     Args:
-        module: any nn.Module that holds Choices, also nested, or called several times.
-        train: trains the weights: a DataLoader, a Dataset, a list of batches, or a pair of tensors or arrays. A batch
-            is (inputs, target); inputs is a tensor, a tuple of arguments or a dict of keywords.
-        valid: judges the candidates: data like `train`, but other examples.
-        method: an object such as `NASP(eta=0.1)`, or the name of a method.
-        loss: (output, target) -> the mean loss of a batch; without it cross-entropy.
-        metric: (output, target) -> a mean over a batch, to be reported; without it and without `loss` accuracy.
-        epochs: passes over `train`.
-        batch_size: of a Dataset or tensors; other data have batches of their own.
-        optimizer: weights -> optimizer, such as `lambda w: torch.optim.AdamW(w, 1e-3)`; without it SGD with momentum.
-        learning_rate: of SGD (0.025).
-        schedule: of the learning rate, also of that of `optimizer`.
-        clip: largest norm of the gradient of the weights.
-        patience: stop when the selection has not changed for so many epochs; 0: never.
-        start: what A begins with: `found.A` or `found.genotype` of another search, or a part of such a dict.
-        max_params: the most parameters that the found module may have: 500_000 or "500k".
-        max_flops: in its place the most multiply-adds for one example: 20_000_000 or "20M".
-        max_latency: in their place the longest time for a batch of `valid` on this device: "2ms".
-        precision: of the operations; weights stay as they are.
-        device: where to; without it where the module is.
-        threads: of the CPU: a number, or "auto", which times steps with 1, 2, 4, ... and takes the quickest; without it
-            auto, unless torch was told to take one thread. torch's own number is as before afterwards.
-        seed: of A, the order of a Dataset, and all that is random in training.
-        progress: show how far it is.
-        run: a folder for config.json, metrics.jsonl, checkpoints, result.json and model.safetensors.
-        resume: go on where the folder stands; of a finished run it returns the outcome.
-        force: overwrite an earlier run in the folder.
+        module: any nn.Module that holds Choices, also nested, or called several times. train:
+            trains the weights: a DataLoader, a Dataset, a list of batches, or a pair of tensors or
+            arrays. A batch is (inputs, target); inputs is a tensor, a tuple of arguments or a dict
+            of keywords.
+        valid: judges the candidates: data like `train`, but other examples. method: an object such
+            as `NASP(eta=0.1)`, or the name of a method. loss: (output, target) -> the mean loss of
+            a batch; without it cross-entropy. metric: (output, target) -> a mean over a batch, to
+            be reported; without it and without `loss` accuracy. epochs: passes over `train`.
+            batch_size: of a Dataset or tensors; other data have batches of their own. optimizer:
+            weights -> optimizer, such as `lambda w: torch.optim.AdamW(w, 1e-3)`; without it SGD
+            with momentum. learning_rate: of SGD (0.025). schedule: of the learning rate, also of
+            that of `optimizer`. clip: largest norm of the gradient of the weights. patience: stop
+            when the selection has not changed for so many epochs; 0: never. start: what A begins
+            with: `found.A` or `found.genotype` of another search, or a part of such a dict.
+            max_params: the most parameters that the found module may have: 500_000 or "500k".
+            max_flops: in its place the most multiply-adds for one example: 20_000_000 or "20M".
+            max_latency: in their place the longest time for a batch of `valid` on this device:
+            "2ms". precision: of the operations; weights stay as they are. device: where to; without
+            it where the module is. threads: of the CPU: a number, or "auto", which times steps with
+            1, 2, 4, ... and takes the quickest; without it auto, unless torch was told to take one
+            thread. torch's own number is as before afterwards.
+        seed: of A, the order of a Dataset, and all that is random in training. progress: show how
+            far it is. run: a folder for config.json, metrics.jsonl, checkpoints, result.json and
+            model.safetensors. resume: go on where the folder stands; of a finished run it returns
+            the outcome. force: overwrite an earlier run in the folder.
     """
     data = CustomData(train, valid, loss, metric)
     place = str(device or next(module.parameters(), torch.empty(0)).device)
@@ -123,7 +121,9 @@ def search(
             batch_size=batch_size,
             clip=clip,
             device=place,
-            threads=threads if threads is not None else ("auto" if torch.get_num_threads() > 1 else 1),
+            threads=(
+                threads if threads is not None else ("auto" if torch.get_num_threads() > 1 else 1)
+            ),
             seed=seed,
             resume=resume,
             force=force,
@@ -143,13 +143,17 @@ def search(
 
 
 def _build(
-    module: nn.Module, data: CustomData, config: SearchConfig, optimizer: Factory | None, start: Start | None
+    module: nn.Module,
+    data: CustomData,
+    config: SearchConfig,
+    optimizer: Factory | None,
+    start: Start | None,
 ) -> Search:
     space = CustomSpace(copy.deepcopy(module))
     if not space.groups:
         raise InputError(
-            "the module holds no Choice: there is nothing to search: put proxnas.Choice({'name': module, ...}) where "
-            "candidates are to compete"
+            "the module holds no Choice: there is nothing to search: put proxnas.Choice({'name':"
+            " module, ...}) where candidates are to compete"
         )
     begin = None if start is None else _start(start, space)
 
@@ -161,13 +165,20 @@ def _build(
 
 
 def _rates(optimizer: Factory | None, learning_rate: float | None, schedule: str) -> dict[str, Any]:
-    """The learning rates of w; those of an optimizer of the user's are its own, only their course is ours."""
+    """The learning rates of w; those of an optimizer of the user's are its own, only their course
+    is ours."""
     if schedule not in ("cosine", "constant"):
         raise unknown("schedule", str(schedule), ("cosine", "constant"))
     if optimizer is not None and learning_rate is not None:
-        raise InputError(f"learning_rate {learning_rate}: the optimizer has a rate of its own: leave one of them out")
+        raise InputError(
+            f"learning_rate {learning_rate}: the optimizer has a rate of its own: leave one of"
+            " them out"
+        )
     rate = 0.025 if learning_rate is None else learning_rate
-    return {"learning_rate": rate, "learning_rate_min": rate * (LOWEST if schedule == "cosine" else 1.0)}
+    return {
+        "learning_rate": rate,
+        "learning_rate_min": rate * (LOWEST if schedule == "cosine" else 1.0),
+    }
 
 
 def _limits(**asked: int | str | None) -> dict[str, Any]:
@@ -179,7 +190,10 @@ def _check_method(method: str, start: Start | None, loss: Criterion | None) -> N
     if start is not None and method not in WITH_START:
         raise InputError(f"start: is for {', '.join(WITH_START)}, not for {method}: leave it out")
     if loss is not None and method in CLASSIFIERS:
-        raise InputError(f"method {method}: is for classification by cross-entropy: leave loss out, or take another")
+        raise InputError(
+            f"method {method}: is for classification by cross-entropy: leave loss out, or take"
+            " another"
+        )
 
 
 def _start(start: Start, space: CustomSpace) -> Matrices:
@@ -209,9 +223,12 @@ def _found(this: Search, rows: list[dict[str, Any]]) -> Found:
     this.task.recalibrate(model)
     result = summary(this, rows)
     strengths = {
-        name: dict(zip(group.candidates, A[name][0].tolist(), strict=True)) for name, group in this.net.groups.items()
+        name: dict(zip(group.candidates, A[name][0].tolist(), strict=True))
+        for name, group in this.net.groups.items()
     }
-    return Found(selection.choices(), strengths, result, rows, this.net.module, model.eval(), selection)
+    return Found(
+        selection.choices(), strengths, result, rows, this.net.module, model.eval(), selection
+    )
 
 
 def _kept(found: Found, folder: Run) -> Found:
@@ -222,7 +239,8 @@ def _kept(found: Found, folder: Run) -> Found:
 
 @contextmanager
 def _own_random_numbers(device: str) -> Iterator[None]:
-    """A search seeds torch; afterwards the caller's random numbers go on as if there had been none."""
+    """A search seeds torch; afterwards the caller's random numbers go on as if there had been
+    none."""
     cuda = device.startswith("cuda") and torch.cuda.is_available()
     with torch.random.fork_rng([torch.device(device)] if cuda else []):
         yield

@@ -29,22 +29,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, JobConfig):
-    """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a text."""
+class SearchConfig(
+    ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, JobConfig
+):
+    """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a
+    text."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
-    """digits, an .npz file, a CIFAR folder, a folder of class folders of images, a .parquet file, or hf:NAME. For
-    --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME."""
+    """digits, an .npz file, a CIFAR folder, a folder of class folders of images, a .parquet file,
+    or hf:NAME. For --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt
+    file, or hf:NAME."""
     space: str = "darts7"
     """darts7, darts8, nasp12, nasp12-full, nasbench201, enas5 or rnn."""
     method: str = "nasp"
-    """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng, bayesnas, evolution,
-    local, reinforce or pnas."""
+    """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng,
+    bayesnas, evolution, local, reinforce or pnas."""
     preset: Literal["default", "paper", "official"] = "default"
-    """Where paper and public code differ: ours, the paper's text, or the public code's behaviour."""
+    """Where paper and public code differ: ours, the paper's text, or the public code's
+    behaviour."""
     protocol: Literal["auto", "quick", "cifar", "ptb"] = "auto"
-    """Sizes: quick (small data, a laptop), cifar or ptb (the paper's); auto: for a folder cifar (of text: ptb), else
-    quick."""
+    """Sizes: quick (small data, a laptop), cifar or ptb (the paper's); auto: for a folder cifar (of
+    text: ptb), else quick."""
 
     epochs: int = 25
     """Passes over the half of the data that trains w."""
@@ -81,7 +86,8 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
     value: Literal["one", "a_k"] = "one"
     """Value of a selected entry of A_bar."""
     ties: Literal["last", "first"] = "last"
-    """Equal entries of A: the last selected (else random by seed), or the first index that is not none."""
+    """Equal entries of A: the last selected (else random by seed), or the first index that is not
+    none."""
     order: Literal[1, 2] = 1
     """Gradient of nasp, pa, lazy-pa: at w, or DARTS' second order."""
     eta: float = 0.0
@@ -91,16 +97,18 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
     eta_at: Literal["A_bar", "A"] = "A_bar"
     """Where R is taken: at the discrete architecture, or at A."""
     explore: float = 0.0
-    """Scale of the Gumbel noise on A when a step selects, falling to 0 over the search (nasp, pa, lazy-pa)."""
+    """Scale of the Gumbel noise on A when a step selects, falling to 0 over the search (nasp, pa,
+    lazy-pa)."""
     look_ahead: int = 0
-    """Least steps between looks ahead at what training promises, four an epoch at most; 0: none (nasp, pa, lazy-pa)."""
+    """Least steps between looks ahead at what training promises, four an epoch at most; 0: none
+    (nasp, pa, lazy-pa)."""
     horizon: float = 1.0
     """How many steps of its training --look-ahead credits a candidate with."""
     max_skip: int = -1
     """Most skip connections a cell may have; -1: any number."""
     warmup: float = 0.0
-    """Epochs at the start in which only w is trained, 0.5 is half of one; -1 (bayesnas' default): one, but at most half
-    of the search."""
+    """Epochs at the start in which only w is trained, 0.5 is half of one; -1 (bayesnas' default):
+    one, but at most half of the search."""
     patience: int = 10
     """Stop when no step changed A_bar for so many epochs; 0: never."""
     arch_every: int = 1
@@ -125,7 +133,8 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
     """Updates of enas' controller after each epoch, 10 cells each."""
 
     table: str = ""
-    """Table of trained nasbench201 cells: the found cell's row goes into the result; see --evaluate."""
+    """Table of trained nasbench201 cells: the found cell's row goes into the result; see
+    --evaluate."""
     seeds: str = ""
     """Several searches, for example 0,1,2,3; with --pick the best by validation is kept."""
     pick: bool = False
@@ -141,30 +150,77 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
             value = getattr(self, name)
             require(low <= value < math.inf, flag(name), value, f"give a number of at least {low}")
         for name, high in AT_MOST.items():
-            require(getattr(self, name) <= high, flag(name), getattr(self, name), f"give a number of at most {high}")
+            require(
+                getattr(self, name) <= high,
+                flag(name),
+                getattr(self, name),
+                f"give a number of at most {high}",
+            )
         for name in BELOW_ONE:
-            require(0 <= getattr(self, name) < 1, flag(name), getattr(self, name), "give a number from 0 to below 1")
+            require(
+                0 <= getattr(self, name) < 1,
+                flag(name),
+                getattr(self, name),
+                "give a number from 0 to below 1",
+            )
         for name in SHARES:
-            require(0 < getattr(self, name) <= 1, flag(name), getattr(self, name), "give a number above 0, at most 1")
+            require(
+                0 < getattr(self, name) <= 1,
+                flag(name),
+                getattr(self, name),
+                "give a number above 0, at most 1",
+            )
         for name in ("tau_start", "tau_end"):
-            require(0 < getattr(self, name) < math.inf, flag(name), getattr(self, name), "give a number above 0")
-        require(0 < self.arch_learning_rate < math.inf, "--arch-learning-rate", self.arch_learning_rate,
-                "give a number above 0, or A never moves")  # fmt: skip
-        require(0 <= self.warmup < math.inf or self.warmup == ONE_OR_HALF, "--warmup", self.warmup,
-                f"give a number of at least 0, or {ONE_OR_HALF}")  # fmt: skip
+            require(
+                0 < getattr(self, name) < math.inf,
+                flag(name),
+                getattr(self, name),
+                "give a number above 0",
+            )
+        require(
+            0 < self.arch_learning_rate < math.inf,
+            "--arch-learning-rate",
+            self.arch_learning_rate,
+            "give a number above 0, or A never moves",
+        )
+        require(
+            0 <= self.warmup < math.inf or self.warmup == ONE_OR_HALF,
+            "--warmup",
+            self.warmup,
+            f"give a number of at least 0, or {ONE_OR_HALF}",
+        )
         check_method(self)
         check_domain(self)
         self.check_budget()
         idle = self.fixed_reduction and self.limit() is not None
-        require(not idle, "--fixed-reduction", True, "has a cell of its own size: leave it out, or the limit")
+        require(
+            not idle,
+            "--fixed-reduction",
+            True,
+            "has a cell of its own size: leave it out, or the limit",
+        )
         check_many(self)
         check_sampling(self)
-        require(not self.table or self.space == "nasbench201", "--table", self.table, "needs --space nasbench201")
+        require(
+            not self.table or self.space == "nasbench201",
+            "--table",
+            self.table,
+            "needs --space nasbench201",
+        )
         self.load_options()
         seeds = self.all_seeds()
-        require(not self.pick or len(seeds) > 1, "--pick", self.pick, "give --seeds with at least two seeds")
-        require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
-                "give at most --learning-rate")  # fmt: skip
+        require(
+            not self.pick or len(seeds) > 1,
+            "--pick",
+            self.pick,
+            "give --seeds with at least two seeds",
+        )
+        require(
+            self.learning_rate_min <= self.learning_rate,
+            "--learning-rate-min",
+            self.learning_rate_min,
+            "give at most --learning-rate",
+        )
 
     def warmup_epochs(self) -> float:
         """--warmup, or what stands for -1."""
@@ -182,8 +238,8 @@ class SearchConfig(ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags,
 
 
 ONE_OR_HALF = -1
-"""--warmup of one epoch, but of at most half of the search: as published where there are two, and short searches are
-not all warm-up."""
+"""--warmup of one epoch, but of at most half of the search: as published where there are two, and
+short searches are not all warm-up."""
 AT_LEAST: dict[str, float] = {
     "epochs": 1,
     "batch_size": 2,  # batch statistics of one image are none

@@ -1,12 +1,14 @@
-"""`--refine`: the cell that a search found against its neighbours, each trained by itself for a moment.
+"""`--refine`: the cell that a search found against its neighbours, each trained by itself for a
+moment.
 
-A search judges candidates inside one small network with shared weights. The network that is trained in the end is
-deeper, and whether a cell lets it train at all shows only with depth. So the found cell and the cells that differ from
-it in one decision (`methods/local.py`) are trained from the same weights on the same batches, in a network half way to
-the depth of the final one; then the found cell and the best of them again for five times the steps, because after few
-steps chance decides between the best; and the best of these is returned, if it is clearly better than all others. Both
-rounds are searches of their own, in RUN/neighbours and RUN/refined, begun when the other has ended; RUN has its
-result.json when all have.
+A search judges candidates inside one small network with shared weights. The network that is trained
+in the end is deeper, and whether a cell lets it train at all shows only with depth. So the found
+cell and the cells that differ from it in one decision (`methods/local.py`) are trained from the
+same weights on the same batches, in a network half way to the depth of the final one; then the
+found cell and the best of them again for five times the steps, because after few steps chance
+decides between the best; and the best of these is returned, if it is clearly better than all
+others. Both rounds are searches of their own, in RUN/neighbours and RUN/refined, begun when the
+other has ended; RUN has its result.json when all have.
 """
 
 from __future__ import annotations
@@ -38,12 +40,13 @@ STEPS = 60
 FINALISTS, FINAL_STEPS = 4, 300
 """Neighbours in the second round, and its steps."""
 LEAD = 0.02
-"""By which share the loss of the best must be below that of the second: less is what another draw of weights and
-batches makes (docs/results.md), and then what the search found stays."""
+"""By which share the loss of the best must be below that of the second: less is what another draw
+of weights and batches makes (docs/results.md), and then what the search found stays."""
 BY_DEFAULT = 24
 """Neighbours if nobody says how many: in nasbench201 all of them."""
 FASTER = 4.0
-"""Times the learning rate of the search: at that one so few steps are spent near the initial weights."""
+"""Times the learning rate of the search: at that one so few steps are spent near the initial
+weights."""
 OF_THE_CELL = ("genotype", "params", "flops", "budget", "latency", "table", "warning")
 """What result.json says of the cell that is returned."""
 
@@ -51,7 +54,8 @@ OF_THE_CELL = ("genotype", "params", "flops", "budget", "latency", "table", "war
 def refine(
     config: SearchConfig, folder: Path, found: dict[str, Any], deadline: Deadline | None = None
 ) -> dict[str, Any]:
-    """Refines what the search in the folder found, from where that stands; returns what result.json holds.
+    """Refines what the search in the folder found, from where that stands; returns what result.json
+    holds.
 
     What is known when the deadline is over decides; without time for it the found cell stays.
     """
@@ -73,8 +77,8 @@ def refine(
 
 
 def how_many(config: SearchConfig, seen: int) -> int:
-    """The neighbours to train: as many as asked for; by itself all, where their trainings see no more images than the
-    search has seen, so that a search takes twice its time at most.
+    """The neighbours to train: as many as asked for; by itself all, where their trainings see no
+    more images than the search has seen, so that a search takes twice its time at most.
 
     Not by itself with --eta: a short training knows nothing of size.
     """
@@ -84,7 +88,9 @@ def how_many(config: SearchConfig, seen: int) -> int:
     return 0 if config.eta or steps * _batch(config) > seen else BY_DEFAULT
 
 
-def _rounds(config: SearchConfig, cells: int, images: int, folder: Path, deadline: Deadline) -> dict[str, Any]:
+def _rounds(
+    config: SearchConfig, cells: int, images: int, folder: Path, deadline: Deadline
+) -> dict[str, Any]:
     """The result of the last round that there was time for, with the seconds of both."""
     seconds, scores = 0.0, dict[Cell, float]()
     if cells > FINALISTS:
@@ -97,17 +103,24 @@ def _rounds(config: SearchConfig, cells: int, images: int, folder: Path, deadlin
     second = short_trainings(config, min(cells, FINALISTS), FINAL_STEPS, images)
     last = _round(second, folder, REFINED, scores, deadline)
     known = _scores(folder / REFINED)
-    clear = len(known) > 1 and stands_out(known.values())  # there may have been time for one only, or none
+    clear = len(known) > 1 and stands_out(
+        known.values()
+    )  # there may have been time for one only, or none
     return last | {"seconds": seconds + last["seconds"], "clear": clear}
 
 
 def _round(
     short: SearchConfig, folder: Path, name: str, scores: dict[Cell, float], deadline: Deadline
 ) -> dict[str, Any]:
-    """The search around the cell in the folder, first among the neighbours with the highest scores."""
+    """The search around the cell in the folder, first among the neighbours with the highest
+    scores."""
     place = folder / name
     start = "" if (place / "checkpoint.pt").exists() else str(folder)
-    built = Search(dataclasses.replace(short, start=start), load_data(short), adjust=partial(by_loss, scores=scores))
+    built = Search(
+        dataclasses.replace(short, start=start),
+        load_data(short),
+        adjust=partial(by_loss, scores=scores),
+    )
     return run_search(short, place, built, deadline)
 
 
@@ -125,15 +138,20 @@ def stands_out(scores: Iterable[float]) -> bool:
 
 
 def by_loss(setup: Setup, scores: dict[Cell, float]) -> Setup:
-    """After so few steps most answers are wrong, and the loss tells sooner than accuracy who is on the way."""
+    """After so few steps most answers are wrong, and the loss tells sooner than accuracy who is on
+    the way."""
     preference = (lambda cell: scores.get(cell, -math.inf)) if scores else None
     return dataclasses.replace(setup, score=lambda measured: -measured.loss, preference=preference)
 
 
 def _validation(config: SearchConfig, folder: Path, genotype: dict[str, Any]) -> dict[str, float]:
-    """The figures of a cell by the weights of the search in the folder, as the found cell has them."""
+    """The figures of a cell by the weights of the search in the folder, as the found cell has
+    them."""
     this = Search(dataclasses.replace(config, start=""), load_data(config))
-    state, A_bar = Run(folder).load_checkpoint(), selecting(Genotype.from_object(genotype), this.space)
+    state, A_bar = (
+        Run(folder).load_checkpoint(),
+        selecting(Genotype.from_object(genotype), this.space),
+    )
     assert state is not None and A_bar is not None  # both rounds began from there
     this.load_state_dict(state)
     return this.task.figures("valid", this.measure(A_bar))
@@ -144,11 +162,15 @@ def _batch(config: SearchConfig) -> int:
 
 
 def short_trainings(config: SearchConfig, neighbours: int, steps: int, images: int) -> SearchConfig:
-    """The search among so many neighbours with at least so many steps each, given the images of the half for w."""
+    """The search among so many neighbours with at least so many steps each, given the images of the
+    half for w."""
     size = _batch(config)
     cells = neighbours + 1  # the found one is among them
     neutral: dict[str, Any] = {
-        name: value for methods, flags in USED_BY.items() if "local" not in methods for name, value in flags.items()
+        name: value
+        for methods, flags in USED_BY.items()
+        if "local" not in methods
+        for name, value in flags.items()
     }
     asked: dict[str, Any] = {
         "method": "local",

@@ -21,20 +21,24 @@ class SamplingFlags:
     """How cells are evaluated, and how many."""
 
     evaluations: int = 8
-    """random, evolution, local, reinforce, pnas: cells to evaluate, each trained for an equal share of the epochs."""
+    """random, evolution, local, reinforce, pnas: cells to evaluate, each trained for an equal share
+    of the epochs."""
     evaluate: Literal["train", "table"] = "train"
-    """The same: by a short training and the half for A, or by the validation column of --table (an epoch is then an
-    equal part of the evaluations)."""
+    """The same: by a short training and the half for A, or by the validation column of --table (an
+    epoch is then an equal part of the evaluations)."""
     population: int = 0
     """evolution: cells that are kept; 0: 100, or a quarter of fewer than 400 evaluations."""
     tournament: int = 0
-    """evolution: cells drawn from them, of which the best is a parent; 0: a quarter of the population."""
+    """evolution: cells drawn from them, of which the best is a parent; 0: a quarter of the
+    population."""
     start: str = ""
-    """local: the cell to begin with: a run folder, a genotype file, zoo:NAME or a NAS-Bench-201 string; else random."""
+    """local: the cell to begin with: a run folder, a genotype file, zoo:NAME or a NAS-Bench-201
+    string; else random."""
     refine: int = 0
-    """After a search of images by another method: train the found cell and so many of its neighbours for a moment, each
-    by itself in a deeper network, the best of them for longer, and keep the best. -1 (nasp's default in nasbench201):
-    24, which are all there are, unless that would take longer than the search."""
+    """After a search of images by another method: train the found cell and so many of its
+    neighbours for a moment, each by itself in a deeper network, the best of them for longer, and
+    keep the best. -1 (nasp's default in nasbench201): 24, which are all there are, unless that
+    would take longer than the search."""
     random_cells: int = 100
     """random-ws: cells that are judged at the end."""
 
@@ -53,17 +57,38 @@ RANGES: dict[str, tuple[int, int]] = {
 def check_sampling(config: SearchConfig) -> None:
     """An InputError for impossible values, and for a refinement of what needs none."""
     for name, (low, high) in RANGES.items():
-        _require(low <= getattr(config, name) <= high, config, name, f"give a number from {low} to {high}")
+        _require(
+            low <= getattr(config, name) <= high,
+            config,
+            name,
+            f"give a number from {low} to {high}",
+        )
     if config.refine:
         sampling = config.method in SAMPLING
-        _require(not sampling, config, "refine", f"{config.method} trains cells by themselves already: leave it out")
+        _require(
+            not sampling,
+            config,
+            "refine",
+            f"{config.method} trains cells by themselves already: leave it out",
+        )
         images = config.space not in ("rnn", CUSTOM)
-        _require(images, config, "refine", f"is for cells of images, not for --space {config.space}: leave it out")
-    _require(config.evaluate == "train" or config.table != "", config, "evaluate", "give --table FILE too")
+        _require(
+            images,
+            config,
+            "refine",
+            f"is for cells of images, not for --space {config.space}: leave it out",
+        )
+    _require(
+        config.evaluate == "train" or config.table != "",
+        config,
+        "evaluate",
+        "give --table FILE too",
+    )
 
 
 def table_defaults() -> dict[str, Any]:
-    """Looking a cell up costs nothing, so there are as many as published comparisons on tables have."""
+    """Looking a cell up costs nothing, so there are as many as published comparisons on tables
+    have."""
     return {"evaluations": 1000, "epochs": 10}
 
 

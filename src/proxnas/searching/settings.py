@@ -1,8 +1,8 @@
 """From a command line to a configuration: protocols, presets, files and flags.
 
-Defaults come in layers, each over the one before: the dataclass, the protocol (sizes), the method, the preset (where
-paper and public code differ), a --config file, the flags. What is stored in config.json is the outcome, so a run can be
-repeated whatever the defaults become.
+Defaults come in layers, each over the one before: the dataclass, the protocol (sizes), the method,
+the preset (where paper and public code differ), a --config file, the flags. What is stored in
+config.json is the outcome, so a run can be repeated whatever the defaults become.
 """
 
 from __future__ import annotations
@@ -41,24 +41,39 @@ POSITIONAL = ("data", "cell")
 """Fields that are words without a flag."""
 
 STAMP = ("proxnas", "command", FINGERPRINT)
-"""Keys of a stored config.json that are no flags: the version, the command that wrote it, what tells its data."""
+"""Keys of a stored config.json that are no flags: the version, the command that wrote it, what
+tells its data."""
 RENAMED = {"budget_minutes": "minutes"}
 """Keys of files that earlier versions wrote, with their names today."""
 
 
 def quick() -> dict[str, Any]:
     """Small data on a laptop."""
-    return {"epochs": 15, "batch_size": 32, "cells": 5, "channels": 16, "final_cells": 8, "final_channels": 16}
+    return {
+        "epochs": 15,
+        "batch_size": 32,
+        "cells": 5,
+        "channels": 16,
+        "final_cells": 8,
+        "final_channels": 16,
+    }
 
 
 def cifar() -> dict[str, Any]:
     """The paper's search on CIFAR-10 and the network it trains."""
-    return {"epochs": 50, "batch_size": 64, "cells": 8, "channels": 16, "final_cells": 20, "final_channels": 36}
+    return {
+        "epochs": 50,
+        "batch_size": 64,
+        "cells": 8,
+        "channels": 16,
+        "final_cells": 20,
+        "final_channels": 36,
+    }
 
 
 def nasbench201(protocol: str, method: str) -> dict[str, Any]:
-    """The benchmark's own final network; one cell a stage is enough to search on small data. There a found cell has
-    few neighbours, and one of them is mostly better (docs/results.md)."""
+    """The benchmark's own final network; one cell a stage is enough to search on small data. There
+    a found cell has few neighbours, and one of them is mostly better (docs/results.md)."""
     sizes = {"final_cells": 5, "final_channels": 16, "cells": 1 if protocol == "quick" else 5}
     return sizes | ({"refine": BY_ITSELF} if method == "nasp" else {})
 
@@ -73,7 +88,8 @@ AS_PUBLISHED = {
     "refine": 0,
     "patience": 0,
 }
-"""What paper and public code have in common, against our defaults; what differs all the same is in docs/paper.md."""
+"""What paper and public code have in common, against our defaults; what differs all the same is in
+docs/paper.md."""
 
 
 def paper() -> dict[str, Any]:
@@ -104,8 +120,20 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
     "darts-2nd": {"arch_decay": 1e-3, "patience": 0},
     "random": {"patience": 0},
     "random-ws": {"patience": 0},
-    "snas": {"arch_decay": 1e-3, "arch_noise": 0.01, "tau_start": 1.0, "tau_end": 0.03, "patience": 0},
-    "gdas": {"arch_decay": 1e-3, "weight_decay": 5e-4, "tau_start": 10.0, "tau_end": 0.1, "patience": 0},
+    "snas": {
+        "arch_decay": 1e-3,
+        "arch_noise": 0.01,
+        "tau_start": 1.0,
+        "tau_end": 0.03,
+        "patience": 0,
+    },
+    "gdas": {
+        "arch_decay": 1e-3,
+        "weight_decay": 5e-4,
+        "tau_start": 10.0,
+        "tau_end": 0.1,
+        "patience": 0,
+    },
     "enas": {
         "learning_rate": 0.05,
         "learning_rate_min": 0.0005,
@@ -121,7 +149,8 @@ METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
     "reinforce": {"evaluations": 24, "arch_learning_rate": 3.5e-4, "patience": 0},
     "pnas": {"evaluations": 24, "patience": 0},
 }
-"""As the public codes; what follows a schedule over all epochs, or chooses at the end, is not stopped before."""
+"""As the public codes; what follows a schedule over all epochs, or chooses at the end, is not
+stopped before."""
 
 
 def parse_search(argv: list[str]) -> SearchConfig:
@@ -142,29 +171,42 @@ def asked_of(config: SearchConfig, defaults: dict[str, Any]) -> list[str]:
 
 
 def resolve_search(argv: list[str]) -> tuple[SearchConfig, dict[str, Any]]:
-    """The configuration of a command line, and the defaults that its data, space, method and preset bring."""
+    """The configuration of a command line, and the defaults that its data, space, method and preset
+    bring."""
     file = config_file(argv)
     space = given_values(argv, "--space")  # which other flags may be set depends on it
-    named = _cli(argv, file | ({"space": space[-1]} if space else {}))  # what chooses the layers: flags over file
-    if named.preset != file.get("preset", named.preset):  # the flag stands over the file, so what it sets does too
+    named = _cli(
+        argv, file | ({"space": space[-1]} if space else {})
+    )  # what chooses the layers: flags over file
+    if named.preset != file.get(
+        "preset", named.preset
+    ):  # the flag stands over the file, so what it sets does too
         file = {k: v for k, v in file.items() if k not in paper() | official()}
     protocol: str = named.protocol
     text = named.space == "rnn"
     if protocol == "auto":
-        protocol = ("ptb" if Path(named.data).is_dir() else "quick") if text else auto_protocol(named.data)
+        protocol = (
+            ("ptb" if Path(named.data).is_dir() else "quick") if text else auto_protocol(named.data)
+        )
         protocol = "quick" if protocol == "tinyimagenet" else protocol
     layers = recurrent(protocol) if text else PROTOCOLS[protocol]()
     layers |= {"protocol": protocol}
     if named.space == "nasbench201":
         layers |= nasbench201(protocol, named.method)
     of_method = METHOD_DEFAULTS.get(named.method, {})
-    layers |= {k: v for k, v in of_method.items() if not text or k not in layers}  # their rates are those for images
+    layers |= {
+        k: v for k, v in of_method.items() if not text or k not in layers
+    }  # their rates are those for images
     if named.evaluate == "table":
         layers |= table_defaults()
-    layers |= {k: v for k, v in PRESETS[named.preset]().items() if not text or k != "arch_learning_rate"}
+    layers |= {
+        k: v for k, v in PRESETS[named.preset]().items() if not text or k != "arch_learning_rate"
+    }
     layers = {k: v for k, v in layers.items() if of_use(named.method, k)}
     # the space is among the values: which of the others may be set depends on it
-    config = _cli(argv, layers | {k: v for k, v in file.items() if k != "protocol"} | {"space": named.space})
+    config = _cli(
+        argv, layers | {k: v for k, v in file.items() if k != "protocol"} | {"space": named.space}
+    )
     return config, layers
 
 
@@ -173,17 +215,24 @@ def auto_protocol(data: str) -> str:
     folder = Path(data).expanduser()
     if not folder.is_dir():
         return "quick"
-    from proxnas.domains.images.data.cifar import find  # numpy takes a while, and --help needs it not
+    from proxnas.domains.images.data.cifar import (
+        find,
+    )  # numpy takes a while, and --help needs it not
 
     if find(folder) is not None:
         return "cifar"
     return "tinyimagenet" if (folder / "val" / "val_annotations.txt").is_file() else "quick"
 
 
-def parse_resumed(argv: list[str], stored: AnyRunConfig, where: Path, prog: str = "proxnas search") -> AnyRunConfig:
+def parse_resumed(
+    argv: list[str], stored: AnyRunConfig, where: Path, prog: str = "proxnas search"
+) -> AnyRunConfig:
     """The stored configuration, after a check that no flag contradicts it."""
     cls = type(stored)
-    for name in ("space", "method"):  # first: the other stored values may be wrong together with another one
+    for name in (
+        "space",
+        "method",
+    ):  # first: the other stored values may be wrong together with another one
         asked = given_values(argv, flag(name))
         if asked and asked[-1] != getattr(stored, name, asked[-1]):
             raise _contradiction(flag(name), asked[-1], getattr(stored, name), where)
@@ -213,7 +262,9 @@ def _contradiction(name: str, new: object, old: object, where: Path) -> InputErr
 
 def storable(config: RunConfig) -> dict[str, Any]:
     """What config.json keeps: everything needed to repeat the run."""
-    return {name: value for name, value in dataclasses.asdict(config).items() if name not in NOT_STORED}
+    return {
+        name: value for name, value in dataclasses.asdict(config).items() if name not in NOT_STORED
+    }
 
 
 def flags_of(config: RunConfig) -> list[str]:
@@ -230,30 +281,40 @@ def flag_words(name: str, value: Any) -> list[str]:
     return [f"{flag(name)}={value}"] if value != "" else []
 
 
-def command_line(cls: type[Config], prog: str, argv: list[str], values: dict[str, Any] | None = None) -> Config:
+def command_line(
+    cls: type[Config], prog: str, argv: list[str], values: dict[str, Any] | None = None
+) -> Config:
     """The dataclass from flags, with `values` in place of its defaults."""
     argv = with_address(argv)
     markers: tuple[Any, ...] = (tyro.conf.FlagCreatePairsOff,)  # --quiet without --no-quiet
-    with nullcontext() if here().leads else redirect_stderr(io.StringIO()):  # of several processes one complains
+    with (
+        nullcontext() if here().leads else redirect_stderr(io.StringIO())
+    ):  # of several processes one complains
         if values:
-            # else tyro would offer --no-pick in place of --pick, not both; 1 == True, but is no such flag
+            # else tyro would offer --no-pick in place of --pick, not both; 1 == True, but is no
+            # such flag
             if any(value is True for value in values.values()):
                 markers = ()
             found = tyro.cli(cls, args=argv, default=cls(**values), prog=prog, config=markers)
         else:
             found = tyro.cli(cls, args=argv, prog=prog, config=markers)
-    check_threads(getattr(found, "threads", "auto"))  # not at birth: a run may be read, or go on, on another machine
+    check_threads(
+        getattr(found, "threads", "auto")
+    )  # not at birth: a run may be read, or go on, on another machine
     return found
 
 
 HELP = ("--help", "-h")
 
 
-def with_help(argv: list[str], prog: str, resolve: Callable[[list[str]], AnyRunConfig]) -> AnyRunConfig:
-    """The configuration that a command line resolves to; with --help its values are shown as the defaults.
+def with_help(
+    argv: list[str], prog: str, resolve: Callable[[list[str]], AnyRunConfig]
+) -> AnyRunConfig:
+    """The configuration that a command line resolves to; with --help its values are shown as the
+    defaults.
 
-    They come in layers, so no earlier step may print them. What cannot be resolved is said, and the help is that of the
-    command alone.
+    They come in layers, so no earlier step may print them. What cannot be resolved is said, and the
+    help is that of the command alone.
     """
     words = [word for word in argv if word not in HELP]
     if words == argv:
@@ -271,19 +332,25 @@ def parse(cls: type[AnyRunConfig], prog: str, argv: list[str]) -> AnyRunConfig:
 
     def resolve(words: list[str]) -> AnyRunConfig:
         asked = command_line(cls, prog, words)
-        return command_line(cls, prog, words, read_values(Path(asked.config), cls)) if asked.config else asked
+        return (
+            command_line(cls, prog, words, read_values(Path(asked.config), cls))
+            if asked.config
+            else asked
+        )
 
     return with_help(argv, prog, resolve)
 
 
 def config_file(argv: list[str], cls: type[RunConfig] = SearchConfig) -> dict[str, Any]:
-    """The values of the --config file, found without judging the flags, which may be right only together with it."""
+    """The values of the --config file, found without judging the flags, which may be right only
+    together with it."""
     given = given_values(argv, "--config")
     return read_values(Path(given[-1]), cls) if given else {}
 
 
 def epochs_given(argv: list[str], cls: type[RunConfig]) -> bool:
-    """Whether a flag or the --config file says how many epochs; the file of a run does, as they were chosen then."""
+    """Whether a flag or the --config file says how many epochs; the file of a run does, as they
+    were chosen then."""
     return bool(given_values(argv, "--epochs")) or "epochs" in config_file(argv, cls)
 
 
@@ -307,7 +374,9 @@ def read_values(path: Path, cls: type[RunConfig] = SearchConfig) -> dict[str, An
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}): give a JSON file") from error
     except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}): give an object of flag names and values") from error
+        raise InputError(
+            f"{path}: not JSON ({error}): give an object of flag names and values"
+        ) from error
     return checked_values(path, values, cls)
 
 
@@ -315,7 +384,11 @@ def checked_values(path: Path, values: Any, cls: type[RunConfig]) -> dict[str, A
     """The same from JSON that is parsed already."""
     if not isinstance(values, dict):
         raise InputError(f"{path}: not a JSON object of flag names and values")
-    kept = {RENAMED.get(str(name), str(name)): value for name, value in values.items() if name not in STAMP}
+    kept = {
+        RENAMED.get(str(name), str(name)): value
+        for name, value in values.items()
+        if name not in STAMP
+    }
     if kept.get("threads", 1) in (0, None):  # so earlier versions wrote "as many as torch takes"
         kept["threads"] = "auto"
     hints = get_type_hints(cls)
@@ -323,7 +396,9 @@ def checked_values(path: Path, values: Any, cls: type[RunConfig]) -> dict[str, A
         if name not in hints:
             raise InputError(f"{path}: {unknown('key', name, hints)}")
         if not _fits(value, hints[name]):
-            raise InputError(f"{path}: {name} is {json.dumps(value)[:60]}: give {_wanted(hints[name])}")
+            raise InputError(
+                f"{path}: {name} is {json.dumps(value)[:60]}: give {_wanted(hints[name])}"
+            )
     return kept
 
 

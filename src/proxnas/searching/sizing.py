@@ -40,7 +40,10 @@ def sizes(of: str, task: Task, space: Space[Any]) -> Sizes:
         "latency": task.seconds,
     }
     return Sizes(
-        of, task.entries(of), task.net.groups, lambda A_bar: measures[of](task.final_network(space.genotype(A_bar)))
+        of,
+        task.entries(of),
+        task.net.groups,
+        lambda A_bar: measures[of](task.final_network(space.genotype(A_bar))),
     )
 
 
@@ -48,11 +51,14 @@ def budget(config: SearchConfig, task: Task, space: Space[Any]) -> Budget | None
     """The limit that is asked for; an InputError if no network of the space is within it."""
     limit = config.limit()
     or_else = SMALLER.get(config.space, ", or fewer --final-cells or --final-channels")
-    return Budget(sizes(limit.of, task, space), limit.value, limit.asked, or_else) if limit else None
+    return (
+        Budget(sizes(limit.of, task, space), limit.value, limit.asked, or_else) if limit else None
+    )
 
 
 def settle(this: Budget, task: Task, genotype: Callable[[], Genotype]) -> float | None:
-    """Seconds are no sums: time the network that would be returned, and aim lower until it is within the limit.
+    """Seconds are no sums: time the network that would be returned, and aim lower until it is
+    within the limit.
 
     Returns what was measured; None for sizes that are sums.
     """

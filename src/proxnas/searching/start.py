@@ -19,7 +19,9 @@ def start(cell: str, space: Space[Any]) -> Matrices:
     """The A_bar that selects it, or an InputError that names the cell and the space."""
     A_bar = selecting(read_genotype(cell), space)
     if A_bar is None:
-        raise InputError(f"--start {cell}: is no cell of --space {space.name}: give one that was found there")
+        raise InputError(
+            f"--start {cell}: is no cell of --space {space.name}: give one that was found there"
+        )
     return A_bar
 
 
@@ -27,7 +29,10 @@ def selecting(cell: Genotype, space: Space[Any]) -> Matrices | None:
     """The A_bar that selects a cell; None if it is none of the space."""
     genotype = cell.without_values()
     try:
-        A_bar = {name: _entries(genotype.cells[name].nodes, group) for name, group in space.groups.items()}
+        A_bar = {
+            name: _entries(genotype.cells[name].nodes, group)
+            for name, group in space.groups.items()
+        }
         known = space.genotype(A_bar)
     except (KeyError, IndexError, ValueError, InputError):
         return None
@@ -36,11 +41,15 @@ def selecting(cell: Genotype, space: Space[Any]) -> Matrices | None:
 
 def _sorted(genotype: Genotype) -> dict[str, Any]:
     """The same in whatever order the edges of a node are named."""
-    return {name: (list(map(sorted, cell.nodes)), sorted(cell.concat)) for name, cell in genotype.cells.items()}
+    return {
+        name: (list(map(sorted, cell.nodes)), sorted(cell.concat))
+        for name, cell in genotype.cells.items()
+    }
 
 
 def _entries(nodes: Sequence[Sequence[Edge]], group: Group) -> torch.Tensor:
-    """1 at each edge's row and candidate: the rows of a node read the states before it in their order."""
+    """1 at each edge's row and candidate: the rows of a node read the states before it in their
+    order."""
     A_bar = torch.zeros(group.shape, dtype=torch.float64)
     if len(nodes) != len(group.nodes):  # enas5: each side of a node chooses by itself
         nodes = [(edge,) for edges in nodes for edge in edges]

@@ -1,6 +1,7 @@
 """Which flags of a search do anything: by its method, and by its other flags.
 
-What would do nothing is refused, so that nobody takes its silence for a result. No torch here: `--help` must be quick.
+What would do nothing is refused, so that nobody takes its silence for a result. No torch here:
+`--help` must be quick.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ DARTS = ("darts-1st", "darts-2nd")
 DESCENDING = (*PROXIMAL, *DARTS, "snas", "gdas", "asap")
 """Methods whose A takes steps by its gradient."""
 PARTLY = (*PROXIMAL, "random-ws", "gdas", "enas", "asng")
-"""Methods that train shared weights through some candidates at a time: what they leave aside comes back later."""
+"""Methods that train shared weights through some candidates at a time: what they leave aside comes
+back later."""
 OWN_RULES = ("gdas", "enas", "asng", "reinforce", "pnas")
 """Methods that choose inputs and candidates by rules of their own."""
 USED_BY: dict[tuple[str, ...], dict[str, object]] = {
@@ -70,7 +72,12 @@ def check_method(config: SearchConfig) -> None:
         for name, neutral in flags.items():
             value = getattr(config, name)
             idle = config.method not in methods and value != neutral
-            require(not idle, flag(name), value, f"is for {', '.join(methods)}, not for {config.method}: leave it out")
+            require(
+                not idle,
+                flag(name),
+                value,
+                f"is for {', '.join(methods)}, not for {config.method}: leave it out",
+            )
 
 
 class Need(NamedTuple):
@@ -85,18 +92,29 @@ def _priced(c: SearchConfig) -> bool:
     return c.eta > 0 or c.limit() is not None
 
 
-ADAM = Need(lambda c: c.arch_optimizer == "adam", lambda c: f"with --arch-optimizer {c.arch_optimizer}")
+ADAM = Need(
+    lambda c: c.arch_optimizer == "adam", lambda c: f"with --arch-optimizer {c.arch_optimizer}"
+)
 PRICE = Need(_priced, lambda c: "without --eta or a limit")
-TRAINED = Need(lambda c: c.evaluate == "train", lambda c: "with --evaluate table, which trains nothing")
+TRAINED = Need(
+    lambda c: c.evaluate == "train", lambda c: "with --evaluate table, which trains nothing"
+)
 NEEDS: dict[str, tuple[Need, ...]] = {
     "arch_beta1": (ADAM,),
     "arch_beta2": (ADAM,),
-    "look_ahead": (Need(lambda c: c.space != "rnn", lambda c: "in --space rnn, whose candidates have no weights"),),
+    "look_ahead": (
+        Need(
+            lambda c: c.space != "rnn", lambda c: "in --space rnn, whose candidates have no weights"
+        ),
+    ),
     "horizon": (Need(lambda c: c.look_ahead > 0, lambda c: "with --look-ahead 0"),),
     "eta": (
         Need(
             lambda c: c.space != "rnn" or c.cost_of_R() not in ("params", "flops"),
-            lambda c: "in --space rnn, whose candidates have neither weights nor products: give --cost latency, or",
+            lambda c: (
+                "in --space rnn, whose candidates have neither weights nor products: give --cost"
+                " latency, or"
+            ),
         ),
     ),
     "cost": (PRICE,),
@@ -104,7 +122,8 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "eta_cells": (
         PRICE,
         Need(
-            lambda c: c.space not in ("nasbench201", "rnn"), lambda c: f"in --space {c.space}, which has one cell only"
+            lambda c: c.space not in ("nasbench201", "rnn"),
+            lambda c: f"in --space {c.space}, which has one cell only",
         ),
     ),
     "patience": (
@@ -113,7 +132,9 @@ NEEDS: dict[str, tuple[Need, ...]] = {
             lambda c: "because it draws another cell in every step, and so never comes to rest",
         ),
     ),
-    **dict.fromkeys(("learning_rate", "learning_rate_min", "momentum", "weight_decay", "clip"), (TRAINED,)),
+    **dict.fromkeys(
+        ("learning_rate", "learning_rate_min", "momentum", "weight_decay", "clip"), (TRAINED,)
+    ),
 }
 """Flags that do nothing unless other flags let them."""
 
@@ -124,9 +145,11 @@ def why_idle(config: SearchConfig, name: str) -> str:
 
 
 def check_asked(config: SearchConfig, asked: Iterable[str]) -> None:
-    """An InputError for flags that somebody asked for and that would do nothing beside the others."""
+    """An InputError for flags that somebody asked for and that would do nothing beside the
+    others."""
     for name in asked:
         if why := why_idle(config, name):
             raise InputError(
-                f"{flag(name)} {getattr(config, name)}: does nothing for {config.method} {why}: leave it out"
+                f"{flag(name)} {getattr(config, name)}: does nothing for {config.method} {why}:"
+                " leave it out"
             )

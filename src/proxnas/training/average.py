@@ -1,4 +1,5 @@
-"""An average of a network's weights over the steps: often better than the network itself, and never trained."""
+"""An average of a network's weights over the steps: often better than the network itself, and never
+trained."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ Decay = Callable[[int], float]
 
 
 def rising(decay: float) -> Decay:
-    """A moving average: d rises to `decay` from 2/11 as (1 + t) / (10 + t), lest the random start weigh on it."""
+    """A moving average: d rises to `decay` from 2/11 as (1 + t) / (10 + t), lest the random start
+    weigh on it."""
     return lambda t: min(decay, (1 + t) / (10 + t))
 
 

@@ -1,7 +1,9 @@
-"""Trainings on few data or in little time: what counts is how many steps there are, not how many epochs.
+"""Trainings on few data or in little time: what counts is how many steps there are, not how many
+epochs.
 
-Batches of 64 of 288 images make 4 steps an epoch, and after 24 such epochs a network has hardly left its initial
-weights. So where nobody asked for a size, batches are small enough for a training to have steps.
+Batches of 64 of 288 images make 4 steps an epoch, and after 24 such epochs a network has hardly
+left its initial weights. So where nobody asked for a size, batches are small enough for a training
+to have steps.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ SMALLEST_BATCH = 16
 
 
 def batch_for(images: int, epochs: int, usual: int, smallest: int = SMALLEST_BATCH) -> int:
-    """The usual size of a batch, halved until the epochs have LEAST_STEPS steps; never more images than there are."""
+    """The usual size of a batch, halved until the epochs have LEAST_STEPS steps; never more images
+    than there are."""
     size = usual
     while size // 2 >= smallest and epochs * (images // size) < LEAST_STEPS:
         size //= 2
@@ -27,10 +30,14 @@ def epochs_for(images: int, batch_size: int, usual: int, most: int) -> int:
     return max(usual, min(most * usual, needed))
 
 
-def windows_for(tokens: int, batch_size: int, bptt: int, fixed: tuple[bool, bool]) -> tuple[int, int]:
-    """Columns and window of a text, made smaller where it is too short for them; `fixed`: which of them were asked for.
+def windows_for(
+    tokens: int, batch_size: int, bptt: int, fixed: tuple[bool, bool]
+) -> tuple[int, int]:
+    """Columns and window of a text, made smaller where it is too short for them; `fixed`: which of
+    them were asked for.
 
-    A column needs bptt tokens and one more to predict: first there are fewer columns, then shorter windows.
+    A column needs bptt tokens and one more to predict: first there are fewer columns, then shorter
+    windows.
     """
     if not fixed[0]:
         while batch_size > 2 and tokens // batch_size - 1 < bptt:  # a search needs two

@@ -18,8 +18,8 @@ FUSED = ("cpu", "cuda", "mps")
 def factor(config: TrainConfig, t: int, steps_per_epoch: int) -> float:
     """What the learning rate is multiplied by in step t.
 
-    At the start of an epoch it is where the published schedules by epochs are, and it falls on within, so that a
-    training of one epoch is annealed too.
+    At the start of an epoch it is where the published schedules by epochs are, and it falls on
+    within, so that a training of one epoch is annealed too.
     """
     warmup = min(config.warmup, LONGEST_WARMUP * config.epochs) * steps_per_epoch
     rising = min(1.0, (t + 1) / warmup) if warmup else 1.0
@@ -39,15 +39,22 @@ class Optimizer:
         self.buffers = [x for x in network.buffers() if x.is_floating_point()]
         device = self.weights[0].device.type
         self.inner = self._make(device in FUSED)
-        # float16 loses small gradients: the loss is scaled up, and steps with an overflow are left out
+        # float16 loses small gradients: the loss is scaled up, and steps with an overflow are left
+        # out
         self.scaler = torch.amp.GradScaler(device, enabled=config.precision == "fp16")
 
     def _make(self, fused: bool) -> torch.optim.Optimizer:
         c = self.config
         if c.optimizer == "adamw":
-            return torch.optim.AdamW(self.weights, lr=c.learning_rate, weight_decay=c.weight_decay, fused=fused)
+            return torch.optim.AdamW(
+                self.weights, lr=c.learning_rate, weight_decay=c.weight_decay, fused=fused
+            )
         return torch.optim.SGD(
-            self.weights, lr=c.learning_rate, momentum=c.momentum, weight_decay=c.weight_decay, fused=fused
+            self.weights,
+            lr=c.learning_rate,
+            momentum=c.momentum,
+            weight_decay=c.weight_decay,
+            fused=fused,
         )
 
     def backward(self, loss: Tensor) -> None:
@@ -55,7 +62,8 @@ class Optimizer:
         self.scaler.scale(loss).backward()
 
     def step(self, loss: Tensor, examples: int = 1) -> None:
-        """One update by the gradients added up since the last, unless they or their `loss` are not finite.
+        """One update by the gradients added up since the last, unless they or their `loss` are not
+        finite.
 
         `examples`: how many they are of, to weigh them among those of other processes.
         """
@@ -65,7 +73,9 @@ class Optimizer:
         norm = self._clipped()
         for group in self.inner.param_groups:
             group["lr"] = self.guard.factor * rate
-        if self.scaler.is_enabled():  # a gradient beyond float16 is no fault of the network: the scaler sees to it
+        if (
+            self.scaler.is_enabled()
+        ):  # a gradient beyond float16 is no fault of the network: the scaler sees to it
             self.guard.judge(loss)
             self.scaler.step(self.inner)
             self.scaler.update()
@@ -78,7 +88,9 @@ class Optimizer:
         """The norm of the gradient, which is cut down to --clip."""
         if self.config.clip:
             return nn.utils.clip_grad_norm_(self.weights, self.config.clip, foreach=True)
-        return nn.utils.get_total_norm([w.grad for w in self.weights if w.grad is not None], foreach=True)
+        return nn.utils.get_total_norm(
+            [w.grad for w in self.weights if w.grad is not None], foreach=True
+        )
 
     def state_dict(self) -> State:
         return {"t": self.t, "inner": self.inner.state_dict(), "scaler": self.scaler.state_dict()}

@@ -1,4 +1,5 @@
-"""What train, test, predict and fit are told: frozen dataclasses, checked at birth, each error naming its flag.
+"""What train, test, predict and fit are told: frozen dataclasses, checked at birth, each error
+naming its flag.
 
 No torch here: `--help` must be quick.
 """
@@ -21,7 +22,8 @@ from proxnas.searching.limit_options import BudgetFlags
 
 DataArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
 LONGEST_WARMUP = 0.2
-"""Share of a training that its warm-up takes at most: of one epoch, an epoch of warm-up would be all."""
+"""Share of a training that its warm-up takes at most: of one epoch, an epoch of warm-up would be
+all."""
 FitMinutes = Annotated[float, tyro.conf.arg(aliases=["--budget-minutes"])]
 """--minutes of fit, with the name that it had."""
 
@@ -34,11 +36,13 @@ class TrainConfig(ImageFlags, LogFlags, JobConfig):
     """
 
     cell: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CELL")] = ""
-    """A run folder, a genotype JSON file, a NAS-Bench-201 string or zoo:NAME, which may be a network made by hand."""
+    """A run folder, a genotype JSON file, a NAS-Bench-201 string or zoo:NAME, which may be a
+    network made by hand."""
     data: DataArgument = ""
     """digits, an .npz file, a CIFAR folder, a folder of class folders or hf:NAME."""
     protocol: Literal["auto", "quick", "cifar", "imagenet", "tinyimagenet"] = "auto"
-    """Defaults of all the following; auto: cifar for a CIFAR folder, tinyimagenet for its folder, else quick."""
+    """Defaults of all the following; auto: cifar for a CIFAR folder, tinyimagenet for its folder,
+    else quick."""
 
     cells: int = 8
     """Cells of the network (nasbench201: a stage)."""
@@ -50,9 +54,11 @@ class TrainConfig(ImageFlags, LogFlags, JobConfig):
     batch_size: int = 64
     """Images of an update."""
     accumulate: int = 1
-    """Parts that a batch is computed in, one after the other: less memory, nearly the same update."""
+    """Parts that a batch is computed in, one after the other: less memory, nearly the same
+    update."""
     valid_share: float = 0.1
-    """Held out of the training images to choose the best weights by (a valid part of DATA comes first); 0: none."""
+    """Held out of the training images to choose the best weights by (a valid part of DATA comes
+    first); 0: none."""
 
     optimizer: Literal["sgd", "adamw"] = "sgd"
     learning_rate: float = 0.025
@@ -74,7 +80,8 @@ class TrainConfig(ImageFlags, LogFlags, JobConfig):
     drop_path: float = 0.0
     """Path dropout at the last epoch, to which it rises from 0."""
     ema: float = 0.0
-    """Decay of a moving average of the weights, for example 0.999, that is kept in place of the weights; 0: none."""
+    """Decay of a moving average of the weights, for example 0.999, that is kept in place of the
+    weights; 0: none."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of the operations; weights stay fp32. For GPUs: most CPUs are slower in bf16."""
 
@@ -93,10 +100,18 @@ class TrainConfig(ImageFlags, LogFlags, JobConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_ranges(self, TRAIN_RANGES)
-        require(self.accumulate <= self.batch_size // 2, "--accumulate", self.accumulate,
-                "parts of a batch need two images each: give fewer")  # fmt: skip
-        require(self.learning_rate_min <= self.learning_rate, "--learning-rate-min", self.learning_rate_min,
-                "give at most --learning-rate")  # fmt: skip
+        require(
+            self.accumulate <= self.batch_size // 2,
+            "--accumulate",
+            self.accumulate,
+            "parts of a batch need two images each: give fewer",
+        )
+        require(
+            self.learning_rate_min <= self.learning_rate,
+            "--learning-rate-min",
+            self.learning_rate_min,
+            "give at most --learning-rate",
+        )
         self.load_options()
 
 
@@ -111,8 +126,8 @@ class TestConfig(ImageFlags, RunConfig):
     data: DataArgument = ""
     """digits, an .npz file, a CIFAR folder, a folder of class folders or hf:NAME."""
     part: Literal["auto", "test", "valid", "train", "all"] = "auto"
-    """Which part of DATA; auto: its test part; without one all of it, but of the data that the model was trained on
-    the fifth that was set aside then, as with test."""
+    """Which part of DATA; auto: its test part; without one all of it, but of the data that the
+    model was trained on the fifth that was set aside then, as with test."""
     json: str = ""
     """Write everything into this file."""
 
@@ -124,7 +139,8 @@ class PredictConfig(RunConfig):
     model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")] = ""
     """The folder of a train or fit run, or a model.safetensors."""
     images: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="IMAGE")] = ()
-    """Image files, or folders of them; they are brought to the size and the channels that the model was trained on."""
+    """Image files, or folders of them; they are brought to the size and the channels that the model
+    was trained on."""
     top: int = 1
     """So many classes an image, the most probable first."""
     json: bool = False
@@ -145,14 +161,15 @@ class FitConfig(ImageFlags, BudgetFlags, FolderConfig):
     data: DataArgument = ""
     """digits, an .npz file, a CIFAR folder, a folder of class folders or hf:NAME."""
     minutes: FitMinutes = 0.0
-    """Time of everything: the epochs of both are chosen such that it is enough, and it is kept by the clock; 0: any
-    time, and the epochs of the protocol."""
+    """Time of everything: the epochs of both are chosen such that it is enough, and it is kept by
+    the clock; 0: any time, and the epochs of the protocol."""
     space: str = "darts7"
     """Where to search: as in `proxnas search`, and so are --method and --eta."""
     method: str = "nasp"
     eta: float = 0.0
     protocol: Literal["auto", "quick", "cifar", "imagenet", "tinyimagenet"] = "auto"
-    """Sizes and training; auto: cifar for a CIFAR folder, tinyimagenet for its folder, else quick."""
+    """Sizes and training; auto: cifar for a CIFAR folder, tinyimagenet for its folder, else
+    quick."""
     search_epochs: int = 0
     """Epochs of the search; 0: as the protocol or the budget says."""
     epochs: int = 0
@@ -160,7 +177,8 @@ class FitConfig(ImageFlags, BudgetFlags, FolderConfig):
     batch_size: int = 0
     """Of both; 0: as the protocol says, smaller where that would make few steps."""
     cells: int = 0
-    """Cells of the trained network; 0: as the protocol says, fewer where --minutes are few. Likewise --channels."""
+    """Cells of the trained network; 0: as the protocol says, fewer where --minutes are few.
+    Likewise --channels."""
     channels: int = 0
     search_config: str = ""
     """JSON file with more flags of the search."""
@@ -213,4 +231,9 @@ def check_ranges(config: RunConfig, ranges: dict[str, Range]) -> None:
     """An InputError naming the flag that is out of its range, or no number."""
     for name, (low, high) in ranges.items():
         value = getattr(config, name)
-        require(low <= value <= high and math.isfinite(value), flag(name), value, f"give a number from {low} to {high}")
+        require(
+            low <= value <= high and math.isfinite(value),
+            flag(name),
+            value,
+            f"give a number from {low} to {high}",
+        )

@@ -1,4 +1,5 @@
-"""How networks are trained: functions that return values for the flags of `train`. Sources in docs/training.md."""
+"""How networks are trained: functions that return values for the flags of `train`. Sources in
+docs/training.md."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from typing import Any
 
 
 def quick() -> dict[str, Any]:
-    """Small data on a laptop: few epochs, more augmentation, averaged weights, a tenth held out to choose them by."""
+    """Small data on a laptop: few epochs, more augmentation, averaged weights, a tenth held out to
+    choose them by."""
     return {
         "epochs": 24,
         "batch_size": 64,
@@ -22,7 +24,8 @@ def quick() -> dict[str, Any]:
 
 
 def cifar() -> dict[str, Any]:
-    """CIFAR-10 and CIFAR-100 as the public NASP and DARTS codes train: all training images, the last weights."""
+    """CIFAR-10 and CIFAR-100 as the public NASP and DARTS codes train: all training images, the
+    last weights."""
     return {
         "epochs": 600,
         "batch_size": 96,
@@ -59,12 +62,19 @@ def imagenet() -> dict[str, Any]:
 
 def tinyimagenet() -> dict[str, Any]:
     """Tiny ImageNet as the public NASP code trains."""
-    images = {"resized_crop": False, "colour": 0.0, "rotation": 20.0, "shift": "no", "image_size": 0}
+    images = {
+        "resized_crop": False,
+        "colour": 0.0,
+        "rotation": 20.0,
+        "shift": "no",
+        "image_size": 0,
+    }
     return imagenet() | images | {"batch_size": 96, "stem": "tinyimagenet"}
 
 
 def nasbench201() -> dict[str, Any]:
-    """The benchmark's own network: five cells a stage, sixteen channels, no auxiliary tower, no path dropout."""
+    """The benchmark's own network: five cells a stage, sixteen channels, no auxiliary tower, no
+    path dropout."""
     return {"cells": 5, "channels": 16, "stem": "cifar", "auxiliary": 0.0, "drop_path": 0.0}
 
 

@@ -1,16 +1,21 @@
-"""Time and memory of one search iteration, method beside method, and the floor that no method can go below.
+"""Time and memory of one search iteration, method beside method, and the floor that no method can
+go below.
 
     limit.weight   forward and backward of the bare discrete network
-    limit.arch     forward and backward of it without gradients of weights, and a forward of every other candidate
-    opponent       darts-2nd over five forward-backward passes of the mixture: how well the rival is written
-    cell_ratio     of a recurrent space: darts-2nd to nasp on a vocabulary of two words, so that only the cell counts
+    limit.arch     forward and backward of it without gradients of weights, and a forward of every
+                   other candidate
+    opponent       darts-2nd over five forward-backward passes of the mixture: how well the rival is
+                   written
+    cell_ratio     of a recurrent space: darts-2nd to nasp on a vocabulary of two words, so that
+                   only the cell counts
 
-Methods that do not do the same in every step: asap and bayesnas are timed as after their warm-up, with all candidates
-alive; of what enas and bayesnas do after an epoch and random-ws at the end, one piece is timed and the share that falls
-to a step is added to `arch` (for 50 epochs of 25,000 images).
+Methods that do not do the same in every step: asap and bayesnas are timed as after their warm-up,
+with all candidates alive; of what enas and bayesnas do after an epoch and random-ws at the end, one
+piece is timed and the share that falls to a step is added to `arch` (for 50 epochs of 25,000
+images).
 
-All are timed in interleaved rounds on the same data, and medians are reported: a machine's moods hit everybody alike.
-Each method's memory is measured in a process of its own.
+All are timed in interleaved rounds on the same data, and medians are reported: a machine's moods
+hit everybody alike. Each method's memory is measured in a process of its own.
 """
 
 from __future__ import annotations
@@ -63,18 +68,25 @@ def bench(config: BenchConfig, say: Callable[[str], None]) -> dict[str, Any]:
     timers |= {f"cell {name}": step_timer(search) for name, search in cells_alone(config).items()}
     medians = interleaved(timers, config.rounds, say)
     limit, supernet = medians.pop("limit"), medians.pop("supernet")["total"]
-    cell = {name.removeprefix("cell "): medians.pop(name)["total"] for name in timers if name.startswith("cell ")}
+    cell = {
+        name.removeprefix("cell "): medians.pop(name)["total"]
+        for name in timers
+        if name.startswith("cell ")
+    }
     for name in searches:
         say(f"memory of {name}")
         medians[name]["peak_bytes"] = in_own_process(peak_of_steps, config, name)
     say("memory of the bare network")
     limit["peak_bytes"] = in_own_process(peak_of_training, config)
     figures = _figures(config, medians, limit, supernet)
-    return figures | ({"cell": cell, "cell_ratio": cell["darts-2nd"] / cell["nasp"]} if cell else {})
+    return figures | (
+        {"cell": cell, "cell_ratio": cell["darts-2nd"] / cell["nasp"]} if cell else {}
+    )
 
 
 def settle_threads(config: BenchConfig, search: Search) -> None:
-    """The same number of threads for all methods: the quickest for the steps of this one, unless one is asked for."""
+    """The same number of threads for all methods: the quickest for the steps of this one, unless
+    one is asked for."""
     threads = threads_for(config.threads, search.device)
     while not threads.settled:
         with threads.step(0, 0):
@@ -82,7 +94,8 @@ def settle_threads(config: BenchConfig, search: Search) -> None:
 
 
 def cells_alone(config: BenchConfig) -> dict[str, Search]:
-    """The searches whose ratio is that of the recurrent cell: with a decoder of two words, which costs nothing."""
+    """The searches whose ratio is that of the recurrent cell: with a decoder of two words, which
+    costs nothing."""
     compared = ("nasp", "darts-2nd")
     if config.space != "rnn" or not set(compared) <= set(config.all_methods()):
         return {}
@@ -90,7 +103,10 @@ def cells_alone(config: BenchConfig) -> dict[str, Search]:
 
 
 def _figures(
-    config: BenchConfig, methods: dict[str, dict[str, float]], limit: dict[str, float], supernet: float
+    config: BenchConfig,
+    methods: dict[str, dict[str, float]],
+    limit: dict[str, float],
+    supernet: float,
 ) -> dict[str, Any]:
     nasp = methods.get("nasp", {}).get("total")
     second = methods.get("darts-2nd", {}).get("total")
@@ -101,14 +117,19 @@ def _figures(
         "methods": methods,
         "limit": limit,
         "supernet_pass": supernet,
-        "ratio": {name: figures["total"] / nasp for name, figures in methods.items()} if nasp else None,
+        "ratio": (
+            {name: figures["total"] / nasp for name, figures in methods.items()} if nasp else None
+        ),
         "ratio_to_limit": nasp / limit["total"] if nasp else None,
         "opponent": second / (PASSES_OF_SECOND_ORDER * supernet) if second else None,
     }
 
 
-def interleaved(timers: dict[str, Timer], rounds: int, say: Callable[[str], None]) -> dict[str, dict[str, float]]:
-    """Medians over rounds in which every timer runs once; a first round warms up and is not counted."""
+def interleaved(
+    timers: dict[str, Timer], rounds: int, say: Callable[[str], None]
+) -> dict[str, dict[str, float]]:
+    """Medians over rounds in which every timer runs once; a first round warms up and is not
+    counted."""
     taken: dict[str, list[dict[str, float]]] = {name: [] for name in timers}
     for number in range(rounds + 1):
         say(f"round {number} of {rounds}" if number else "warm-up")
@@ -117,12 +138,14 @@ def interleaved(timers: dict[str, Timer], rounds: int, say: Callable[[str], None
             if number:
                 taken[name].append(seconds)
     return {
-        name: {part: statistics.median(row[part] for row in rows) for part in rows[0]} for name, rows in taken.items()
+        name: {part: statistics.median(row[part] for row in rows) for part in rows[0]}
+        for name, rows in taken.items()
     }
 
 
 def step_timer(search: Search) -> Timer:
-    """One whole iteration of a method: streams, selection, optimizers and all, and its share of occasional work."""
+    """One whole iteration of a method: streams, selection, optimizers and all, and its share of
+    occasional work."""
 
     def measure() -> dict[str, float]:
         start = search.clock.now()
@@ -137,7 +160,8 @@ def step_timer(search: Search) -> Timer:
 
 
 def occasional_seconds(search: Search, steps: int, epochs: int) -> float:
-    """What falls to one step, in a search of so many, of the work that is done now and then only."""
+    """What falls to one step, in a search of so many, of the work that is done now and then
+    only."""
     if not isinstance(search.method, Occasional):
         return 0.0
     work, times = search.method.occasional(steps, epochs)
@@ -215,7 +239,9 @@ def supernet_timer(search: Search) -> Timer:
 
     def measure() -> dict[str, float]:
         batch = search.train.next()
-        A = {name: torch.zeros(group.shape, requires_grad=True) for name, group in net.groups.items()}
+        A = {
+            name: torch.zeros(group.shape, requires_grad=True) for name, group in net.groups.items()
+        }
         start = now()
         net.use({name: a.softmax(-1) for name, a in A.items()}, weighted=True)
         net.loss(batch)[0].backward()
@@ -264,7 +290,9 @@ def build(config: BenchConfig, method: str) -> Search:
         size |= {"units": config.units, "bptt": config.bptt, "lengths": "fixed"}
     else:
         size |= {"cells": config.cells, "channels": config.channels}
-    of_text = {name: value for name, value in recurrent("ptb").items() if text and of_use(method, name)}
+    of_text = {
+        name: value for name, value in recurrent("ptb").items() if text and of_use(method, name)
+    }
     search_config = SearchConfig(
         seed=config.seed,
         device=config.device,
@@ -275,24 +303,31 @@ def build(config: BenchConfig, method: str) -> Search:
         score_nodes=config.score_nodes,
         **METHOD_DEFAULTS.get(method, {}) | WARM.get(method, {}) | of_text | size,
     )
-    if method in PROXIMAL:  # at one network, the random cell it starts from: an explored path would be another
+    if (
+        method in PROXIMAL
+    ):  # at one network, the random cell it starts from: an explored path would be another
         search_config = dataclasses.replace(search_config, explore=0.0, arch_learning_rate=UNMOVED)
     if text:
         return Search(search_config, random_text(config), exact_clock=True)
     if not config.candidates:
         return Search(search_config, random_images(config), exact_clock=True)
-    search = Search(search_config, random_images(config), first_candidates(config.candidates), exact_clock=True)
+    search = Search(
+        search_config, random_images(config), first_candidates(config.candidates), exact_clock=True
+    )
     fix_architecture(search)
     return search
 
 
 def fix_architecture(search: Search) -> None:
-    """Select in turn among the first few candidates: growth must be measured at one and the same network."""
+    """Select in turn among the first few candidates: growth must be measured at one and the same
+    network."""
     A, _ = search.method.architecture()
     for matrix in A.values():
         E, K = matrix.shape
         edge = torch.arange(E)
         matrix.fill_(0.4)
-        matrix[edge, edge % min(K, 4)] = 0.6 - 0.01 * edge.double()  # no two alike: no tie to be broken by chance
+        matrix[edge, edge % min(K, 4)] = (
+            0.6 - 0.01 * edge.double()
+        )  # no two alike: no tie to be broken by chance
     if isinstance(search.method, Proximal):
         search.method.A_bar = search.method.select(search.method.A)

@@ -59,14 +59,27 @@ class BenchConfig(RunConfig):
         for method in self.all_methods():
             if method not in METHODS:
                 raise unknown("--methods", method, METHODS)
-        require(0 <= self.candidates <= 16, "--candidates", self.candidates, "give a number from 1 to 16")
+        require(
+            0 <= self.candidates <= 16,
+            "--candidates",
+            self.candidates,
+            "give a number from 1 to 16",
+        )
         if not self.batch_size:
             object.__setattr__(self, "batch_size", 64 if self.space == "rnn" else 16)
         require(
-            not (self.candidates and self.space == "rnn"), "--candidates", self.candidates, "is not for --space rnn"
+            not (self.candidates and self.space == "rnn"),
+            "--candidates",
+            self.candidates,
+            "is not for --space rnn",
         )
         for name, low in BENCH_AT_LEAST.items():
-            require(getattr(self, name) >= low, flag(name), getattr(self, name), f"give a number of at least {low}")
+            require(
+                getattr(self, name) >= low,
+                flag(name),
+                getattr(self, name),
+                f"give a number of at least {low}",
+            )
 
     def all_methods(self) -> list[str]:
         """The methods to time."""

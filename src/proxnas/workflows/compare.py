@@ -1,7 +1,8 @@
-"""A study: one folder a run, filled by an executor, and what is read out of them all. A comparison is one of methods.
+"""A study: one folder a run, filled by an executor, and what is read out of them all. A comparison
+is one of methods.
 
-RUN/search/<name>-<seed> and RUN/train/<name>-<seed> are ordinary runs. Tables are written anew whenever one ends,
-so that a look in the middle shows what there is.
+RUN/search/<name>-<seed> and RUN/train/<name>-<seed> are ordinary runs. Tables are written anew
+whenever one ends, so that a look in the middle shows what there is.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from proxnas.workflows.compare_options import CompareConfig, search_argv
 from proxnas.workflows.jobs import build_search, store
 from proxnas.workflows.study_options import StudyConfig, train_argv, train_values
 
-NO_TIME = "--minutes {}: the time was over before it began: give the same command more, and it goes on"
+NO_TIME = (
+    "--minutes {}: the time was over before it began: give the same command more, and it goes on"
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,11 @@ class Study:
 def search_tasks(study: Study, plan: Plan, folder: Path) -> list[Task]:
     """A search a name and seed."""
     return [
-        Task(f"{name} seed {seed}", tuple(study.search_argv(name, seed)), folder / "search" / f"{name}-{seed}")
+        Task(
+            f"{name} seed {seed}",
+            tuple(study.search_argv(name, seed)),
+            folder / "search" / f"{name}-{seed}",
+        )
         for name, seed in plan.runs()
     ]
 
@@ -56,7 +63,11 @@ def train_tasks(config: StudyConfig, plan: Plan, folder: Path) -> list[Task]:
     """The cell of each finished search, trained under the seed that found it."""
     found = {run: folder / "search" / f"{run[0]}-{run[1]}" for run in plan.runs()}
     return [
-        Task(f"train {name} seed {seed}", tuple(train_argv(config, cell, seed)), folder / "train" / cell.name)
+        Task(
+            f"train {name} seed {seed}",
+            tuple(train_argv(config, cell, seed)),
+            folder / "train" / cell.name,
+        )
         for (name, seed), cell in found.items()
         if config.train and (cell / "result.json").exists()
     ]
@@ -100,7 +111,10 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> list[Outcome]:
         plan = read_plan(folder)
         for name in plan.methods:
             if name not in study.names:
-                raise InputError(f"{folder / 'plan.json'}: {name} is not among what config.json names: restore it")
+                raise InputError(
+                    f"{folder / 'plan.json'}: {name} is not among what config.json names:"
+                    " restore it"
+                )
         run.write_json("environment.json", describe(pick_device(config.device)))
         outcomes: list[Outcome] = []
 
@@ -114,12 +128,18 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> list[Outcome]:
         rows = study.write(folder, outcomes)
         study.draw(folder)
         if not any(outcome.code for outcome in outcomes):  # else the next call tries them again
-            run.write_json("result.json", {"data": config.data, "space": config.space, "rows": rows})
+            run.write_json(
+                "result.json", {"data": config.data, "space": config.space, "rows": rows}
+            )
         return outcomes
 
 
 def _run(
-    config: StudyConfig, tasks: list[Task], done: Callable[[Outcome], None], deadline: Deadline, later: int = 0
+    config: StudyConfig,
+    tasks: list[Task],
+    done: Callable[[Outcome], None],
+    deadline: Deadline,
+    later: int = 0,
 ) -> None:
     """The tasks that are not finished; the others would only have the tables written again."""
     from proxnas.common.environment import in_turn
@@ -127,9 +147,13 @@ def _run(
     left = [task for task in tasks if not task.finished]
     if left:
         ended = len(tasks) - len(left)
-        with shown(Console(highlight=False), f"{len(tasks)} runs", len(tasks), config.quiet, ended) as board:
+        with shown(
+            Console(highlight=False), f"{len(tasks)} runs", len(tasks), config.quiet, ended
+        ) as board:
             timed = share_time(left, deadline, config.workers, later)
-            outcomes = make(config, config.threads, in_turn(config.device, config.workers)).run(timed, board, done)
+            outcomes = make(config, config.threads, in_turn(config.device, config.workers)).run(
+                timed, board, done
+            )
             begun = {outcome.task.folder for outcome in outcomes}
             for task in left:
                 if task.folder not in begun:

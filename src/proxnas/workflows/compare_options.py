@@ -13,12 +13,14 @@ from proxnas.searching.uses import PROXIMAL
 from proxnas.workflows.study_options import StudyConfig, study_argv
 
 SECOND = "-2nd"
-"""After the name of a proximal method: with the gradient of second order. darts-2nd is a method by itself."""
+"""After the name of a proximal method: with the gradient of second order. darts-2nd is a method by
+itself."""
 
 
 @dataclass(frozen=True)
 class CompareConfig(StudyConfig):
-    """Search with several methods and seeds, and put the figures side by side: tables, tests and drawings.
+    """Search with several methods and seeds, and put the figures side by side: tables, tests and
+    drawings.
 
     The same command goes on where the folder stands: nothing that is finished is run again.
     """
@@ -26,8 +28,8 @@ class CompareConfig(StudyConfig):
     COMMAND: ClassVar[str] = "compare"
 
     methods: str = "all"
-    """Methods with commas between, or all that can search the space. nasp-2nd, pa-2nd and lazy-pa-2nd take the gradient
-    of second order."""
+    """Methods with commas between, or all that can search the space. nasp-2nd, pa-2nd and
+    lazy-pa-2nd take the gradient of second order."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,7 +1,9 @@
-"""From data to a tested, exported network: a search, a training and an export in one folder, each resumable.
+"""From data to a tested, exported network: a search, a training and an export in one folder, each
+resumable.
 
-RUN/search and RUN/train are ordinary runs; what they were asked for stands in their own config.json, so that a
-resumption takes the epochs that were chosen at first, whatever a new measurement would say.
+RUN/search and RUN/train are ordinary runs; what they were asked for stands in their own
+config.json, so that a resumption takes the epochs that were chosen at first, whatever a new
+measurement would say.
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ from proxnas.searching.settings import parse_search, read_values
 from proxnas.training.few_steps import LEAST_STEPS, SMALLEST_BATCH, batch_for, epochs_for
 from proxnas.training.options import FitConfig, TrainConfig
 from proxnas.workflows import fit_words
-from proxnas.workflows.jobs import build_search, build_training, fitting, run_search, run_training, store
+from proxnas.workflows.jobs import (
+    build_search,
+    build_training,
+    fitting,
+    run_search,
+    run_training,
+    store,
+)
 from proxnas.workflows.train_settings import defaults, stored
 
 if TYPE_CHECKING:
@@ -33,14 +42,16 @@ if TYPE_CHECKING:
     from proxnas.searching.job import Search
 
 SEARCH_SHARE = 0.4
-"""Of the time that the search may take, its refinement included; the rest, and what it leaves, is for the training."""
+"""Of the time that the search may take, its refinement included; the rest, and what it leaves, is
+for the training."""
 RESERVE = 0.08
 """Of the time that is kept for start, test and export; at least RESERVE_SECONDS."""
 RESERVE_SECONDS = 20.0
 MOST_TRAINING = 4
 """A training is lengthened to at most so many times the epochs of its protocol."""
 SEARCH_SIDE = 32
-"""Pixels that files of large images are brought to in a search, as is usual: cells found there are good at 224 too."""
+"""Pixels that files of large images are brought to in a search, as is usual: cells found there are
+good at 224 too."""
 
 Say = Callable[[str], None]
 Part = TypeVar("Part", SearchConfig, TrainConfig, TextTrainConfig)
@@ -53,9 +64,12 @@ def search_config(config: FitConfig) -> SearchConfig:
     values = _train_values(config, None)
     with fit_words.training(FitConfig):
         training = TrainConfig(**values)  # a bad value is named now, not after the search
-    if limit and training.stem != "cifar":  # the search counts networks as they are for small images
+    if (
+        limit and training.stem != "cifar"
+    ):  # the search counts networks as they are for small images
         raise InputError(
-            f"{limit.asked}: is not for networks with the stem {training.stem}: leave it out, or give --eta"
+            f"{limit.asked}: is not for networks with the stem {training.stem}: leave it out, or"
+            " give --eta"
         )
     flags: dict[str, Any] = {
         "space": config.space,
@@ -65,10 +79,17 @@ def search_config(config: FitConfig) -> SearchConfig:
         "device": config.device,
         "threads": config.threads,
         "final-cells": config.cells or (5 if config.space == "nasbench201" else values["cells"]),
-        "final-channels": config.channels or (16 if config.space == "nasbench201" else values["channels"]),
+        "final-channels": (
+            config.channels or (16 if config.space == "nasbench201" else values["channels"])
+        ),
     }
     side = config.image_size or (SEARCH_SIDE if values.get("image_size") else 0)
-    chosen = {"epochs": config.search_epochs, "batch-size": config.batch_size, "image-size": side, "eta": config.eta}
+    chosen = {
+        "epochs": config.search_epochs,
+        "batch-size": config.batch_size,
+        "image-size": side,
+        "eta": config.eta,
+    }
     flags |= {name: value for name, value in (chosen | budget_flags(config)).items() if value}
     argv = [config.data, *(f"--{name}={value}" for name, value in flags.items())]
     argv += ["--quiet"] * config.quiet + ["--skip-broken"] * config.skip_broken
@@ -78,7 +99,11 @@ def search_config(config: FitConfig) -> SearchConfig:
 def budget_flags(config: BudgetFlags) -> dict[str, Any]:
     """The limit on the network that is trained: the search has it too."""
     names = [field.name for field in dataclasses.fields(BudgetFlags)]
-    return {name.replace("_", "-"): getattr(config, name) for name in names if getattr(config, name) != "auto"}
+    return {
+        name.replace("_", "-"): getattr(config, name)
+        for name in names
+        if getattr(config, name) != "auto"
+    }
 
 
 def train_config(config: FitConfig, genotype: Genotype) -> TrainConfig:
@@ -92,13 +117,19 @@ def _train_values(config: FitConfig, genotype: Genotype | None) -> dict[str, Any
         values |= read_values(Path(config.train_config), TrainConfig)
     flags = ("epochs", "batch_size", "cells", "channels", "image_size", "skip_broken")
     values |= {name: getattr(config, name) for name in flags if getattr(config, name)}
-    same = {name: getattr(config, name) for name in ("data", "seed", "device", "threads", "deterministic", "quiet")}
+    same = {
+        name: getattr(config, name)
+        for name in ("data", "seed", "device", "threads", "deterministic", "quiet")
+    }
     return values | same | {"cell": "../search"}
 
 
 def asked_for(config: FitConfig | TextFitConfig, name: str, file: str) -> bool:
-    """Whether somebody gave a value, by the flag or in the file of --search-config or --train-config."""
-    return bool(getattr(config, name)) or (file != "" and name in read_values(Path(file), _kind_of(config, file)))
+    """Whether somebody gave a value, by the flag or in the file of --search-config or
+    --train-config."""
+    return bool(getattr(config, name)) or (
+        file != "" and name in read_values(Path(file), _kind_of(config, file))
+    )
 
 
 def _kind_of(config: FitConfig | TextFitConfig, file: str) -> type[RunConfig]:
@@ -108,8 +139,8 @@ def _kind_of(config: FitConfig | TextFitConfig, file: str) -> type[RunConfig]:
 
 
 def prepare_search(config: FitConfig) -> Search:
-    """The search of a fit, built: its batches fitted to the data, and its images to the time, where nobody asked for
-    others. What the training after it would refuse is refused here."""
+    """The search of a fit, built: its batches fitted to the data, and its images to the time, where
+    nobody asked for others. What the training after it would refuse is refused here."""
     with fit_words.searching(FitConfig):
         asked = search_config(config)
         asked, images = _quick_images(config, asked)
@@ -123,7 +154,8 @@ def prepare_search(config: FitConfig) -> Search:
 
 
 def _quick_images(config: FitConfig, asked: SearchConfig) -> tuple[SearchConfig, Images]:
-    """The images that are searched on: files of large ones are brought to SEARCH_SIDE where time is short."""
+    """The images that are searched on: files of large ones are brought to SEARCH_SIDE where time is
+    short."""
     from proxnas.domains.images.data.images import load
 
     images = load(asked.data, asked.load_options())
@@ -149,9 +181,11 @@ def _same(config: FitConfig, search: SearchConfig, images: Images) -> Images | N
     return images if training.load_options() == search.load_options() else None
 
 
-def prepare_training(config: FitConfig, genotype: Genotype, images: Images | None = None) -> Training:
-    """The training of a fit, built; its batches, and its epochs, are such that it has steps, where nobody asked for
-    others."""
+def prepare_training(
+    config: FitConfig, genotype: Genotype, images: Images | None = None
+) -> Training:
+    """The training of a fit, built; its batches, and its epochs, are such that it has steps, where
+    nobody asked for others."""
     from proxnas.domains.images.data.images import load
     from proxnas.domains.images.parts import train_parts
 
@@ -159,7 +193,9 @@ def prepare_training(config: FitConfig, genotype: Genotype, images: Images | Non
     images = images or load(asked.data, asked.load_options())
     count = len(train_parts(images, asked.valid_share)[0][1])
     if not asked_for(config, "batch_size", config.train_config):
-        size = batch_for(count, asked.epochs, asked.batch_size, max(SMALLEST_BATCH, 2 * asked.accumulate))
+        size = batch_for(
+            count, asked.epochs, asked.batch_size, max(SMALLEST_BATCH, 2 * asked.accumulate)
+        )
         asked = dataclasses.replace(asked, batch_size=size)
     if not asked_for(config, "epochs", config.train_config):
         epochs = epochs_for(count, asked.batch_size, asked.epochs, MOST_TRAINING)
@@ -170,8 +206,9 @@ def prepare_training(config: FitConfig, genotype: Genotype, images: Images | Non
 def fit_to_time(
     config: FitConfig, usual: Training, genotype: Genotype, deadline: Deadline
 ) -> tuple[TrainConfig, float]:
-    """The training that makes most of the time, and the seconds of its epochs: the largest network and images that
-    LEAST_STEPS steps can be made with, batches as usual if there are steps enough."""
+    """The training that makes most of the time, and the seconds of its epochs: the largest
+    network and images that LEAST_STEPS steps can be made with, batches as usual if there are
+    steps enough."""
     from proxnas.workflows.plan_train import measure_training
 
     chosen = _largest_in_time(config, usual, genotype, deadline)
@@ -187,9 +224,12 @@ def fit_to_time(
     return dataclasses.replace(asked, epochs=fitting(deadline.left(), seconds, most)), seconds
 
 
-def _largest_in_time(config: FitConfig, usual: Training, genotype: Genotype, deadline: Deadline) -> Training:
-    """Of the trainings from the usual to the smallest the first that LEAST_STEPS steps are expected to be in time for:
-    only the smallest is timed, and the others are taken to be slower as they have more multiply-adds."""
+def _largest_in_time(
+    config: FitConfig, usual: Training, genotype: Genotype, deadline: Deadline
+) -> Training:
+    """Of the trainings from the usual to the smallest the first that LEAST_STEPS steps are expected
+    to be in time for: only the smallest is timed, and the others are taken to be slower as they
+    have more multiply-adds."""
     from proxnas.workflows.plan_train import measure_training
 
     choices = [build_training(*words) for words in _smaller_and_smaller(config, usual, genotype)]
@@ -207,8 +247,8 @@ def _largest_in_time(config: FitConfig, usual: Training, genotype: Genotype, dea
 def _smaller_and_smaller(
     config: FitConfig, usual: Training, genotype: Genotype
 ) -> Iterator[tuple[TrainConfig, Genotype, Images]]:
-    """The usual training in the smallest batches, then smaller images, fewer channels, fewer cells: what nobody asked
-    for, each besides the one before."""
+    """The usual training in the smallest batches, then smaller images, fewer channels, fewer cells:
+    what nobody asked for, each besides the one before."""
     from proxnas.domains.images.data.images import load
 
     asked, images = usual.config, usual.images
@@ -217,7 +257,10 @@ def _smaller_and_smaller(
     yield asked, genotype, images
     if asked.stem != "cifar":  # their stems need large images
         return
-    if not asked_for(config, "image_size", config.train_config) and max(images.shape[1:]) > SEARCH_SIDE:
+    if (
+        not asked_for(config, "image_size", config.train_config)
+        and max(images.shape[1:]) > SEARCH_SIDE
+    ):
         smaller = dataclasses.replace(asked, image_size=SEARCH_SIDE)
         try:
             images = load(smaller.data, smaller.load_options())
@@ -269,9 +312,13 @@ def clear_parts(folder: Path) -> None:
             pass
 
 
-def _search(config: FitConfig, folder: Path, built: Search | None, deadline: Deadline, say: Say) -> dict[str, Any]:
+def _search(
+    config: FitConfig, folder: Path, built: Search | None, deadline: Deadline, say: Say
+) -> dict[str, Any]:
     if (folder / "config.json").exists():
-        return run_search(again(config, stored(folder, "search", SearchConfig)), folder, deadline=deadline)
+        return run_search(
+            again(config, stored(folder, "search", SearchConfig)), folder, deadline=deadline
+        )
     built = built or prepare_search(config)
     asked = built.config
     if config.minutes and not config.search_epochs:
@@ -283,8 +330,8 @@ def _search(config: FitConfig, folder: Path, built: Search | None, deadline: Dea
 
 
 def search_epochs(probe: Search, deadline: Deadline) -> tuple[int, float]:
-    """How many epochs there is time for, by a measurement of a few steps, and the seconds of one; if something is to be
-    refined after them that has half of the time."""
+    """How many epochs there is time for, by a measurement of a few steps, and the seconds of one;
+    if something is to be refined after them that has half of the time."""
     from proxnas.workflows.plan import measure
 
     seconds, _ = measure(probe, probe.figures)
@@ -292,7 +339,9 @@ def search_epochs(probe: Search, deadline: Deadline) -> tuple[int, float]:
     return fitting(share * deadline.left(), seconds, probe.config.epochs), seconds
 
 
-def _train(config: FitConfig, genotype: Genotype, folder: Path, deadline: Deadline, say: Say) -> dict[str, Any]:
+def _train(
+    config: FitConfig, genotype: Genotype, folder: Path, deadline: Deadline, say: Say
+) -> dict[str, Any]:
     if (folder / "config.json").exists():
         known = stored(folder, "train", TrainConfig)
         return run_training(again(config, known), genotype, folder, deadline=deadline)
@@ -300,7 +349,9 @@ def _train(config: FitConfig, genotype: Genotype, folder: Path, deadline: Deadli
     if config.minutes and not config.epochs:
         asked, seconds = fit_to_time(config, built, genotype, deadline)
         say(f"training: {asked.epochs} epochs of about {seconds:.1f} s, {_size(asked)}")
-        built = build_training(asked, genotype, built.images if asked.image_size == built.config.image_size else None)
+        built = build_training(
+            asked, genotype, built.images if asked.image_size == built.config.image_size else None
+        )
     return run_training(again(config, built.config), genotype, folder, built, deadline)
 
 
@@ -326,10 +377,14 @@ def budget_seconds(config: FitConfig | TextFitConfig) -> float:
     return seconds - max(RESERVE * seconds, RESERVE_SECONDS)
 
 
-def fit_result(config: FitConfig | TextFitConfig, found: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
+def fit_result(
+    config: FitConfig | TextFitConfig, found: dict[str, Any], trained: dict[str, Any]
+) -> dict[str, Any]:
     """What result.json says of search and training: `epochs` are those of the training."""
     of_training = {"cell", "method", "space", "data", "seed", "warning"}
-    result = {name: found[name] for name in ("method", "space", "data", "seed", "converged", "budget")}
+    result = {
+        name: found[name] for name in ("method", "space", "data", "seed", "converged", "budget")
+    }
     result |= {name: value for name, value in trained.items() if name not in of_training}
     result |= {"search_epochs": found["epochs"], "train_epochs": trained["epochs"]}
     result |= {"seconds": found["seconds"] + trained["seconds"], "minutes": config.minutes or None}
@@ -339,12 +394,15 @@ def fit_result(config: FitConfig | TextFitConfig, found: dict[str, Any], trained
     said = fit_words.of_search(found.get("warning", ""), type(config)).split("; ")
     said += trained.get("warning", "").split("; ")
     if any(said):
-        result["warning"] = "; ".join(filter(None, dict.fromkeys(said)))  # about the data both say the same
+        result["warning"] = "; ".join(
+            filter(None, dict.fromkeys(said))
+        )  # about the data both say the same
     return result
 
 
 def _deliver(config: TrainConfig, folder: Path, found: dict[str, Any], say: Say) -> dict[str, Any]:
-    """Writes the exported network, checked on test images, and the model card; names of files for result.json."""
+    """Writes the exported network, checked on test images, and the model card; names of files for
+    result.json."""
     import numpy as np
 
     from proxnas.domains.images.data.images import load
@@ -354,11 +412,16 @@ def _deliver(config: TrainConfig, folder: Path, found: dict[str, Any], say: Say)
     images = np.asarray(load(config.data, config.load_options()).x_test[:IMAGES])
     files = deliver(load_model(folder), images, folder, found, say)
     names = {kind: path.name for kind, path in files.items()}
-    return {"onnx": names.get("onnx"), "exported": names.get("onnx") or names["torch"], "model_card": names["card"]}
+    return {
+        "onnx": names.get("onnx"),
+        "exported": names.get("onnx") or names["torch"],
+        "model_card": names["card"],
+    }
 
 
 def plan_fit(config: FitConfig) -> dict[str, Any]:
-    """The figures of `--dry-run`: the search's, and the training of the cell that a search would begin with."""
+    """The figures of `--dry-run`: the search's, and the training of the cell that a search would
+    begin with."""
     from proxnas.workflows.plan import plan_search
     from proxnas.workflows.plan_train import measure_training
 
@@ -373,13 +436,20 @@ def plan_fit(config: FitConfig) -> dict[str, Any]:
 
 
 def plan_both(
-    config: FitConfig | TextFitConfig, figures: dict[str, Any], train_epochs: int, seconds: float, peak: int
+    config: FitConfig | TextFitConfig,
+    figures: dict[str, Any],
+    train_epochs: int,
+    seconds: float,
+    peak: int,
 ) -> dict[str, Any]:
-    """The figures of a search and those of the training after it: its epochs, seconds of one, and peak memory."""
+    """The figures of a search and those of the training after it: its epochs, seconds of one, and
+    peak memory."""
     epochs = figures["epochs"]
     if config.minutes:
         budget = budget_seconds(config)
-        epochs = config.search_epochs or fitting(SEARCH_SHARE * budget, figures["seconds_per_epoch"], epochs)
+        epochs = config.search_epochs or fitting(
+            SEARCH_SHARE * budget, figures["seconds_per_epoch"], epochs
+        )
         left = budget - epochs * figures["seconds_per_epoch"]
         train_epochs = config.epochs or fitting(left, seconds, MOST_TRAINING * train_epochs)
     return figures | {

@@ -1,4 +1,5 @@
-"""From a text to a tested, exported language model that writes: search, training and export in one folder.
+"""From a text to a tested, exported language model that writes: search, training and export in one
+folder.
 
 RUN/search and RUN/train are ordinary runs, each resumable, as in fit.py.
 """
@@ -69,12 +70,22 @@ def search_config(config: TextFitConfig) -> SearchConfig:
         "protocol": "quick" if config.protocol == "quick" else "ptb",
         "final-units": training.units,
     }
-    chosen = {"epochs": config.search_epochs, "batch-size": config.batch_size, "bptt": config.bptt} | budget_flags(
-        config
-    )
-    shared = {name.replace("_", "-"): getattr(config, name) for name in SAME if name not in ("data", "quiet")}
+    chosen = {
+        "epochs": config.search_epochs,
+        "batch-size": config.batch_size,
+        "bptt": config.bptt,
+    } | budget_flags(config)
+    shared = {
+        name.replace("_", "-"): getattr(config, name)
+        for name in SAME
+        if name not in ("data", "quiet")
+    }
     flags |= {name: value for name, value in (chosen | shared).items() if value or name == "seed"}
-    argv = [config.data, *(f"--{name}={value}" for name, value in flags.items()), *["--quiet"] * config.quiet]
+    argv = [
+        config.data,
+        *(f"--{name}={value}" for name, value in flags.items()),
+        *["--quiet"] * config.quiet,
+    ]
     return parse_search(argv + (["--config", config.search_config] if config.search_config else []))
 
 
@@ -85,11 +96,14 @@ def train_config(config: TextFitConfig) -> TextTrainConfig:
         values |= read_values(Path(config.train_config), TextTrainConfig)
     chosen = ("epochs", "batch_size", "bptt", "units")
     values |= {name: getattr(config, name) for name in chosen if getattr(config, name)}
-    return TextTrainConfig(**(values | {name: getattr(config, name) for name in SAME} | {"cell": "../search"}))
+    return TextTrainConfig(
+        **(values | {name: getattr(config, name) for name in SAME} | {"cell": "../search"})
+    )
 
 
 def prepare_search(config: TextFitConfig, text: Text) -> Search:
-    """The search of a fit, built; its columns and windows are fitted to the text where nobody asked for others."""
+    """The search of a fit, built; its columns and windows are fitted to the text where nobody asked
+    for others."""
     with fit_words.searching(TextFitConfig):
         asked = search_config(config)
         tokens = min(len(text.train), len(text.valid))  # for w and for A
@@ -122,7 +136,9 @@ def fit_text(config: TextFitConfig, folder: Path, say: Say) -> dict[str, Any]:
             clear_parts(folder)
         store(config, "fit", run)
         if run.finished:
-            return run.result(("exported", "model_card", "search", "train", "export_difference", "sample"))
+            return run.result(
+                ("exported", "model_card", "search", "train", "export_difference", "sample")
+            )
         run.write_json("environment.json", describe(pick_device(config.device)))
         found = _search(config, built, folder / "search", for_search, say)
         write_atomically(run / "genotype.json", read_genotype(folder / "search").to_json())
@@ -133,7 +149,9 @@ def fit_text(config: TextFitConfig, folder: Path, say: Say) -> dict[str, Any]:
         return result
 
 
-def _search(config: TextFitConfig, built: Search, folder: Path, deadline: Deadline, say: Say) -> dict[str, Any]:
+def _search(
+    config: TextFitConfig, built: Search, folder: Path, deadline: Deadline, say: Say
+) -> dict[str, Any]:
     asked = built.config
     if config.minutes and not config.search_epochs and not (folder / "config.json").exists():
         epochs, seconds = search_epochs(built, deadline)
@@ -142,7 +160,9 @@ def _search(config: TextFitConfig, built: Search, folder: Path, deadline: Deadli
     return run_search(_part(config, folder, "search", asked), folder, deadline=deadline)
 
 
-def _train(config: TextFitConfig, asked: TextTrainConfig, folder: Path, deadline: Deadline, say: Say) -> dict[str, Any]:
+def _train(
+    config: TextFitConfig, asked: TextTrainConfig, folder: Path, deadline: Deadline, say: Say
+) -> dict[str, Any]:
     asked = dataclasses.replace(asked, cell=str(folder / "search"))
     if config.minutes and not config.epochs and not (folder / "train" / "config.json").exists():
         probe = build_text_training(asked, folder / "train")
@@ -150,11 +170,14 @@ def _train(config: TextFitConfig, asked: TextTrainConfig, folder: Path, deadline
         epochs = fitting(deadline.left(), seconds, MOST_TRAINING * asked.epochs)
         say(f"training: {epochs} epochs of about {seconds:.1f} s")
         asked = dataclasses.replace(asked, epochs=epochs)
-    return run_text_training(_part(config, folder / "train", "train", asked), folder / "train", deadline=deadline)
+    return run_text_training(
+        _part(config, folder / "train", "train", asked), folder / "train", deadline=deadline
+    )
 
 
 def plan_fit_text(config: TextFitConfig) -> dict[str, Any]:
-    """The figures of `--dry-run`: the search's, and the training of the cell that a search would begin with."""
+    """The figures of `--dry-run`: the search's, and the training of the cell that a search would
+    begin with."""
     text = load(config.data, text_options(config))
     search, asked = prepare_search(config, text), prepare_training(config, text)
     figures = plan_search(search)
@@ -168,7 +191,9 @@ def _part(config: TextFitConfig, folder: Path, command: str, asked: Any) -> Any:
     return again(config, known)
 
 
-def _deliver(config: TextFitConfig, folder: Path, found: dict[str, Any], say: Say) -> dict[str, Any]:
+def _deliver(
+    config: TextFitConfig, folder: Path, found: dict[str, Any], say: Say
+) -> dict[str, Any]:
     """Writes the exported step, checked, and the model card; lets the model write."""
     model = load_text_model(folder)
     files, difference = deliver_text(model, folder, found, say)

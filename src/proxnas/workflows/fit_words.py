@@ -1,4 +1,5 @@
-"""Errors and warnings of the search and the training in `fit`, which has flags of its own for the same things."""
+"""Errors and warnings of the search and the training in `fit`, which has flags of its own for the
+same things."""
 
 from __future__ import annotations
 
@@ -13,10 +14,14 @@ from proxnas.searching.options import SearchConfig
 
 
 def of_search(text: str, cls: type[RunConfig]) -> str:
-    """What a search said, in the words of `fit`: --epochs is --search-epochs there, --final-cells is --cells, and what
-    has no flag stands in the file of --search-config."""
+    """What a search said, in the words of `fit`: --epochs is --search-epochs there, --final-cells
+    is --cells, and what has no flag stands in the file of --search-config."""
     known = {field.name for field in fields(cls)}
-    of_final = {field.name.removeprefix("final_") for field in fields(SearchConfig) if field.name.startswith("final_")}
+    of_final = {
+        field.name.removeprefix("final_")
+        for field in fields(SearchConfig)
+        if field.name.startswith("final_")
+    }
 
     def reworded(match: re.Match[str]) -> str:
         name = match[1].replace("-", "_")

@@ -1,7 +1,7 @@
 """Where a run goes that was given no --run: runs/<command>-<data>-<space>-<method>-<seed>.
 
-If a run with other flags has that name, what its own flags are goes behind it, so that the same command line always
-means the same folder. No torch here: `--help` must be quick.
+If a run with other flags has that name, what its own flags are goes behind it, so that the same
+command line always means the same folder. No torch here: `--help` must be quick.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ def data_word(data: str) -> str:
     return slug(Path(data).stem) or "data"
 
 
-def run_folder(config: RunConfig, plain: str, parse: Callable[[list[str]], RunConfig], *named: str) -> Path:
+def run_folder(
+    config: RunConfig, plain: str, parse: Callable[[list[str]], RunConfig], *named: str
+) -> Path:
     """The folder of the run that a command line asks for.
 
-    `plain` is its name, made of the fields `named`; `parse` gives the configuration of a command line with these alone.
+    `plain` is its name, made of the fields `named`; `parse` gives the configuration of a command
+    line with these alone.
     """
     first = Path(config.run or plain)
     if config.run or _holds(first, config):
@@ -84,9 +87,12 @@ def _words(config: RunConfig, named: tuple[str, ...]) -> list[str]:
 
 
 def _flags(config: RunConfig, plain: RunConfig) -> str:
-    """The flags that are not as they would be by themselves: max-params-50k; a checksum where that is no name."""
+    """The flags that are not as they would be by themselves: max-params-50k; a checksum where that
+    is no name."""
     usual, asked = _values(plain), _values(config)
-    given = slug("-".join(f"{flag(name)}-{value}" for name, value in asked.items() if usual[name] != value))
+    given = slug(
+        "-".join(f"{flag(name)}-{value}" for name, value in asked.items() if usual[name] != value)
+    )
     told = all(asked[name] == data_word(asked[name]) for name in POSITIONAL if name in asked)
     if given and told and len(given) < LONGEST:
         return given

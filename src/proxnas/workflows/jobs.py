@@ -1,4 +1,5 @@
-"""Runs as a whole: a configuration and a folder go in, a result comes out. For commands, which may chain several."""
+"""Runs as a whole: a configuration and a folder go in, a result comes out. For commands, which may
+chain several."""
 
 from __future__ import annotations
 
@@ -41,18 +42,22 @@ AnyConfig = SearchConfig | TrainConfig | TextTrainConfig
 
 
 def build_search(config: SearchConfig, data: Images | Text | CustomData | None = None) -> Search:
-    """The search that is described, after all input was found good; `data`: what DATA names, if it was read before."""
+    """The search that is described, after all input was found good; `data`: what DATA names, if it
+    was read before."""
     from proxnas.domains.tasks import load_data
     from proxnas.searching.job import Search
 
     if config.table:
         check(Path(config.table))
-    return Search(dataclasses.replace(config, seed=config.all_seeds()[0]), data or load_data(config))
+    return Search(
+        dataclasses.replace(config, seed=config.all_seeds()[0]), data or load_data(config)
+    )
 
 
 def fitted_to_minutes(config: SearchConfig, deadline: Deadline) -> SearchConfig:
-    """With as many epochs as there is time for, by a measurement of a few steps, so that whatever follows a schedule
-    over all epochs, or chooses at the end, comes to its end. The deadline is for the case that it took longer."""
+    """With as many epochs as there is time for, by a measurement of a few steps, so that whatever
+    follows a schedule over all epochs, or chooses at the end, comes to its end. The deadline is for
+    the case that it took longer."""
     from proxnas.workflows.bench import WARM
     from proxnas.workflows.plan import measure
 
@@ -60,10 +65,14 @@ def fitted_to_minutes(config: SearchConfig, deadline: Deadline) -> SearchConfig:
     seconds, _ = measure(probe, probe.figures)
     in_turn = -(-len(config.all_seeds()) // config.workers)
     epochs = fitting(deadline.left() / in_turn, seconds, config.epochs)
-    return dataclasses.replace(config, epochs=epochs, refine=max(0, config.refine))  # by itself it would take longer
+    return dataclasses.replace(
+        config, epochs=epochs, refine=max(0, config.refine)
+    )  # by itself it would take longer
 
 
-def training_fitted_to_minutes(config: TrainConfig, genotype: Architecture, deadline: Deadline) -> TrainConfig:
+def training_fitted_to_minutes(
+    config: TrainConfig, genotype: Architecture, deadline: Deadline
+) -> TrainConfig:
     """The same for a training."""
     from proxnas.workflows.plan_train import measure_training
 
@@ -71,7 +80,9 @@ def training_fitted_to_minutes(config: TrainConfig, genotype: Architecture, dead
     return dataclasses.replace(config, epochs=fitting(deadline.left(), seconds, config.epochs))
 
 
-def text_training_fitted_to_minutes(config: TextTrainConfig, folder: Path, deadline: Deadline) -> TextTrainConfig:
+def text_training_fitted_to_minutes(
+    config: TextTrainConfig, folder: Path, deadline: Deadline
+) -> TextTrainConfig:
     """The same for the training of a language model."""
     from proxnas.domains.text.train import build_text_training
     from proxnas.workflows.plan import measure
@@ -87,9 +98,13 @@ def fitting(seconds: float, per_epoch: float, most: int) -> int:
 
 
 def run_search(
-    config: SearchConfig, folder: Path, built: Search | None = None, deadline: Deadline | None = None
+    config: SearchConfig,
+    folder: Path,
+    built: Search | None = None,
+    deadline: Deadline | None = None,
 ) -> dict[str, Any]:
-    """One search in its folder; a finished one is not run again. It ends, refined or not, when the deadline is over."""
+    """One search in its folder; a finished one is not run again. It ends, refined or not, when the
+    deadline is over."""
     from proxnas.searching.job import found, search
 
     if number := to_start(config.processes):
@@ -118,15 +133,19 @@ def _searched(config: SearchConfig, folder: Path, built: Search | None) -> Searc
 
 
 def by_workers(config: SearchConfig, folder: Path) -> bool:
-    """Whether cells are evaluated by workers: as asked for, or as the search in the folder was begun."""
+    """Whether cells are evaluated by workers: as asked for, or as the search in the folder was
+    begun."""
     from proxnas.runs.folder import CELL, EVALUATIONS
 
     begun = not config.force and any((folder / EVALUATIONS).glob(f"*/{CELL}"))
     return config.method in SAMPLING and config.evaluate == "train" and (config.at_once or begun)
 
 
-def build_training(config: TrainConfig, genotype: Architecture, images: Images | None = None) -> Training:
-    """The training that is described, after all input was found good; `images`: what DATA names, if it was read."""
+def build_training(
+    config: TrainConfig, genotype: Architecture, images: Images | None = None
+) -> Training:
+    """The training that is described, after all input was found good; `images`: what DATA names, if
+    it was read."""
     from proxnas.domains.images.data.images import load
     from proxnas.domains.images.train import Training
 
@@ -146,11 +165,16 @@ def run_training(
     if number := to_start(config.processes):
         return _by_processes(config, "train", folder, number, genotype)
     work = partial(train, deadline=deadline)
-    return _run(config, "train", folder, "train", lambda: built or build_training(config, genotype), work)
+    return _run(
+        config, "train", folder, "train", lambda: built or build_training(config, genotype), work
+    )
 
 
 def run_text_training(
-    config: TextTrainConfig, folder: Path, built: TextTraining | None = None, deadline: Deadline | None = None
+    config: TextTrainConfig,
+    folder: Path,
+    built: TextTraining | None = None,
+    deadline: Deadline | None = None,
 ) -> dict[str, Any]:
     """One training of a language model in its folder; a finished one is not run again."""
     from proxnas.domains.text.train import build_text_training, train_text
@@ -158,13 +182,16 @@ def run_text_training(
     if number := to_start(config.processes):
         return _by_processes(config, "train", folder, number)
     work = partial(train_text, deadline=deadline)
-    return _run(config, "train", folder, "train", lambda: built or build_text_training(config, folder), work)
+    return _run(
+        config, "train", folder, "train", lambda: built or build_text_training(config, folder), work
+    )
 
 
 def _by_processes(
     config: AnyConfig, command: str, folder: Path, number: int, genotype: Architecture | None = None
 ) -> dict[str, Any]:
-    """A run within another, by several processes: they find in its folder what they are to do, and leave its result."""
+    """A run within another, by several processes: they find in its folder what they are to do, and
+    leave its result."""
     from proxnas.runs.folder import open_run, write_atomically
 
     with open_run(folder, config.resume, config.force) as run:
@@ -173,7 +200,12 @@ def _by_processes(
             write_atomically(run / "genotype.json", genotype.to_json())
         finished = run.finished
     if not finished:
-        call = [f"--run={folder}", "--resume", f"--device={config.device}", f"--threads={config.threads}"]
+        call = [
+            f"--run={folder}",
+            "--resume",
+            f"--device={config.device}",
+            f"--threads={config.threads}",
+        ]
         run_together([command, *call, *["--quiet"] * config.quiet], number, silent=config.quiet)
     result: dict[str, Any] = run.read_json("result.json")
     return result
@@ -200,7 +232,9 @@ def _run(
         if run.finished:
             return run.result(NEEDED[command])
         with (
-            shown(Console(highlight=False), title, quiet or config.quiet or not here().leads) as bar,
+            shown(
+                Console(highlight=False), title, quiet or config.quiet or not here().leads
+            ) as bar,
             with_board(bar, folder, config.tensorboard and here().leads) as progress,
         ):
             built = build()
@@ -211,7 +245,18 @@ def _run(
 
 
 NEEDED = {
-    "search": ("method", "space", "data", "seed", "genotype", "params", "flops", "epochs", "seconds", "converged"),
+    "search": (
+        "method",
+        "space",
+        "data",
+        "seed",
+        "genotype",
+        "params",
+        "flops",
+        "epochs",
+        "seconds",
+        "converged",
+    ),
     "train": ("data", "seed", "params", "flops", "epochs", "seconds"),
 }
 """What whoever goes on with a finished run takes from its result.json."""
@@ -225,4 +270,6 @@ def store(config: RunConfig, command: str, run: Run) -> None:
         if isinstance(config, JobConfig):
             lengthen(config, known, run)
     else:
-        run.write_json("config.json", {"proxnas": __version__, "command": command} | storable(config))
+        run.write_json(
+            "config.json", {"proxnas": __version__, "command": command} | storable(config)
+        )

@@ -1,7 +1,9 @@
-"""Runs that are given more: `search` and `train` with --resume and more --epochs, --patience or --minutes.
+"""Runs that are given more: `search` and `train` with --resume and more --epochs, --patience or
+--minutes.
 
-A run is lengthened where it then equals one that had the larger value from the start: where nothing follows a schedule
-over all of its epochs, or where it was stopped before them. Else it is refused, with the way out.
+A run is lengthened where it then equals one that had the larger value from the start: where nothing
+follows a schedule over all of its epochs, or where it was stopped before them. Else it is refused,
+with the way out.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ REFINEMENTS = ("neighbours", "refined")
 
 
 def as_long_as(given: Config, stored: Config, where: Path) -> Config:
-    """The stored configuration with the lengths that are given; an InputError unless a run can be made that long."""
+    """The stored configuration with the lengths that are given; an InputError unless a run can be
+    made that long."""
     if not isinstance(stored, SearchConfig | TrainConfig | TextTrainConfig):
         return stored
     changed: dict[str, Any] = {}
@@ -47,15 +50,20 @@ def _check(name: str, old: int | None, new: int | None, stored: RunConfig, where
     assert old is not None and new is not None, "both are of one class"
     check_alone(f"{flag(name)} {new}")
     longer = new > old if name == "epochs" else old > 0 and (new == 0 or new > old)
-    require(longer, flag(name), new, f"the run in {where} has {old}, and a run can only be made longer: give more, "
-            "leave the flag out to resume, or choose another --run")  # fmt: skip
+    require(
+        longer,
+        flag(name),
+        new,
+        f"the run in {where} has {old}, and a run can only be made longer: give more, "
+        "leave the flag out to resume, or choose another --run",
+    )
     reason = _schedule(stored) if name == "epochs" else ""
     if any((where / part / "config.json").exists() for part in REFINEMENTS):
         reason = "what it found was refined already"
     if reason:
         raise InputError(
-            f"{flag(name)} {new}: the run in {where} cannot be made longer, because {reason}: start another --run with "
-            f"{flag(name)} {new}, or leave the flag out to resume"
+            f"{flag(name)} {new}: the run in {where} cannot be made longer, because {reason}: start"
+            f" another --run with {flag(name)} {new}, or leave the flag out to resume"
         )
 
 
@@ -82,13 +90,18 @@ def _schedule(config: RunConfig) -> str:
 
 
 def lengthen(config: RunConfig, stored: RunConfig, run: Run) -> None:
-    """Makes of a finished run one that is under way, if it is given more than it had; config.json says so.
+    """Makes of a finished run one that is under way, if it is given more than it had; config.json
+    says so.
 
     result.json goes first: a crash in between leaves a run that resumes to where it was.
     """
     if not here().alone:  # none of them has been given more
         return
-    changed = {name: getattr(config, name) for name in LENGTHS if getattr(config, name, 0) != getattr(stored, name, 0)}
+    changed = {
+        name: getattr(config, name)
+        for name in LENGTHS
+        if getattr(config, name, 0) != getattr(stored, name, 0)
+    }
     minutes = getattr(config, "minutes", 0.0)
     cut = run.finished and run.read_json("result.json").get("stopped") == MINUTES
     if cut and (minutes == 0 or minutes > getattr(stored, "minutes", 0.0)):

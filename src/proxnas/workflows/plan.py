@@ -26,7 +26,9 @@ REFINED = "and {} short trainings after it, then longer ones of the best (--refi
 
 def plan(config: SearchConfig) -> dict[str, Any]:
     """The figures of `--dry-run`."""
-    return plan_search(Search(dataclasses.replace(config, **WARM.get(config.method, {})), load_data(config)))
+    return plan_search(
+        Search(dataclasses.replace(config, **WARM.get(config.method, {})), load_data(config))
+    )
 
 
 def plan_search(search: Search) -> dict[str, Any]:
@@ -48,12 +50,17 @@ def plan_search(search: Search) -> dict[str, Any]:
         "steps_per_epoch": len(search.train),
         "seconds_per_epoch": seconds,
         "peak_bytes": peak,
-        "refine": how_many(config, seen=config.epochs * len(search.train) * config.batch_size) if config.refine else 0,
+        "refine": (
+            how_many(config, seen=config.epochs * len(search.train) * config.batch_size)
+            if config.refine
+            else 0
+        ),
     }
 
 
 def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
-    """Seconds of an epoch behind any warm-up, its evaluation included, and the peak memory of a step."""
+    """Seconds of an epoch behind any warm-up, its evaluation included, and the peak memory of a
+    step."""
     seconds: list[float] = []
     threads = threads_for(job.config.threads, job.device)
     with peak_memory(job.device) as peak:
@@ -77,8 +84,9 @@ def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
 def epochs_text(f: dict[str, Any]) -> str:
     """Time and memory for people."""
     return (
-        f"an epoch: {f['steps_per_epoch']} steps, about {f['seconds_per_epoch']:.1f} s; {f['epochs']} epochs: "
-        f"about {f['epochs'] * f['seconds_per_epoch'] / 60:.1f} min; peak memory {f['peak_bytes'] / 2**20:.0f} MiB"
+        f"an epoch: {f['steps_per_epoch']} steps, about {f['seconds_per_epoch']:.1f} s;"
+        f" {f['epochs']} epochs: about {f['epochs'] * f['seconds_per_epoch'] / 60:.1f} min; peak"
+        f" memory {f['peak_bytes'] / 2**20:.0f} MiB"
     )
 
 
@@ -87,16 +95,23 @@ def plan_text(figures: dict[str, Any]) -> str:
     f = figures
     if "images" in f:
         data = f"images {'x'.join(map(str, f['images']))}, {f['classes']} classes"
-        searched, final = (f"{f[p + 'cells']} cells, {f[p + 'channels']} channels" for p in ("", "final_"))
+        searched, final = (
+            f"{f[p + 'cells']} cells, {f[p + 'channels']} channels" for p in ("", "final_")
+        )
     else:
-        data = f"{f['train_tokens']:,} and {f['valid_tokens']:,} tokens ({f['tokens']}), {f['words']:,} different"
+        data = (
+            f"{f['train_tokens']:,} and {f['valid_tokens']:,} tokens ({f['tokens']}),"
+            f" {f['words']:,} different"
+        )
         searched, final = (f"{f[p + 'units']} units" for p in ("", "final_"))
     return "\n".join(
         [
             f"{f['method']} on {f['space']}: {data}",
             f"search network: {searched}, {f['search_network_params']:,} parameters",
-            f"final network:  {final}, {f['params_smallest']:,} to {f['params_largest']:,} parameters, "
-            f"{f['flops_smallest']:,} to {f['flops_largest']:,} multiply-adds",
+            (
+                f"final network:  {final}, {f['params_smallest']:,} to {f['params_largest']:,}"
+                f" parameters, {f['flops_smallest']:,} to {f['flops_largest']:,} multiply-adds"
+            ),
             *([f"limit {shown_budget(f['budget'])}"] if f["budget"] else []),
             epochs_text(f),
             *([REFINED.format(f["refine"] + 1)] if f["refine"] else []),

@@ -1,4 +1,5 @@
-"""What a training would build, before it is run: sizes, time and memory, measured on a few steps."""
+"""What a training would build, before it is run: sizes, time and memory, measured on a few
+steps."""
 
 from __future__ import annotations
 
@@ -46,9 +47,15 @@ def plan_text(figures: dict[str, Any]) -> str:
     cells = f"{f['cells']} cells, {f['channels']} channels"
     return "\n".join(
         [
-            f"{f['protocol']}: images {channels}x{height}x{width}, {f['classes']} classes, "
-            f"{f['train_images']} to train on, {f['valid_images']} to choose the best weights by",
-            f"network: {f.get('network') or cells}, {f['params']:,} parameters, {f['flops']:,} multiply-adds",
+            (
+                f"{f['protocol']}: images {channels}x{height}x{width}, {f['classes']} classes,"
+                f" {f['train_images']} to train on, {f['valid_images']} to choose the best"
+                " weights by"
+            ),
+            (
+                f"network: {f.get('network') or cells}, {f['params']:,} parameters, {f['flops']:,}"
+                " multiply-adds"
+            ),
             epochs_text(f),
         ]
     )

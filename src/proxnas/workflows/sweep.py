@@ -1,4 +1,5 @@
-"""A sweep: searches with several weights of R(A), or within several limits, and what size costs in accuracy."""
+"""A sweep: searches with several weights of R(A), or within several limits, and what size costs in
+accuracy."""
 
 from __future__ import annotations
 
@@ -28,12 +29,17 @@ def sweep(config: SweepConfig, folder: Path) -> list[Outcome]:
 
 
 def rows_of(config: SweepConfig, found: comparison.Comparison) -> list[comparison.Row]:
-    """The rows of table.json: those of a comparison, with what was swept in place of the method's name."""
+    """The rows of table.json: those of a comparison, with what was swept in place of the method's
+    name."""
     settings = {setting.name: setting for setting in config.settings()}
     rows = []
     for row in comparison.rows(found, operations(config.space)):
         setting = settings[row["method"]]
-        swept = {"eta": setting.value} if setting.flag == "eta" else {"limit": setting.value, "of": setting.flag[4:]}
+        swept = (
+            {"eta": setting.value}
+            if setting.flag == "eta"
+            else {"limit": setting.value, "of": setting.flag[4:]}
+        )
         rows.append(row | {"setting": setting.name, "method": config.method} | swept)
     return sweep_report.with_front(rows)
 

@@ -1,4 +1,5 @@
-"""What `sweep` is told: one method, and the values of --eta or of a limit. No torch here: `--help` must be quick."""
+"""What `sweep` is told: one method, and the values of --eta or of a limit. No torch here: `--help`
+must be quick."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class SweepConfig(StudyConfig):
-    """Search with several weights of the size regulariser, or within several limits, and draw size against accuracy.
+    """Search with several weights of the size regulariser, or within several limits, and draw size
+    against accuracy.
 
     The same command goes on where the folder stands: nothing that is finished is run again.
     """
@@ -43,8 +45,8 @@ class SweepConfig(StudyConfig):
     eta: str = ""
     """Values of the size regulariser's weight with commas between, for example 0,0.1,1,10."""
     max_params: str = ""
-    """In its place: limits on the parameters of the final network, for example 200k,400k. Likewise --max-flops 20M,40M
-    and --max-latency 2ms,4ms."""
+    """In its place: limits on the parameters of the final network, for example 200k,400k. Likewise
+    --max-flops 20M,40M and --max-latency 2ms,4ms."""
     max_flops: str = ""
     max_latency: str = ""
     cost: str = "auto"
@@ -54,7 +56,9 @@ class SweepConfig(StudyConfig):
         super().__post_init__()
         if self.method not in METHODS:
             raise unknown("--method", self.method, METHODS)
-        if any(getattr(self, name) for name in SWEPT):  # else a file or the run folder may name them
+        if any(
+            getattr(self, name) for name in SWEPT
+        ):  # else a file or the run folder may name them
             self.settings()
 
     def settings(self) -> list[Setting]:
@@ -62,9 +66,14 @@ class SweepConfig(StudyConfig):
         given = {name: getattr(self, name) for name in SWEPT if getattr(self, name)}
         if len(given) != 1:
             listed = ", ".join(map(flag, SWEPT))
-            raise InputError(f"give one of {listed} with values to sweep over, for example --eta 0,0.1,1,10")
+            raise InputError(
+                f"give one of {listed} with values to sweep over, for example --eta 0,0.1,1,10"
+            )
         ((name, texts),) = given.items()
-        found = sorted((Setting(name, text, _value(name, text)) for text in texts.split(",")), key=lambda s: s.value)
+        found = sorted(
+            (Setting(name, text, _value(name, text)) for text in texts.split(",")),
+            key=lambda s: s.value,
+        )
         if len({setting.value for setting in found}) < len(found):
             raise InputError(f"{flag(name)} {texts}: name each value once")
         return found
@@ -73,9 +82,16 @@ class SweepConfig(StudyConfig):
 def _value(name: str, text: str) -> float:
     if name == "eta":
         if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?(e-?\d{1,2})?", text):
-            raise InputError(f"--eta {text}: give numbers of at least 0 with commas between, for example 0,0.1,1,10")
+            raise InputError(
+                f"--eta {text}: give numbers of at least 0 with commas between, for example"
+                " 0,0.1,1,10"
+            )
         return float(text)
-    return quantities.seconds(flag(name), text) if name == "max_latency" else quantities.count(flag(name), text)
+    return (
+        quantities.seconds(flag(name), text)
+        if name == "max_latency"
+        else quantities.count(flag(name), text)
+    )
 
 
 def search_argv(config: SweepConfig, name: str, seed: int) -> list[str]:

@@ -47,16 +47,21 @@ def _resolve(argv: list[str]) -> TrainConfig:
     named = command_line(TrainConfig, PROG, argv, file)  # the words that choose the layers
     genotype = read_architecture(named.cell) if named.cell and not named.resume else None
     layers = defaults(named.protocol, named.data, genotype)
-    config = command_line(TrainConfig, PROG, argv, layers | {k: v for k, v in file.items() if k != "protocol"})
+    config = command_line(
+        TrainConfig, PROG, argv, layers | {k: v for k, v in file.items() if k != "protocol"}
+    )
     for name, neutral in OF_CELLS.items() if isinstance(genotype, Design) else ():
         if getattr(config, name) != neutral:
-            raise InputError(f"{flag(name)} {getattr(config, name)}: is for cells, not for {config.cell}: leave it out")
+            raise InputError(
+                f"{flag(name)} {getattr(config, name)}: is for cells, not for {config.cell}: leave"
+                " it out"
+            )
     return config
 
 
 def stored(folder: Path, command: str, cls: type[AnyRunConfig]) -> AnyRunConfig:
-    """The configuration in a run folder: of that command, of a version that does the same, and with every value, since
-    a default in place of one that is missing would go on with another run."""
+    """The configuration in a run folder: of that command, of a version that does the same, and with
+    every value, since a default in place of one that is missing would go on with another run."""
     path = folder / "config.json"
     try:
         found = read_json(path)
@@ -66,15 +71,21 @@ def stored(folder: Path, command: str, cls: type[AnyRunConfig]) -> AnyRunConfig:
         raise InputError(f"{path}: not written by proxnas: choose another --run")
     writer, version = str(found.get("command"))[:40], str(found.get("proxnas"))[:40]
     if writer != command:
-        raise InputError(f"{folder}: holds a run of `proxnas {writer}`, not of {command}: choose another --run")
+        raise InputError(
+            f"{folder}: holds a run of `proxnas {writer}`, not of {command}: choose another --run"
+        )
     if _release(version) != _release(__version__):
-        raise InputError(f"{path}: written by proxnas {version}, which may do otherwise than this one ({__version__}): "
-                         "go on with that version, or use --force to run anew")  # fmt: skip
+        raise InputError(
+            f"{path}: written by proxnas {version}, which may do otherwise than this one"
+            f" ({__version__}): go on with that version, or use --force to run anew"
+        )
     values = checked_values(path, found, cls)
     kept = [field.name for field in dataclasses.fields(cls) if field.name not in NOT_STORED]
     if missing := [name for name in kept if name not in values]:
-        raise InputError(f"{path}: {missing[0]} is missing, with which the run was begun: restore the file, or use "
-                         "--force to run anew")  # fmt: skip
+        raise InputError(
+            f"{path}: {missing[0]} is missing, with which the run was begun: restore the file, or"
+            " use --force to run anew"
+        )
     return cls(**values)
 
 
@@ -87,4 +98,6 @@ def need(config: RunConfig, *names: str) -> None:
     """An InputError unless the words that have no flag are all there."""
     for name in names:
         if not getattr(config, name):
-            raise InputError(f"{name.upper().removesuffix('S')} is missing: --help shows how it is given")
+            raise InputError(
+                f"{name.upper().removesuffix('S')} is missing: --help shows how it is given"
+            )

@@ -43,7 +43,8 @@ def sampled(image: Array, row: float, column: float) -> Array:
 
 
 def slowly_warped(image: Array, angle: float, crop: tuple[float, float, float, float]) -> Array:
-    """Pixel by pixel, in pixels: the place in the crop, then turned about the middle of the image."""
+    """Pixel by pixel, in pixels: the place in the crop, then turned about the middle of the
+    image."""
     H, W, _ = image.shape
     top, left, height, width = crop
     result = np.zeros_like(image, dtype=float)
@@ -98,7 +99,9 @@ def test_rotation_is_within_its_limits_and_black_comes_in_at_the_corners() -> No
 # colours
 
 
-def slowly_recoloured(image: Array, brightness: float, contrast: float, saturation: float, turn: float) -> Array:
+def slowly_recoloured(
+    image: Array, brightness: float, contrast: float, saturation: float, turn: float
+) -> Array:
     grey = np.array([0.299, 0.587, 0.114])
     x = np.clip(image * brightness, 0, 255)
     mean = (x @ grey).mean()
@@ -116,7 +119,9 @@ def test_colours_are_those_of_a_slow_loop(b: float, c: float, s: float, h: float
     image = np.random.default_rng(1).integers(0, 256, (5, 6, 3)).astype(float)
     changes = colours(Augment(colour=0.4), column(b, c, s, h))
     assert changes is not None
-    found = recoloured(torch.tensor(image[None], dtype=torch.float32), *changes, 0.0, 255.0)[0].numpy()
+    found = recoloured(torch.tensor(image[None], dtype=torch.float32), *changes, 0.0, 255.0)[
+        0
+    ].numpy()
     scale = [1 + 0.4 * (2 * number - 1) for number in (b, c, s)]
     expected = slowly_recoloured(image, *scale, 0.2 * 2 * math.pi * (2 * h - 1))
     np.testing.assert_allclose(found, expected, atol=0.05)
@@ -146,7 +151,11 @@ def test_without_saturation_all_is_grey_and_hue_keeps_the_luma() -> None:
 @pytest.mark.parametrize("channels", [1, 2, 4])
 def test_images_without_colours_vary_in_brightness_and_contrast(channels: int) -> None:
     made = images(channels)
-    x = part(made, Augment(colour=0.4)).augmented(torch.arange(10), torch.Generator().manual_seed(0)).x
+    x = (
+        part(made, Augment(colour=0.4))
+        .augmented(torch.arange(10), torch.Generator().manual_seed(0))
+        .x
+    )
     assert x.shape == (10, channels, 8, 12) and bool(x.isfinite().all())
 
 
@@ -162,7 +171,11 @@ def test_all_changes_together(dtype: str, channels: int) -> None:
     first, again = (Stream(part(made, ALL), 8, 3, "w") for _ in range(2))
     for _ in range(3):
         a, b = first.next(), again.next()
-        assert torch.equal(a.x, b.x) and a.x.shape == (8, channels, 8, 12) and a.x.dtype == torch.float32
+        assert (
+            torch.equal(a.x, b.x)
+            and a.x.shape == (8, channels, 8, 12)
+            and a.x.dtype == torch.float32
+        )
         assert a.x.is_contiguous(memory_format=torch.channels_last) and bool(a.x.isfinite().all())
         assert bool((a.x == 0).flatten(1).any(1).all())  # what is hidden
     resumed = Stream(part(made, ALL), 8, 3, "w")
@@ -178,7 +191,8 @@ def test_evaluation_is_without_changes() -> None:
 
 
 def test_a_change_draws_nothing_for_the_others() -> None:
-    """Shift, flip and cutout of a seed stay what they are whatever is added, and so do published searches."""
+    """Shift, flip and cutout of a seed stay what they are whatever is added, and so do published
+    searches."""
     made, generator = images(), torch.Generator()
     index = torch.arange(8)
     plain = part(made, Augment(flip=True)).augmented(index, generator.manual_seed(1))
@@ -208,5 +222,7 @@ def test_floats_keep_their_negative_values_when_colours_vary(channels: int) -> N
     made = from_arrays({"x_train": x, "y_train": np.arange(40) % 2}, "floats", "floats")
     plain, faint = (part(made, Augment(shift=False, colour=colour)) for colour in (0.0, 1e-6))
     index = torch.arange(10)
-    a, b = (images.augmented(index, torch.Generator().manual_seed(0)).x for images in (plain, faint))
+    a, b = (
+        images.augmented(index, torch.Generator().manual_seed(0)).x for images in (plain, faint)
+    )
     torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)

@@ -30,7 +30,9 @@ def records(n: int, classes: int, seed: int) -> tuple[Array, Array]:
 def binary10(folder: Path, n: int = 6) -> None:
     for number, name in enumerate([*BATCHES, "test_batch"]):
         planes, labels = records(n, 10, number)
-        (folder / f"{name}.bin").write_bytes(np.column_stack((labels.astype(np.uint8), planes)).tobytes())
+        (folder / f"{name}.bin").write_bytes(
+            np.column_stack((labels.astype(np.uint8), planes)).tobytes()
+        )
     (folder / "batches.meta.txt").write_text("\n".join(NAMES10) + "\n\n")
 
 
@@ -52,8 +54,12 @@ def python10(folder: Path, n: int = 6) -> None:
 def binary100(folder: Path, n: int = 6) -> None:
     for number, (name, count) in enumerate((("train", 5 * n), ("test", n))):
         planes, labels = records(count, 100, number)
-        coarse = np.full(count, 255 - 99, np.uint8)  # not a fine label: it must not be taken for one
-        (folder / f"{name}.bin").write_bytes(np.column_stack((coarse, labels.astype(np.uint8), planes)).tobytes())
+        coarse = np.full(
+            count, 255 - 99, np.uint8
+        )  # not a fine label: it must not be taken for one
+        (folder / f"{name}.bin").write_bytes(
+            np.column_stack((coarse, labels.astype(np.uint8), planes)).tobytes()
+        )
     (folder / "fine_label_names.txt").write_text("\n".join(NAMES100) + "\n")
     (folder / "coarse_label_names.txt").write_text("\n".join(NAMES10 * 2))
 
@@ -62,7 +68,9 @@ def python100(folder: Path, n: int = 6) -> None:
     for number, (name, count) in enumerate((("train", 5 * n), ("test", n))):
         planes, labels = records(count, 100, number)
         stored = {"filenames": ["x"] * count, "batch_label": name, "fine_labels": labels.tolist()}
-        (folder / name).write_bytes(Py2Pickle().dump(stored | {"coarse_labels": [19] * count, "data": planes}))
+        (folder / name).write_bytes(
+            Py2Pickle().dump(stored | {"coarse_labels": [19] * count, "data": planes})
+        )
     meta = {"fine_label_names": NAMES100, "coarse_label_names": NAMES10 * 2}
     (folder / "meta").write_bytes(Py2Pickle().dump(meta))
 
@@ -90,7 +98,11 @@ def check(read: Images, classes: int) -> None:
     assert (read.name, read.shape, read.num_classes) == (f"cifar{classes}", (3, 32, 32), classes)
     assert list(read.classes) == (NAMES10 if classes == 10 else NAMES100)
     assert (read.shift, read.flip) == (True, True)
-    parts = [records(6, 10, seed) for seed in range(6)] if classes == 10 else [records(30, 100, 0), records(6, 100, 1)]
+    parts = (
+        [records(6, 10, seed) for seed in range(6)]
+        if classes == 10
+        else [records(30, 100, 0), records(6, 100, 1)]
+    )
     planes, labels = (np.concatenate(arrays) for arrays in zip(*parts[:-1], strict=True))
     np.testing.assert_array_equal(read.x_train, as_images(planes))
     np.testing.assert_array_equal(read.y_train, labels)
@@ -152,14 +164,35 @@ def test_the_binary_file_of_another_cifar(tmp_path: Path) -> None:
 BAD_BATCHES: dict[str, tuple[dict[str, Any], str]] = {
     "no data": ({"labels": [1, 2]}, "rows of 3072 bytes"),
     "data of another kind": ({"data": [1, 2], "labels": [1, 2]}, "rows of 3072 bytes"),
-    "rows of another length": ({"data": np.zeros((2, 3071), np.uint8), "labels": [1, 2]}, "rows of 3072 bytes"),
-    "numbers of another kind": ({"data": np.zeros((2, 3072), np.int32), "labels": [1, 2]}, "rows of 3072 bytes"),
+    "rows of another length": (
+        {"data": np.zeros((2, 3071), np.uint8), "labels": [1, 2]},
+        "rows of 3072 bytes",
+    ),
+    "numbers of another kind": (
+        {"data": np.zeros((2, 3072), np.int32), "labels": [1, 2]},
+        "rows of 3072 bytes",
+    ),
     "no labels": ({"data": np.zeros((2, 3072), np.uint8)}, "its labels are no list of numbers"),
-    "labels of CIFAR-100": ({"data": np.zeros((2, 3072), np.uint8), "fine_labels": [1, 2]}, "no list of numbers"),
-    "words as labels": ({"data": np.zeros((2, 3072), np.uint8), "labels": ["a", "b"]}, "no list of numbers"),
-    "negative labels": ({"data": np.zeros((2, 3072), np.uint8), "labels": [-1, 2]}, "no list of numbers"),
-    "great labels": ({"data": np.zeros((2, 3072), np.uint8), "labels": [10, 2]}, "label 10 is above 9"),
-    "fewer labels": ({"data": np.zeros((2, 3072), np.uint8), "labels": [1]}, "2 images but 1 labels"),
+    "labels of CIFAR-100": (
+        {"data": np.zeros((2, 3072), np.uint8), "fine_labels": [1, 2]},
+        "no list of numbers",
+    ),
+    "words as labels": (
+        {"data": np.zeros((2, 3072), np.uint8), "labels": ["a", "b"]},
+        "no list of numbers",
+    ),
+    "negative labels": (
+        {"data": np.zeros((2, 3072), np.uint8), "labels": [-1, 2]},
+        "no list of numbers",
+    ),
+    "great labels": (
+        {"data": np.zeros((2, 3072), np.uint8), "labels": [10, 2]},
+        "label 10 is above 9",
+    ),
+    "fewer labels": (
+        {"data": np.zeros((2, 3072), np.uint8), "labels": [1]},
+        "2 images but 1 labels",
+    ),
 }
 
 
@@ -175,15 +208,21 @@ def test_a_malicious_batch_does_not_run(tmp_path: Path) -> None:
     folder = made(tmp_path, "cifar-10-batches-py")
     canary = tmp_path / "canary"
     touch = f"touch {canary}".encode()
-    (folder / "data_batch_4").write_bytes(b"\x80\x02cos\nsystem\nU" + bytes([len(touch)]) + touch + b"\x85R.")
+    (folder / "data_batch_4").write_bytes(
+        b"\x80\x02cos\nsystem\nU" + bytes([len(touch)]) + touch + b"\x85R."
+    )
     refused(folder, str(folder / "data_batch_4"), "refused", "os")
     assert not canary.exists()
 
 
-@pytest.mark.parametrize("names", [None, "cat", [1] * 10, ["cat\nproxnas: error"] * 10, ["cat"] * 9])
+@pytest.mark.parametrize(
+    "names", [None, "cat", [1] * 10, ["cat\nproxnas: error"] * 10, ["cat"] * 9]
+)
 def test_bad_class_names(names: Any, tmp_path: Path) -> None:
     folder = made(tmp_path, "cifar-10-batches-py")
-    (folder / "batches.meta").write_bytes(Py2Pickle().dump({} if names is None else {"label_names": names}))
+    (folder / "batches.meta").write_bytes(
+        Py2Pickle().dump({} if names is None else {"label_names": names})
+    )
     refused(folder, "batches.meta", "class names")
 
 

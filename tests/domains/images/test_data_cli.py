@@ -18,7 +18,19 @@ from PIL import Image
 import proxnas
 from proxnas.cli.main import main
 
-SMALL = ["--space", "nasbench201", "--cells", "1", "--channels", "2", "--batch-size", "4", "--threads", "1", "--quiet"]
+SMALL = [
+    "--space",
+    "nasbench201",
+    "--cells",
+    "1",
+    "--channels",
+    "2",
+    "--batch-size",
+    "4",
+    "--threads",
+    "1",
+    "--quiet",
+]
 STREAMING = """
 import dataclasses, sys
 from proxnas.searching.options import SearchConfig
@@ -50,7 +62,10 @@ def test_a_search_on_a_folder(photos: Path, tmp_path: Path, capsys: Any) -> None
     (photos / "dog" / "00.png").write_bytes(b"junk")
     assert call(*argv, "--image-size", "8") == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"proxnas: error: {photos / 'dog' / '00.png'}: broken image (") and error.count("\n") == 1
+    assert (
+        error.startswith(f"proxnas: error: {photos / 'dog' / '00.png'}: broken image (")
+        and error.count("\n") == 1
+    )
     assert not run.exists()
     assert call(*argv, "--image-size", "8", "--skip-broken") == 0
     assert f"skipped 1 broken of 32 images: {photos / 'dog' / '00.png'}" in capsys.readouterr().err
@@ -73,18 +88,34 @@ def test_a_search_on_images_of_different_sizes(photos: Path, tmp_path: Path, cap
 
 def metrics(run: Path) -> list[dict[str, Any]]:
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if key not in ("seconds", "memory")} for row in rows]
+    return [
+        {key: value for key, value in row.items() if key not in ("seconds", "memory")}
+        for row in rows
+    ]
 
 
 @pytest.mark.slow
-def test_a_streamed_search_is_stopped_with_its_workers_and_goes_on(photos: Path, tmp_path: Path) -> None:
-    """Ctrl-C reaches the whole group of processes; the result is that of a search that was not stopped."""
+def test_a_streamed_search_is_stopped_with_its_workers_and_goes_on(
+    photos: Path, tmp_path: Path
+) -> None:
+    """Ctrl-C reaches the whole group of processes; the result is that of a search that was not
+    stopped."""
     flags = ["--image-size", "8", "--epochs", "12", "--patience", "0"]
     source = str(Path(proxnas.__file__).parents[1])
     assert call("search", photos, *SMALL, *flags, "--run", tmp_path / "resident") == 0
 
     def start(*more: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-W", "error", "-c", STREAMING, "search", str(photos), *SMALL, *flags]
+        command = [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            STREAMING,
+            "search",
+            str(photos),
+            *SMALL,
+            *flags,
+        ]
         return subprocess.Popen(
             [*command, "--run", str(tmp_path / "streamed"), *more],
             env=os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"},

@@ -27,7 +27,9 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (20, 8, 12, 3), dtype=np.uint
 class Made(Dataset[Any]):
     """What torchvision's are: items by number, `classes`, `targets`."""
 
-    def __init__(self, image: Callable[[int], Any], n: int = 20, classes: list[str] | None = None) -> None:
+    def __init__(
+        self, image: Callable[[int], Any], n: int = 20, classes: list[str] | None = None
+    ) -> None:
         self.image, self.n, self.read = image, n, 0
         if classes:
             self.classes = classes
@@ -71,13 +73,19 @@ def test_images_of_every_kind(kind: str) -> None:
 
 def test_without_a_test_set_a_fifth_is_set_aside() -> None:
     read = from_dataset(Made(pil), valid=Made(pil, 4))
-    assert (len(read.y_train), len(read.y_test), len(read.y_valid if read.y_valid is not None else ())) == (16, 4, 4)
+    assert (
+        len(read.y_train),
+        len(read.y_test),
+        len(read.y_valid if read.y_valid is not None else ()),
+    ) == (16, 4, 4)
     assert read.classes == ("0", "1")
 
 
 def test_floats_are_taken_as_they_are() -> None:
     x = torch.rand(20, 1, 8, 8) * 3 - 1
-    read = from_dataset(TensorDataset(x, torch.arange(20) % 2), classes=("a", "b"), flip=True, shift=False)
+    read = from_dataset(
+        TensorDataset(x, torch.arange(20) % 2), classes=("a", "b"), flip=True, shift=False
+    )
     assert isinstance(read.x_train, np.ndarray) and read.x_train.dtype == np.float32
     assert (read.shape, read.classes, read.shift, read.flip) == ((1, 8, 8), ("a", "b"), False, True)
     grey = from_dataset(Made(lambda number: PIXELS[number, ..., 0] / 255))
@@ -86,7 +94,12 @@ def test_floats_are_taken_as_they_are() -> None:
 
 def test_grey_rgba_and_sizes_are_dealt_with_as_in_folders() -> None:
     def mixed(number: int) -> Any:
-        return (pil(number), pil(number).convert("L"), pil(number).convert("RGBA"), PIXELS[number, :6])[number % 4]
+        return (
+            pil(number),
+            pil(number).convert("L"),
+            pil(number).convert("RGBA"),
+            PIXELS[number, :6],
+        )[number % 4]
 
     assert from_dataset(Made(mixed)).shape == (3, 8, 8)
     assert from_dataset(Made(mixed), options=LoadOptions(image_size=6)).shape == (3, 6, 6)
@@ -109,7 +122,9 @@ def test_labels_are_whole_numbers_of_any_kind() -> None:
 
 def test_a_large_dataset_is_read_later() -> None:
     made = Made(pil, classes=["cat", "dog"])
-    later = from_dataset(made, Made(pil, 6, ["cat", "dog"]), options=LoadOptions(resident_limit=1000))
+    later = from_dataset(
+        made, Made(pil, 6, ["cat", "dog"]), options=LoadOptions(resident_limit=1000)
+    )
     assert isinstance(later.x_train, Lazy)
     here = from_dataset(made, Made(pil, 6))
     assert (later.mean, later.y_train.tolist()) == (here.mean, here.y_train.tolist())
@@ -123,7 +138,8 @@ def test_a_large_dataset_is_read_later() -> None:
     streams[1].part.close()
     with pytest.raises(InputError, match="floats beyond 1000 bytes"):
         from_dataset(
-            TensorDataset(torch.rand(20, 1, 8, 8), torch.arange(20) % 2), options=LoadOptions(resident_limit=1000)
+            TensorDataset(torch.rand(20, 1, 8, 8), torch.arange(20) % 2),
+            options=LoadOptions(resident_limit=1000),
         )
 
 
@@ -134,7 +150,9 @@ def failing(number: int) -> Any:
 
 
 def test_items_that_cannot_be_read(capsys: Any) -> None:
-    with pytest.raises(InputError, match=r"train\[5\]: broken image \(OSError: truncated file\), 1 of 26"):
+    with pytest.raises(
+        InputError, match=r"train\[5\]: broken image \(OSError: truncated file\), 1 of 26"
+    ):
         from_dataset(Made(failing), Made(pil, 6))
     read = from_dataset(Made(failing), Made(pil, 6), options=LoadOptions(skip_broken=True))
     assert read.skipped == ("train[5]",) and len(read.y_train) == 19
@@ -153,11 +171,17 @@ class Endless(IterableDataset[Any]):
         (7, "int has no length"),
         ([], "list has no items"),
         ([PIXELS[0, 0, 0]] * 4, r"train\[0\]"),
-        ([("a path", 0), ("a path", 1)], "its image is a str: give a PIL image, an array or a tensor"),
+        (
+            [("a path", 0), ("a path", 1)],
+            "its image is a str: give a PIL image, an array or a tensor",
+        ),
         ([(PIXELS[0], 0)] * 9, "one class only"),
         ([(np.zeros((8, 8, 5), np.uint8), i % 2) for i in range(9)], r"uint8 of shape \(8, 8, 5\)"),
         ([(np.zeros((8, 8), np.complex64), i % 2) for i in range(9)], "complex64"),
-        ([(np.zeros((8, 8 + i)), i % 2) for i in range(9)], r"train\[1\]: float64 of shape \(8, 9\), but train\[0\]"),
+        (
+            [(np.zeros((8, 8 + i)), i % 2) for i in range(9)],
+            r"train\[1\]: float64 of shape \(8, 9\), but train\[0\]",
+        ),
         ([(np.full((8, 8), np.nan), i % 2) for i in range(9)], "NaN"),
         (Made(lambda number: 1 / 0), "ZeroDivisionError"),
     ],

@@ -35,7 +35,8 @@ def save(path: Path, array: Array | Image.Image, **options: Any) -> Path:
 
 
 def folder(root: Path, parts: tuple[str, ...] = ("train", "test"), n: int = 3, **size: int) -> Path:
-    """Classes cat and dog, n images each a part; part "" is the root itself. Image i is noise(i)."""
+    """Classes cat and dog, n images each a part; part "" is the root itself. Image i is
+    noise(i)."""
     for p, part in enumerate(parts):
         for c, name in enumerate(("cat", "dog")):
             for i in range(n):
@@ -130,7 +131,12 @@ def tiny(root: Path) -> Path:
 
 def test_tiny_imagenet(tmp_path: Path) -> None:
     read = load(str(tiny(tmp_path)))
-    assert (read.name, read.shape, read.num_classes, read.flip) == ("tinyimagenet", (3, 64, 64), 3, True)
+    assert (read.name, read.shape, read.num_classes, read.flip) == (
+        "tinyimagenet",
+        (3, 64, 64),
+        3,
+        True,
+    )
     assert read.y_train.tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert read.x_valid is None and read.y_test.tolist() == [0, 0, 1, 2]
     with Image.open(tmp_path / "val" / "images" / "val_0.JPEG") as image:
@@ -168,7 +174,10 @@ def transparent() -> Image.Image:
 
 def test_grey_stays_grey_if_all_are(tmp_path: Path) -> None:
     folder(tmp_path, channels=1)
-    save(tmp_path / "train" / "cat" / "bilevel.png", Image.fromarray(noise(1, channels=1)).convert("1"))
+    save(
+        tmp_path / "train" / "cat" / "bilevel.png",
+        Image.fromarray(noise(1, channels=1)).convert("1"),
+    )
     read = load(str(tmp_path))
     assert read.shape == (1, 8, 8)
     np.testing.assert_array_equal(x_of(read)[0, ..., 0], noise(0, channels=1))
@@ -180,7 +189,9 @@ def test_one_coloured_image_makes_all_rgb(part: str, tmp_path: Path) -> None:
     save(folder(tmp_path, channels=1) / part / "dog" / "rgb.png", noise(7))
     read = load(str(tmp_path))
     assert read.shape == (3, 8, 8)
-    np.testing.assert_array_equal(x_of(read)[0], np.repeat(noise(0, channels=1)[..., None], 3, axis=2))
+    np.testing.assert_array_equal(
+        x_of(read)[0], np.repeat(noise(0, channels=1)[..., None], 3, axis=2)
+    )
 
 
 def test_transparency_is_white_paper(tmp_path: Path) -> None:
@@ -192,7 +203,9 @@ def test_transparency_is_white_paper(tmp_path: Path) -> None:
 
 def test_a_palette_becomes_its_colours(tmp_path: Path) -> None:
     save(folder(tmp_path) / "train" / "cat" / "a.png", palette())
-    np.testing.assert_array_equal(x_of(load(str(tmp_path)))[3], np.asarray(palette().convert("RGB")))
+    np.testing.assert_array_equal(
+        x_of(load(str(tmp_path)))[3], np.asarray(palette().convert("RGB"))
+    )
     save(tmp_path / "train" / "cat" / "b.gif", palette(), transparency=0)
     assert x_of(load(str(tmp_path)))[4].max() == 255
 
@@ -245,7 +258,10 @@ def test_different_sizes_get_a_common_one(tmp_path: Path, capsys: Any) -> None:
     assert read.shape == (3, 8, 8)
     np.testing.assert_array_equal(x_of(read)[0], noise(0))
     (line,) = capsys.readouterr().err.splitlines()
-    assert "13 images from 8 x 8 to 12 x 10 pixels" in line and "brought to 8 x 8 (--image-size N" in line
+    assert (
+        "13 images from 8 x 8 to 12 x 10 pixels" in line
+        and "brought to 8 x 8 (--image-size N" in line
+    )
     read = load(str(tmp_path), LoadOptions(image_size=16))
     assert read.shape == (3, 16, 16)
 
@@ -265,7 +281,9 @@ def test_large_images_are_not_read_without_a_word(tmp_path: Path, capsys: Any) -
     assert "4 images of 300 x 20 are 0.0 GiB of pixels: --image-size N makes them smaller" in line
     folder(tmp_path / "many")
     load(str(tmp_path / "many"), LoadOptions(resident_limit=100))
-    assert "12 images of 8 x 8 are 0.0 GiB of pixels, read batch by batch" in capsys.readouterr().err
+    assert (
+        "12 images of 8 x 8 are 0.0 GiB of pixels, read batch by batch" in capsys.readouterr().err
+    )
     folder(tmp_path / "few")
     load(str(tmp_path / "few"))
     assert capsys.readouterr().err == ""
@@ -308,10 +326,20 @@ def bomb(width: int, height: int) -> bytes:
     """A PNG of a few bytes that claims a great size."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + head
+        + chunk(b"IDAT", zlib.compress(bytes(100)))
+        + chunk(b"IEND", b"")
+    )
 
 
 def png(array: Array, format: str = "PNG") -> bytes:
@@ -342,14 +370,18 @@ def _tiff_of_floats() -> bytes:
 
 @pytest.mark.parametrize("resident", [True, False])
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_image_stops_or_is_skipped(case: str, resident: bool, tmp_path: Path, capsys: Any) -> None:
+def test_a_broken_image_stops_or_is_skipped(
+    case: str, resident: bool, tmp_path: Path, capsys: Any
+) -> None:
     path = folder(tmp_path) / "train" / "dog" / "1.png"
     path.write_bytes(BROKEN[case]())
     size = 64 if "half" in case else 0  # their heads say 64 x 64
     limit = 2**30 if resident else 0
     with pytest.raises(InputError) as caught:
         load(str(tmp_path), LoadOptions(image_size=size, resident_limit=limit))
-    assert str(caught.value).startswith(f"{path}: broken image (") and "--skip-broken" in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: broken image (") and "--skip-broken" in str(
+        caught.value
+    )
     assert "\n" not in str(caught.value)
     said = capsys.readouterr().err
     assert said == "" if resident else "broken image" not in said
@@ -385,7 +417,9 @@ def test_broken_heads_and_broken_pixels_are_told_in_one_round(tmp_path: Path) ->
 def test_a_class_without_a_sound_image_left(tmp_path: Path) -> None:
     folder(tmp_path, n=1)
     (tmp_path / "train" / "dog" / "0.png").write_bytes(b"junk")
-    refused(tmp_path, "no readable image of class dog in train", options=LoadOptions(skip_broken=True))
+    refused(
+        tmp_path, "no readable image of class dog in train", options=LoadOptions(skip_broken=True)
+    )
     (tmp_path / "train" / "cat" / "0.png").write_bytes(b"junk")
     refused(tmp_path, "no readable image", options=LoadOptions(skip_broken=True))
     for path in tmp_path.rglob("*.png"):
@@ -402,7 +436,9 @@ def test_a_name_with_a_line_break_stays_on_one_line(tmp_path: Path) -> None:
 
 @settings(max_examples=120, deadline=None)
 @given(data=st.data())
-def test_damaged_images_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_damaged_images_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     root = tmp_path_factory.getbasetemp() / "fuzz-folder"
     if not root.exists():
         folder(root)
@@ -412,7 +448,9 @@ def test_damaged_images_are_read_or_refused(tmp_path_factory: pytest.TempPathFac
         at = data.draw(st.integers(0, max(0, len(content) - 1)))
         content[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
     (root / "train" / "dog" / "1.png").write_bytes(content)
-    options = LoadOptions(image_size=data.draw(st.sampled_from([0, 8])), skip_broken=data.draw(st.booleans()))
+    options = LoadOptions(
+        image_size=data.draw(st.sampled_from([0, 8])), skip_broken=data.draw(st.booleans())
+    )
     try:
         load(str(root), options)
     except InputError as error:
@@ -433,7 +471,12 @@ def test_bad_folders(tmp_path: Path) -> None:
     refused(tmp_path / "b", "class 'fox' is in test but not in train")
     folder(tmp_path / "c", ("train",))
     save(tmp_path / "c" / "test" / "0.png", noise(0))
-    refused(tmp_path / "c" / "", str(tmp_path / "c" / "test"), "without labels", "sort them into a folder a class")
+    refused(
+        tmp_path / "c" / "",
+        str(tmp_path / "c" / "test"),
+        "without labels",
+        "sort them into a folder a class",
+    )
     folder(tmp_path / "d", ("train", "val", "valid"))
     refused(tmp_path / "d", "both val and valid")
     save(tmp_path / "e" / "train" / "cat" / "0.png", noise(0))
@@ -458,9 +501,16 @@ def test_a_large_folder_is_read_later(tmp_path: Path) -> None:
     folder(tmp_path, n=5)
     whole = load(str(tmp_path))
     later = load(str(tmp_path), LoadOptions(resident_limit=20 * 8 * 8 * 3 - 1))
-    assert isinstance(load(str(tmp_path), LoadOptions(resident_limit=20 * 8 * 8 * 3)).x_train, np.ndarray)
+    assert isinstance(
+        load(str(tmp_path), LoadOptions(resident_limit=20 * 8 * 8 * 3)).x_train, np.ndarray
+    )
     assert isinstance(later.x_train, Lazy) and isinstance(later.x_test, Lazy)
-    assert (later.shape, len(later.x_train), later.mean, later.std) == (whole.shape, 10, whole.mean, whole.std)
+    assert (later.shape, len(later.x_train), later.mean, later.std) == (
+        whole.shape,
+        10,
+        whole.mean,
+        whole.std,
+    )
     np.testing.assert_array_equal(np.asarray(later.x_train), whole.x_train)
     np.testing.assert_array_equal(np.asarray(later.x_train[np.array([7, 2])]), x_of(whole)[[7, 2]])
     for a, b in zip(search_parts(later, 3), search_parts(whole, 3), strict=True):
@@ -492,7 +542,11 @@ def test_parts_go_by_their_usual_names_in_either_case(
 
 
 def test_folders_that_hold_the_same_folders_are_no_classes(tmp_path: Path) -> None:
-    refused(folder(tmp_path / "a", ("first", "second")), "first, second all hold cat, dog", "rename them to train")
+    refused(
+        folder(tmp_path / "a", ("first", "second")),
+        "first, second all hold cat, dog",
+        "rename them to train",
+    )
     refused(folder(tmp_path / "b", ("test",)), "test but no train in it")
     refused(folder(tmp_path / "c", ("test", "val")), "test but no train in it")
     refused(folder(tmp_path / "d", ("train", "training")), "both train and training")

@@ -37,7 +37,10 @@ def png(number: int) -> bytes:
 
 def made(n: int = 12, names: tuple[str, ...] = ("cat", "dog"), **columns: Any) -> Any:
     """A dataset as the hub keeps them: image files inside, named classes."""
-    rows = {"image": [{"bytes": png(i), "path": f"{i}.png"} for i in range(n)], "label": [i % 2 for i in range(n)]}
+    rows = {
+        "image": [{"bytes": png(i), "path": f"{i}.png"} for i in range(n)],
+        "label": [i % 2 for i in range(n)],
+    }
     features = {"image": datasets.Image(), "label": datasets.ClassLabel(names=list(names))}
     for name, (values, kind) in columns.items():
         rows[name], features[name] = values, kind
@@ -60,7 +63,12 @@ def test_a_parquet_file(tmp_path: Path) -> None:
 
 def test_a_folder_with_splits_by_the_names_of_files(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    for name, n in (("train-00000-of-00002", 12), ("train-00001-of-00002", 6), ("validation", 4), ("test-0", 2)):
+    for name, n in (
+        ("train-00000-of-00002", 12),
+        ("train-00001-of-00002", 6),
+        ("validation", 4),
+        ("test-0", 2),
+    ):
         made(n).to_parquet(tmp_path / "data" / f"{name}.parquet")
     read = load(f"hf:{tmp_path}")
     assert (len(read.y_train), len(read.y_test)) == (18, 2)
@@ -75,7 +83,9 @@ def test_files_that_another_program_wrote(tmp_path: Path) -> None:
     """Plain bytes and words, without the hub's notes on what is an image."""
     pyarrow = pytest.importorskip("pyarrow", reason="comes with datasets")
     parquet = pytest.importorskip("pyarrow.parquet", reason="comes with datasets")
-    table = pyarrow.table({"photo": [png(i) for i in range(12)], "class": ["dog", "cat"] * 6, "id": list(range(12))})
+    table = pyarrow.table(
+        {"photo": [png(i) for i in range(12)], "class": ["dog", "cat"] * 6, "id": list(range(12))}
+    )
     parquet.write_table(table, tmp_path / "a.parquet")
     read = load(str(tmp_path / "a.parquet"))
     assert read.classes == ("cat", "dog") and np.bincount(read.y_train).tolist() == [5, 5]
@@ -94,7 +104,9 @@ def test_sizes_and_broken_images(tmp_path: Path) -> None:
     images[3] = {"bytes": b"junk", "path": None}
     made(image=(images, datasets.Image(decode=False))).to_parquet(tmp_path / "a.parquet")
     refused(tmp_path / "a.parquet", "train[3]: broken image", "--skip-broken")
-    assert load(str(tmp_path / "a.parquet"), LoadOptions(skip_broken=True, image_size=16)).shape == (3, 16, 16)
+    assert load(
+        str(tmp_path / "a.parquet"), LoadOptions(skip_broken=True, image_size=16)
+    ).shape == (3, 16, 16)
 
 
 def test_a_parquet_file_may_not_name_other_files(tmp_path: Path) -> None:
@@ -123,7 +135,9 @@ def test_columns_are_chosen_by_type_or_by_name(tmp_path: Path) -> None:
 
 def test_labels_that_are_absent(tmp_path: Path) -> None:
     made().to_parquet(tmp_path / "train.parquet")
-    made(4, label=([-1] * 4, datasets.ClassLabel(names=["cat", "dog"]))).to_parquet(tmp_path / "test.parquet")
+    made(4, label=([-1] * 4, datasets.ClassLabel(names=["cat", "dog"]))).to_parquet(
+        tmp_path / "test.parquet"
+    )
     refused(f"hf:{tmp_path}", "test: no labels", "?test=")
     assert len(load(f"hf:{tmp_path}?test=").y_test) == 2
     made(label=([0.5] * 12, datasets.Value("float32"))).to_parquet(tmp_path / "floats.parquet")
@@ -146,7 +160,11 @@ def test_bad_places(tmp_path: Path, capfd: Any) -> None:
 
 
 def test_a_name_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused("hf:proxnas-nobody/no-such-set", "hf:proxnas-nobody/no-such-set: cannot be loaded", "check the name")
+    refused(
+        "hf:proxnas-nobody/no-such-set",
+        "hf:proxnas-nobody/no-such-set: cannot be loaded",
+        "check the name",
+    )
 
 
 def test_remote_code_is_never_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -161,7 +179,9 @@ def test_remote_code_is_never_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert asked == [{"path": "some/pets", "trust": False}]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_damaged_parquet_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "fuzz.parquet"

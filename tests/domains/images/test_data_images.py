@@ -19,7 +19,14 @@ from proxnas.common.errors import InputError
 from proxnas.common.seeds import stable_seed
 from proxnas.domains.images.data import images
 from proxnas.domains.images.data.arrays import averaged, held_out_fifth
-from proxnas.domains.images.data.images import Images, LoadOptions, from_arrays, load, search_parts, split
+from proxnas.domains.images.data.images import (
+    Images,
+    LoadOptions,
+    from_arrays,
+    load,
+    search_parts,
+    split,
+)
 from support.refusal import refused
 
 Arrays = dict[str, Any]
@@ -27,7 +34,10 @@ Arrays = dict[str, Any]
 
 def good(n: int = 20, k: int = 2) -> Arrays:
     rng = np.random.default_rng(0)
-    return {"x_train": rng.integers(0, 256, (n, 8, 8, 3), dtype=np.uint8), "y_train": np.arange(n) % k}
+    return {
+        "x_train": rng.integers(0, 256, (n, 8, 8, 3), dtype=np.uint8),
+        "y_train": np.arange(n) % k,
+    }
 
 
 def with_test(**changes: Any) -> Arrays:
@@ -53,20 +63,38 @@ BAD_ARRAYS: dict[str, tuple[Arrays, list[str]]] = {
     "y_test alone": (without("x_test"), ["no x_test", "y_test"]),
     "x_valid alone": (good() | {"x_valid": good()["x_train"]}, ["no y_valid"]),
     "object images": (good() | {"x_train": ragged()}, ["x_train", "object"]),
-    "object labels": (good() | {"y_train": np.array(["a", None] * 10, dtype=object)}, ["y_train", "object"]),
+    "object labels": (
+        good() | {"y_train": np.array(["a", None] * 10, dtype=object)},
+        ["y_train", "object"],
+    ),
     "fewer labels": (good() | {"y_train": np.arange(19) % 2}, ["20 images", "19 labels"]),
-    "flat images": (good() | {"x_train": np.zeros((20, 64), np.uint8)}, ["x_train", "(20, 64)", "reshape"]),
-    "five axes": (good() | {"x_train": np.zeros((20, 8, 8, 3, 1), np.uint8)}, ["x_train", "reshape"]),
+    "flat images": (
+        good() | {"x_train": np.zeros((20, 64), np.uint8)},
+        ["x_train", "(20, 64)", "reshape"],
+    ),
+    "five axes": (
+        good() | {"x_train": np.zeros((20, 8, 8, 3, 1), np.uint8)},
+        ["x_train", "reshape"],
+    ),
     "one-hot labels": (good() | {"y_train": np.eye(20, dtype=int)}, ["y_train", "(20, 20)"]),
     "scalar labels": (good() | {"y_train": np.array(3)}, ["y_train", "shape ()"]),
-    "int64 images": (good() | {"x_train": np.zeros((20, 8, 8), int)}, ["x_train", "int64", "uint8"]),
+    "int64 images": (
+        good() | {"x_train": np.zeros((20, 8, 8), int)},
+        ["x_train", "int64", "uint8"],
+    ),
     "uint16 images": (good() | {"x_train": np.zeros((20, 8, 8), np.uint16)}, ["x_train", "uint16"]),
-    "complex images": (good() | {"x_train": np.zeros((20, 8, 8), complex)}, ["x_train", "complex128"]),
+    "complex images": (
+        good() | {"x_train": np.zeros((20, 8, 8), complex)},
+        ["x_train", "complex128"],
+    ),
     "float labels": (good() | {"y_train": np.arange(20) % 2.0}, ["y_train", "float64", "integer"]),
     "bool labels": (good() | {"y_train": np.arange(20) % 2 == 0}, ["y_train", "bool"]),
     "text labels": (good() | {"y_train": np.array(["a", "b"] * 10)}, ["y_train", "<U1"]),
     "NaN": (good() | {"x_train": np.full((20, 8, 8), np.nan)}, ["x_train", "NaN"]),
-    "infinite": (good() | {"x_train": np.full((20, 8, 8), -np.inf, np.float32)}, ["x_train", "infinite"]),
+    "infinite": (
+        good() | {"x_train": np.full((20, 8, 8), -np.inf, np.float32)},
+        ["x_train", "infinite"],
+    ),
     "beyond float32": (good() | {"x_train": np.full((20, 8, 8), 1e300)}, ["x_train", "infinite"]),
     "NaN in test": (
         {
@@ -77,16 +105,28 @@ BAD_ARRAYS: dict[str, tuple[Arrays, list[str]]] = {
         },
         ["x_test", "NaN"],
     ),
-    "zero images": ({"x_train": np.zeros((0, 8, 8), np.uint8), "y_train": np.zeros(0, int)}, ["x_train", "empty"]),
-    "zero channels": (good() | {"x_train": np.zeros((20, 8, 8, 0), np.uint8)}, ["x_train", "empty"]),
+    "zero images": (
+        {"x_train": np.zeros((0, 8, 8), np.uint8), "y_train": np.zeros(0, int)},
+        ["x_train", "empty"],
+    ),
+    "zero channels": (
+        good() | {"x_train": np.zeros((20, 8, 8, 0), np.uint8)},
+        ["x_train", "empty"],
+    ),
     "one class": (good() | {"y_train": np.full(20, 7)}, ["y_train", "one class", "7"]),
     "unseen in test": (with_test(y_test=np.full(20, 5)), ["y_test", "label 5"]),
-    "unseen in valid": (with_test(x_valid=good()["x_train"], y_valid=np.full(20, -1)), ["y_valid", "label -1"]),
+    "unseen in valid": (
+        with_test(x_valid=good()["x_train"], y_valid=np.full(20, -1)),
+        ["y_valid", "label -1"],
+    ),
     "other image size": (with_test(x_test=np.zeros((20, 9, 8, 3), np.uint8)), ["x_test", "differ"]),
     "other channels": (with_test(x_test=np.zeros((20, 8, 8), np.uint8)), ["x_test", "differ"]),
     "other dtype": (with_test(x_test=np.zeros((20, 8, 8, 3))), ["x_test", "differ"]),
     "tiny": (good() | {"x_train": np.zeros((20, 3, 8), np.uint8)}, ["x_train", "at least 4"]),
-    "channels first": (good() | {"x_train": np.zeros((20, 3, 8, 8), np.uint8)}, ["x_train", "(N, H, W, C)"]),
+    "channels first": (
+        good() | {"x_train": np.zeros((20, 3, 8, 8), np.uint8)},
+        ["x_train", "(N, H, W, C)"],
+    ),
     "nothing left to test": (good(2), ["x_test"]),
 }
 
@@ -111,7 +151,9 @@ def claiming(shape: tuple[int, ...]) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, claimed in (("x_train", shape), ("y_train", shape[:1])):
             header = io.BytesIO()
-            np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": claimed})
+            np.lib.format.write_array_header_1_0(
+                header, {"descr": "|u1", "fortran_order": False, "shape": claimed}
+            )
             archive.writestr(f"{name}.npy", header.getvalue() + bytes(100))
     return buffer.getvalue()
 
@@ -126,10 +168,16 @@ BAD_FILES: dict[str, tuple[Callable[[], bytes], str]] = {
     "empty": (lambda: b"", "is empty"),
     "junk": (lambda: b"not a zip file at all" * 50, "not a readable npz"),
     "truncated": (lambda: good_bytes()[:-200], "not a readable npz"),
-    "damaged inside": (lambda: good_bytes()[:300] + bytes(50) + good_bytes()[350:], "not a readable npz"),
+    "damaged inside": (
+        lambda: good_bytes()[:300] + bytes(50) + good_bytes()[350:],
+        "not a readable npz",
+    ),
     "an npy file": (plain_npy, "not a readable npz"),
     "beyond 16 GB": (lambda: claiming((10**9, 32, 32, 3)), "its arrays claim 3073000000000 bytes"),
-    "beyond what the file can hold": (lambda: claiming((30_000, 32, 32, 3)), "its arrays claim 92190000 bytes"),
+    "beyond what the file can hold": (
+        lambda: claiming((30_000, 32, 32, 3)),
+        "its arrays claim 92190000 bytes",
+    ),
     "short of data": (lambda: claiming((10, 8, 8)), "not a readable npz"),
 }
 
@@ -196,7 +244,8 @@ def test_digits() -> None:
 
 
 def test_arrays_are_made_smaller_by_the_mean_over_areas() -> None:
-    """Each new pixel is the integral over its area, here taken from images enlarged to a common multiple."""
+    """Each new pixel is the integral over its area, here taken from images enlarged to a common
+    multiple."""
     x = np.random.default_rng(0).integers(0, 256, (5, 12, 9, 2)).astype(np.float32)
     fine = x[:, 1:10].repeat(4, axis=1).repeat(4, axis=2)  # the middle square, 36 x 36
     for side in (9, 6, 4):
@@ -217,13 +266,18 @@ def test_arrays_are_not_enlarged(tmp_path: Path) -> None:
     np.savez(path, **good())
     for spec in ("digits", str(path)):
         assert load(spec, LoadOptions(image_size=8)).shape[1:] == (8, 8)
-        with pytest.raises(InputError, match=r"--image-size 16: .* is stored as 8 x 8 pixels: give at most 8, or auto"):
+        with pytest.raises(
+            InputError,
+            match=r"--image-size 16: .* is stored as 8 x 8 pixels: give at most 8, or auto",
+        ):
             load(spec, LoadOptions(image_size=16))
 
 
 @pytest.mark.parametrize("size", [-1, 1, 3, 4097])
 def test_bad_image_sizes_name_the_flag(size: int) -> None:
-    with pytest.raises(InputError, match=f"--image-size {size}: give a side of 4 to 4096 pixels, or auto"):
+    with pytest.raises(
+        InputError, match=f"--image-size {size}: give a side of 4 to 4096 pixels, or auto"
+    ):
         LoadOptions(image_size=size)
 
 
@@ -250,12 +304,16 @@ def test_npz_with_all_parts(tmp_path: Path) -> None:
 
 def test_blank_images_that_compress_extremely_well_are_no_bomb(tmp_path: Path) -> None:
     path = tmp_path / "blank.npz"
-    np.savez_compressed(path, x_train=np.zeros((3000, 32, 32, 3), np.uint8), y_train=np.arange(3000) % 2)
+    np.savez_compressed(
+        path, x_train=np.zeros((3000, 32, 32, 3), np.uint8), y_train=np.arange(3000) % 2
+    )
     assert load(str(path)).shape == (3, 32, 32)
 
 
 def test_labels_are_reindexed_in_increasing_order() -> None:
-    arrays = with_test(y_train=np.array([7, -2, 1000, 7] * 5, np.int16), y_test=np.array([1000, -2] * 10))
+    arrays = with_test(
+        y_train=np.array([7, -2, 1000, 7] * 5, np.int16), y_test=np.array([1000, -2] * 10)
+    )
     read = from_arrays(arrays, "a", "a")
     assert read.classes == ("-2", "7", "1000")
     assert read.y_train[:4].tolist() == [1, 0, 2, 1]
@@ -281,7 +339,9 @@ def test_a_constant_channel_can_be_divided_by(value: float) -> None:
 
 
 @given(st.lists(st.integers(-3, 6), max_size=60), st.integers(1, 6), st.integers(0, 2**70))
-def test_split_is_disjoint_complete_and_stratified(labels: list[int], parts: int, seed: int) -> None:
+def test_split_is_disjoint_complete_and_stratified(
+    labels: list[int], parts: int, seed: int
+) -> None:
     y = np.array(labels, dtype=np.int64)
     dealt = split(y, parts, seed)
     assert sorted(np.concatenate(dealt).tolist()) == list(range(len(y)))
@@ -330,7 +390,8 @@ def test_stable_seed_is_the_same_in_every_process() -> None:
 
 def test_images_do_not_need_torch() -> None:
     code = (
-        "import sys, proxnas.domains.images.data.images; sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
+        "import sys, proxnas.domains.images.data.images; sys.exit('torch' in sys.modules or"
+        " 'sklearn' in sys.modules)"
     )
     source = Path(images.__file__).parents[4]
     assert subprocess.run([sys.executable, "-c", code], cwd=source, check=False).returncode == 0

@@ -73,7 +73,9 @@ def test_batches_are_those_of_the_resident_set(root: Path, workers: int) -> None
     assert len(children()) == workers
     for a, b in zip(here.evaluation_batches(7), later.evaluation_batches(7), strict=True):
         assert torch.equal(a.x, b.x) and torch.equal(a.y, b.y)
-    assert len(children()) == workers  # those of the evaluation have ended, those of the stream have not
+    assert (
+        len(children()) == workers
+    )  # those of the evaluation have ended, those of the stream have not
     a, b = expected.next(), found.next()
     assert torch.equal(a.x, b.x)
     pids = children()
@@ -151,7 +153,8 @@ def test_the_global_generator_is_left_alone(root: Path) -> None:
 
 
 def test_workers_that_are_ended_from_outside_do_not_stop_the_run(root: Path) -> None:
-    """As when a whole group of processes gets SIGTERM: the first of them still has its checkpoint to write."""
+    """As when a whole group of processes gets SIGTERM: the first of them still has its checkpoint
+    to write."""
     here, later = part(load(str(root))), part(load(str(root), LATER), 2)
     expected, found = Stream(here, 5, 0), Stream(later, 5, 0)
     assert torch.equal(expected.next().x, found.next().x)
@@ -172,7 +175,9 @@ def test_a_file_that_breaks_later(tmp_path: Path, workers: int, capfd: Any) -> N
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(InputError) as caught:
         list(part(images, workers).evaluation_batches(4))
-    assert str(caught.value).startswith(f"{path}: broken image (") and "--skip-broken" in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: broken image (") and "--skip-broken" in str(
+        caught.value
+    )
     stream = Stream(part(images, workers), 4, 0)
     with pytest.raises(InputError, match="broken image"):
         for _ in range(3):
@@ -207,7 +212,9 @@ if sys.argv[2] == "error":
 """
 
 
-@pytest.mark.parametrize(("how", "code"), [("end", 0), pytest.param("error", 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("how", "code"), [("end", 0), pytest.param("error", 3, marks=pytest.mark.slow)]
+)
 def test_a_process_ends_at_once_and_without_a_word(root: Path, how: str, code: int) -> None:
     source = str(Path(proxnas.__file__).parents[1])
     ran = subprocess.run(

@@ -15,7 +15,9 @@ from proxnas.domains.images.data.stream import ImageBatches, Stream
 HOST_READS = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique")
 
 
-def make(n: int = 30, size: tuple[int, int] = (8, 12), channels: int = 3, dtype: str = "uint8") -> Images:
+def make(
+    n: int = 30, size: tuple[int, int] = (8, 12), channels: int = 3, dtype: str = "uint8"
+) -> Images:
     rng = np.random.default_rng(1)
     x = rng.integers(0, 256, (n, *size, channels)).astype(dtype)
     y = np.arange(n) % 3
@@ -42,7 +44,9 @@ def normalised(images: Images, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("shift", [True, False])
 @pytest.mark.parametrize("flip", [True, False])
 @pytest.mark.parametrize("cutout", [0, 3, 4])
-def test_augmented_batch_is_that_of_a_slow_loop(dtype: str, shift: bool, flip: bool, cutout: int) -> None:
+def test_augmented_batch_is_that_of_a_slow_loop(
+    dtype: str, shift: bool, flip: bool, cutout: int
+) -> None:
     images = make(dtype=dtype)
     H, W = 8, 12
     resident = part(images, shift=shift, flip=flip, cutout=cutout)
@@ -53,8 +57,12 @@ def test_augmented_batch_is_that_of_a_slow_loop(dtype: str, shift: bool, flip: b
     pad = (1, 1) if shift else (0, 0)
     limits = (2 * pad[0] + 1, 2 * pad[1] + 1, 1 + flip, H, W)
     draws = [torch.randint(limit, (len(index),), generator=generator).tolist() for limit in limits]
-    for b, (i, top, left, mirrored, row, column) in enumerate(zip(index.tolist(), *draws, strict=True)):
-        image = np.pad(images.x_train[i], ((pad[0], pad[0]), (pad[1], pad[1]), (0, 0)))[top : top + H, left : left + W]
+    for b, (i, top, left, mirrored, row, column) in enumerate(
+        zip(index.tolist(), *draws, strict=True)
+    ):
+        image = np.pad(images.x_train[i], ((pad[0], pad[0]), (pad[1], pad[1]), (0, 0)))[
+            top : top + H, left : left + W
+        ]
         image = normalised(images, image[:, ::-1] if mirrored else image)
         first_row, first_column = row - cutout // 2, column - cutout // 2
         for r in range(max(first_row, 0), min(first_row + cutout, H)):
@@ -67,8 +75,12 @@ def test_augmented_batch_is_that_of_a_slow_loop(dtype: str, shift: bool, flip: b
 def test_every_shift_and_mirror_occurs_and_padding_is_black() -> None:
     x = np.zeros((2, 8, 8, 1), np.uint8)
     x[:, 3, 2] = 255
-    images = from_arrays({"x_train": x, "y_train": np.arange(2), "x_test": x, "y_test": np.arange(2)}, "dot", "dot")
-    batch = part(images, flip=True).augmented(torch.zeros(500, dtype=torch.int64), torch.Generator().manual_seed(0))
+    images = from_arrays(
+        {"x_train": x, "y_train": np.arange(2), "x_test": x, "y_test": np.arange(2)}, "dot", "dot"
+    )
+    batch = part(images, flip=True).augmented(
+        torch.zeros(500, dtype=torch.int64), torch.Generator().manual_seed(0)
+    )
     brightest = batch.x.flatten(1).argmax(dim=1)
     expected = {(row, column) for row in (2, 3, 4) for column in (1, 2, 3, 4, 5, 6)}
     assert {divmod(position, 8) for position in brightest.tolist()} == expected
@@ -96,7 +108,10 @@ def test_batches_are_channels_last_float32(channels: int, dtype: str) -> None:
 def test_defaults_follow_the_data() -> None:
     images = make()
     assert (part(images).augment.shift, part(images).augment.flip) == (True, False)
-    assert (part(images, flip=True).augment.flip, part(images, shift=False).augment.shift) == (True, False)
+    assert (part(images, flip=True).augment.flip, part(images, shift=False).augment.shift) == (
+        True,
+        False,
+    )
     assert part(images, resized_crop=True).augment.shift is False
     assert part(images, resized_crop=True, shift=True).augment.shift is True
 
@@ -155,7 +170,11 @@ def test_evaluation_covers_everything_once_in_equal_batches(batch_size: int) -> 
     images = make(23)
     batches = list(part(images).evaluation_batches(batch_size))
     sizes = [len(batch.y) for batch in batches]
-    assert max(sizes) <= batch_size and max(sizes) - min(sizes) <= 1 and len(sizes) == -(-23 // batch_size)
+    assert (
+        max(sizes) <= batch_size
+        and max(sizes) - min(sizes) <= 1
+        and len(sizes) == -(-23 // batch_size)
+    )
     found = torch.cat([batch.x for batch in batches]).permute(0, 2, 3, 1).numpy()
     expected = normalised(images, images.x_train)
 
@@ -191,7 +210,11 @@ def test_a_batch_reads_nothing_back_from_the_device() -> None:
 
 def test_bad_sizes_name_the_flag() -> None:
     resident = part(make(30))
-    for size, words in ((31, "--batch-size 31.*at most 30"), (0, "--batch-size 0"), (-2, "--batch-size -2")):
+    for size, words in (
+        (31, "--batch-size 31.*at most 30"),
+        (0, "--batch-size 0"),
+        (-2, "--batch-size -2"),
+    ):
         with pytest.raises(InputError, match=words):
             Stream(resident, size, 0)
     with pytest.raises(InputError, match="--batch-size 0"):

@@ -44,7 +44,8 @@ def test_the_files_of_these_tests_begin_as_the_official_ones_do() -> None:
     """The first bytes of data_batch_1, and what Python's own reader makes of the rest."""
     written = Py2Pickle().dump(batch())
     assert written.startswith(
-        b"\x80\x02}q\x01(U\x0bbatch_labelq\x02U\x15training batch 1 of 5q\x03U\x06labelsq\x04]q\x05("
+        b"\x80\x02}q\x01(U\x0bbatch_labelq\x02U\x15training batch 1 of"
+        b" 5q\x03U\x06labelsq\x04]q\x05("
     )
     same(pickle.loads(written, encoding="latin1"), batch())
     names = {opcode.name for opcode, _, _ in pickletools.genops(written)}
@@ -69,7 +70,14 @@ def test_numbers_of_every_kind(dtype: str) -> None:
 @pytest.mark.parametrize("keys", [str, str.encode])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_pickles_of_python_3_are_read_too(protocol: int, keys: Any, order: Any) -> None:
-    wanted = batch() | {"float": 1.5, "none": None, "yes": True, "big": 2**80, "pair": (1, "two"), "é": "ü"}
+    wanted = batch() | {
+        "float": 1.5,
+        "none": None,
+        "yes": True,
+        "big": 2**80,
+        "pair": (1, "two"),
+        "é": "ü",
+    }
     wanted["data"] = np.asarray(wanted["data"], order=order)
     if keys is str.encode:
         wanted.pop("é")
@@ -111,7 +119,9 @@ def touching(path: Path) -> dict[str, bytes]:
     return {
         "system": b"\x80\x02cos\nsystem\n" + short + b"\x85R.",
         "system, protocol 0": b"cos\nsystem\n(S'" + touch + b"'\ntR.",
-        "system, protocol 4": b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c" + bytes([len(touch)]) + touch + b"\x85R.",
+        "system, protocol 4": (
+            b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c" + bytes([len(touch)]) + touch + b"\x85R."
+        ),
         "posix": b"\x80\x02cposix\nsystem\n" + short + b"\x85R.",
         "eval": b"\x80\x02c__builtin__\neval\nU" + bytes([len(code)]) + code + b"\x85R.",
         "exec": pickle.dumps({"data": Call(exec, code.decode())}, protocol=2),
@@ -120,7 +130,12 @@ def touching(path: Path) -> dict[str, bytes]:
         "inst": b"(S'" + touch + b"'\nios\nsystem\n.",
         "obj": b"(cos\nsystem\n" + short + b"o.",
         "newobj": b"\x80\x02cos\nsystem\n" + short + b"\x85\x81.",
-        "newobj_ex": b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c" + bytes([len(touch)]) + touch + b"\x85}\x92.",
+        "newobj_ex": (
+            b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c"
+            + bytes([len(touch)])
+            + touch
+            + b"\x85}\x92."
+        ),
         "persid": b"Pos.system\n.",
         "binpersid": short + b"Q.",
         "ext1": b"\x82\x01.",
@@ -128,8 +143,12 @@ def touching(path: Path) -> dict[str, bytes]:
         "attribute of numpy": b"\x80\x02cnumpy.core.multiarray\n_reconstruct.__globals__\n.",
         "dotted name": b"\x80\x04\x8c\x05numpy\x8c\x10ndarray.__init__\x93.",
         "numpy's own loader": b"\x80\x02cnumpy\nload\n" + short + b"\x85R.",
-        "numpy's runner": b"\x80\x02cnumpy.testing._private.utils\nrunstring\n" + short + b"}\x86R.",
-        "another class to reconstruct": b"\x80\x02" + array + b"csubprocess\nPopen\nK\x00\x85U\x01b\x87R.",
+        "numpy's runner": (
+            b"\x80\x02cnumpy.testing._private.utils\nrunstring\n" + short + b"}\x86R."
+        ),
+        "another class to reconstruct": (
+            b"\x80\x02" + array + b"csubprocess\nPopen\nK\x00\x85U\x01b\x87R."
+        ),
         "a codec that runs code": b"\x80\x02c_codecs\nencode\n" + short + b"U\x03zip\x86R.",
         "a codec of another kind": b"\x80\x02c_codecs\ndecode\n" + short + b"U\x05utf-7\x86R.",
         "calling a string": b"\x80\x02" + short + b")R.",
@@ -138,7 +157,9 @@ def touching(path: Path) -> dict[str, bytes]:
         "state of a list": b"\x80\x02]}b.",
         "state of a name": b"\x80\x02cnumpy\nndarray\n}U\x08__init__K\x01sb.",
         "state of a dict": b"\x80\x02}(U\x09__class__K\x01tb.",
-        "objects": pickle.dumps({"data": np.array([Call(open, str(path), "w"), 1], dtype=object)}, protocol=2),
+        "objects": pickle.dumps(
+            {"data": np.array([Call(open, str(path), "w"), 1], dtype=object)}, protocol=2
+        ),
         "records": pickle.dumps({"data": np.zeros(2, dtype=[("a", "u1")])}, protocol=2),
         "dates": pickle.dumps({"data": np.zeros(2, dtype="M8[s]")}, protocol=2),
         "a class with state": pickle.dumps({"data": WithState()}, protocol=2),
@@ -154,13 +175,23 @@ def test_what_is_not_data_is_refused_and_does_not_run(case: str, tmp_path: Path)
     canary = tmp_path / "canary"
     with pytest.raises(InputError) as caught:
         read_pickle(touching(canary)[case], "some/data_batch_1")
-    assert str(caught.value).startswith("some/data_batch_1: refused: ") and "\n" not in str(caught.value)
+    assert str(caught.value).startswith("some/data_batch_1: refused: ") and "\n" not in str(
+        caught.value
+    )
     assert not canary.exists()
 
 
 def test_these_pickles_would_run_in_python_itself(tmp_path: Path) -> None:
     """Else the test above would show nothing."""
-    for case in ("system", "system, protocol 0", "system, protocol 4", "eval", "open", "inst", "obj"):
+    for case in (
+        "system",
+        "system, protocol 0",
+        "system, protocol 4",
+        "eval",
+        "open",
+        "inst",
+        "obj",
+    ):
         canary = tmp_path / case.replace(" ", "-").replace(",", "")
         made = pickle.loads(touching(canary)[case])
         if isinstance(made, dict):
@@ -182,7 +213,8 @@ def array_state(shape: bytes, content: bytes) -> bytes:
     return (
         b"\x80\x02}U\x01acnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01"
         + shape
-        + b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89U"
+        + b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R("
+        b"K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89U"
         + bytes([len(content)])
         + content
         + b"tbs."
@@ -223,12 +255,23 @@ def bombs() -> dict[str, bytes]:
     raw = b"T" + struct.pack("<I", len(text)) + text + b"q\x00"
     state = b"K\x01J" + struct.pack("<i", len(text)) + b"\x85h\x03\x89h\x00"
     array = b"h\x01cnumpy\nndarray\nK\x00\x85U\x01b\x87R(" + state + b"tb"
-    dtype = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tbq\x03"
+    dtype = (
+        b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R("
+        b"K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tbq\x03"
+    )
     return {
-        "a string encoded again and again": b"\x80\x02" + stored + b"c_codecs\nencode\nq\x01]("
-        + encoded * 20_000 + b"e.",
-        "an array built again and again": b"\x80\x02" + raw + b"cnumpy.core.multiarray\n_reconstruct\nq\x01" + dtype
-        + b"](" + array * 20_000 + b"e.",
+        "a string encoded again and again": (
+            b"\x80\x02" + stored + b"c_codecs\nencode\nq\x01](" + encoded * 20_000 + b"e."
+        ),
+        "an array built again and again": (
+            b"\x80\x02"
+            + raw
+            + b"cnumpy.core.multiarray\n_reconstruct\nq\x01"
+            + dtype
+            + b"]("
+            + array * 20_000
+            + b"e."
+        ),
         "a key of nested tuples": nested(200, b"\x86") + b"}h\x00K\x01s.",
         "nested lists": b"\x80\x02]q\x00" + b"](h\x00h\x00eq\x00" * 10_000 + b".",
         "nested tuples": b"\x80\x02)" + b"\x85" * 100_000 + b".",
@@ -240,7 +283,7 @@ def bombs() -> dict[str, bytes]:
         "a frame longer than the file": b"\x80\x04\x95" + b"\xff" * 7 + b"\x7f).",
         "a long number in words": b"I" + b"9" * 100_000 + b"\n.",
         "a long number": b"\x80\x02\x8b\xff\xff\xff\x7f\x01.",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("case", bombs())
@@ -284,8 +327,18 @@ def test_a_damaged_pickle_is_read_or_refused(data: st.DataObject) -> None:
 
 
 CODES = [opcode.code.encode("latin-1") for opcode in pickletools.opcodes]
-PIECES = [*CODES, b"cnumpy\nndarray\n", b"cnumpy\ndtype\n", b"cnumpy.core.multiarray\n_reconstruct\n",
-          b"c_codecs\nencode\n", b"K\x01", b"U\x02u1", b"U\x06latin1", b"q\x00", b"h\x00"]  # fmt: skip
+PIECES = [
+    *CODES,
+    b"cnumpy\nndarray\n",
+    b"cnumpy\ndtype\n",
+    b"cnumpy.core.multiarray\n_reconstruct\n",
+    b"c_codecs\nencode\n",
+    b"K\x01",
+    b"U\x02u1",
+    b"U\x06latin1",
+    b"q\x00",
+    b"h\x00",
+]
 
 
 @settings(max_examples=500, deadline=None)

@@ -19,13 +19,22 @@ from proxnas.common.errors import InputError
 from proxnas.domains.images import export, networks
 from proxnas.domains.images.data.images import load
 from proxnas.domains.images.deliver import deliver, found_by
-from proxnas.domains.images.export import Deployed, as_input, deployed, export_model, export_onnx, export_torch
+from proxnas.domains.images.export import (
+    Deployed,
+    as_input,
+    deployed,
+    export_model,
+    export_onnx,
+    export_torch,
+)
 from proxnas.domains.images.model import Model, save_model
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.operations import CNN
 from proxnas.domains.model_file import FILE
 
-needs_onnx = pytest.mark.skipif(not export.onnx_available(), reason="the extra onnx is not installed")
+needs_onnx = pytest.mark.skipif(
+    not export.onnx_available(), reason="the extra onnx is not installed"
+)
 
 
 def both(*nodes: tuple[Edge, ...]) -> Genotype:
@@ -52,8 +61,18 @@ def digits_model(genotype: Genotype = CELL, cells: int = 1, **changes: Any) -> M
             part.running_mean.uniform_(-0.5, 0.5)
             part.running_var.uniform_(0.5, 2)
     info = {"data": "digits", "protocol": "quick", "test_accuracy": 0.9722, "epochs": 3, "seed": 0}
-    parts: dict[str, Any] = {"mean": images.mean, "std": images.std, "shape": images.shape, "info": info}
-    parts |= {"network": network.eval(), "genotype": genotype, "size": size, "classes": images.classes}
+    parts: dict[str, Any] = {
+        "mean": images.mean,
+        "std": images.std,
+        "shape": images.shape,
+        "info": info,
+    }
+    parts |= {
+        "network": network.eval(),
+        "genotype": genotype,
+        "size": size,
+        "classes": images.classes,
+    }
     return Model(**parts | changes)
 
 
@@ -74,11 +93,17 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def onnx_file(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """By the command, without DATA: the run says digits. With its card. (Exporting takes seconds, so once for all.)"""
+    """By the command, without DATA: the run says digits. With its card. (Exporting takes seconds,
+    so once for all.)"""
     if not export.onnx_available():
         pytest.skip("the extra onnx is not installed")
     folder = tmp_path_factory.mktemp("files")
-    assert main(["export", str(run_folder), "--onnx", f"{folder}/m.onnx", "--card", f"{folder}/card.md"]) == 0
+    assert (
+        main(
+            ["export", str(run_folder), "--onnx", f"{folder}/m.onnx", "--card", f"{folder}/card.md"]
+        )
+        == 0
+    )
     return folder / "m.onnx"
 
 
@@ -112,7 +137,9 @@ def test_an_onnx_file_answers_as_the_model_where_there_is_no_proxnas(
     assert Genotype.from_json(told["about"]["genotype"]) == CELL
 
 
-def test_the_card_s_five_lines_run_as_they_are(onnx_file: Path, digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_card_s_five_lines_run_as_they_are(
+    onnx_file: Path, digits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     card = (onnx_file.parent / "card.md").read_text()
     code = card.split("```python\n")[1].split("```")[0]
     assert len(code.splitlines()) == 5
@@ -132,7 +159,9 @@ def test_onnx_takes_every_operation_with_and_without_stride(tmp_path: Path, digi
 
 
 @needs_onnx
-def test_an_onnx_file_that_answers_differently_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_onnx_file_that_answers_differently_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A network whose answers change from call to call cannot be exported faithfully."""
 
     class Moody(nn.Module):
@@ -145,31 +174,48 @@ def test_an_onnx_file_that_answers_differently_is_not_written(tmp_path: Path, mo
     (tmp_path / "m.onnx").write_text("earlier")
     with pytest.raises(RuntimeError, match=r"m\.onnx: answers differ .* nothing was written"):
         export_onnx(Moody().eval(), torch.ones(2, 3, 4, 4), tmp_path / "m.onnx")
-    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"] and (tmp_path / "m.onnx").read_text() == "earlier"
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"] and (
+        tmp_path / "m.onnx"
+    ).read_text() == "earlier"
 
 
 def test_without_the_extra_onnx_is_refused_in_one_line(
-    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(export, "find_spec", lambda name: None if name == "onnxscript" else object())
+    monkeypatch.setattr(
+        export, "find_spec", lambda name: None if name == "onnxscript" else object()
+    )
     assert main(["export", str(run_folder), "--onnx", str(tmp_path / "m.onnx")]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("proxnas: error: ") and "pip install 'proxnas[onnx]'" in error and error.count("\n") == 1
+    assert (
+        error.startswith("proxnas: error: ")
+        and "pip install 'proxnas[onnx]'" in error
+        and error.count("\n") == 1
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 # --------------------------------------------------------------- torch.export
 
 
-def test_a_torch_program_is_written_and_reloads(run_folder: Path, digits: Any, tmp_path: Path) -> None:
-    assert main(["export", str(run_folder / FILE), "digits", "--torch", str(tmp_path / "m.pt2")]) == 0
+def test_a_torch_program_is_written_and_reloads(
+    run_folder: Path, digits: Any, tmp_path: Path
+) -> None:
+    assert (
+        main(["export", str(run_folder / FILE), "digits", "--torch", str(tmp_path / "m.pt2")]) == 0
+    )
     about = {"classes": ""}
     program = torch.export.load(tmp_path / "m.pt2", extra_files=about).module()
     model = digits_model()
     with torch.no_grad():
         expected = model.network(model.normalised(digits))
         torch.testing.assert_close(program(as_input(digits)), expected, atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(program(as_input(digits)[:1]), expected[:1], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            program(as_input(digits)[:1]), expected[:1], atol=1e-4, rtol=1e-4
+        )
     assert json.loads(about["classes"]) == list(model.classes)
 
 
@@ -223,7 +269,9 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return error
 
 
-def test_bad_input_is_one_line_each(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_each(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model, target = str(run_folder), str(tmp_path / "m.pt2")
     assert "nothing to write" in refused(capsys, model)
     assert "no such file" in refused(capsys, str(tmp_path / "nosuch"), "--torch", target)
@@ -266,9 +314,19 @@ def test_without_onnx_a_fit_delivers_a_torch_program_and_says_so_in_a_line(
 ) -> None:
     monkeypatch.setattr("proxnas.domains.images.deliver.onnx_available", lambda: False)
     said: list[str] = []
-    found = {"method": "nasp", "space": "darts7", "data": "digits", "seed": 0, "epochs": 4, "seconds": 12.3}
+    found = {
+        "method": "nasp",
+        "space": "darts7",
+        "data": "digits",
+        "seed": 0,
+        "epochs": 4,
+        "seconds": 12.3,
+    }
     files = deliver(digits_model(), digits, tmp_path, found, said.append)
-    assert {kind: path.name for kind, path in files.items()} == {"torch": "model.pt2", "card": "model_card.md"}
+    assert {kind: path.name for kind, path in files.items()} == {
+        "torch": "model.pt2",
+        "card": "model_card.md",
+    }
     assert len(said) == 1 and "pip install 'proxnas[onnx]'" in said[0]
     card = files["card"].read_text()
     assert "found by nasp in space darts7 on digits (epochs 4, seed 0, 12 seconds)" in card

@@ -67,7 +67,9 @@ def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_it_is_found_in_run_folders(path: Path, tmp_path: Path) -> None:
     assert find_model(path) == find_model(path.parent) == path
     (tmp_path / "fit").mkdir()
-    with pytest.raises(InputError, match=r"holds no model.safetensors: give the folder of a finished"):
+    with pytest.raises(
+        InputError, match=r"holds no model.safetensors: give the folder of a finished"
+    ):
         load_model(tmp_path / "fit")
     (tmp_path / "fit" / "train").mkdir()
     path.rename(tmp_path / "fit" / "train" / path.name)
@@ -77,29 +79,56 @@ def test_it_is_found_in_run_folders(path: Path, tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[Change, str]] = {
-    "wrong shape": (lambda w, m: w.update({"stem.0.weight": torch.zeros(4, 3, 5, 5)}), r"has shape \[4, 3, 5, 5\]"),
+    "wrong shape": (
+        lambda w, m: w.update({"stem.0.weight": torch.zeros(4, 3, 5, 5)}),
+        r"has shape \[4, 3, 5, 5\]",
+    ),
     "missing weight": (lambda w, m: w.pop("classifier.bias"), "classifier.bias is missing"),
     "surplus weight": (lambda w, m: w.update(more=torch.zeros(1)), "more has no place"),
-    "wrong dtype": (lambda w, m: w.update({"classifier.bias": torch.zeros(3, dtype=torch.int32)}), "is torch.int32"),
+    "wrong dtype": (
+        lambda w, m: w.update({"classifier.bias": torch.zeros(3, dtype=torch.int32)}),
+        "is torch.int32",
+    ),
     "not finite": (lambda w, m: w["classifier.bias"].fill_(float("nan")), "not finite"),
-    "another genotype": (lambda w, m: m.update(genotype=Genotype.from_string(
-        CELL.replace("nor_conv_1x1", "nor_conv_3x3")).to_json()), "has shape"),
+    "another genotype": (
+        lambda w, m: m.update(
+            genotype=Genotype.from_string(CELL.replace("nor_conv_1x1", "nor_conv_3x3")).to_json()
+        ),
+        "has shape",
+    ),
     "garbage genotype": (lambda w, m: m.update(genotype="]["), "genotype: not JSON"),
-    "rnn genotype": (lambda w, m: m.update(genotype='{"schema":1,"kind":"rnn","cells":{}}'), "genotype: "),
+    "rnn genotype": (
+        lambda w, m: m.update(genotype='{"schema":1,"kind":"rnn","cells":{}}'),
+        "genotype: ",
+    ),
     "no genotype": (lambda w, m: m.pop("genotype"), "not written by proxnas"),
     "garbage size": (lambda w, m: m.update(size="{"), "size is not JSON"),
-    "absurd size": (lambda w, m: m.update(size=m["size"].replace('"channels": 4', '"channels": 1000000000')),
-                    "channels 1000000000, not 1 to 4096"),
-    "negative size": (lambda w, m: m.update(size=m["size"].replace('"cells": 1', '"cells": -1')), "cells -1"),
-    "unknown size": (lambda w, m: m.update(size=m["size"].replace('"cells"', '"kells"')), "not an object of cells"),
-    "classes": (lambda w, m: m.update(classes='["a", "b"]'), "classes in its metadata is not a list of 3"),
+    "absurd size": (
+        lambda w, m: m.update(size=m["size"].replace('"channels": 4', '"channels": 1000000000')),
+        "channels 1000000000, not 1 to 4096",
+    ),
+    "negative size": (
+        lambda w, m: m.update(size=m["size"].replace('"cells": 1', '"cells": -1')),
+        "cells -1",
+    ),
+    "unknown size": (
+        lambda w, m: m.update(size=m["size"].replace('"cells"', '"kells"')),
+        "not an object of cells",
+    ),
+    "classes": (
+        lambda w, m: m.update(classes='["a", "b"]'),
+        "classes in its metadata is not a list of 3",
+    ),
     "mean": (lambda w, m: m.update(mean="[NaN, 0, 0]"), "mean in its metadata"),
     "std": (lambda w, m: m.update(std="[0, 1, 1]"), "std in its metadata"),
-    "shape": (lambda w, m: m.update(shape="[1, 8, 8]"), "does not fit the network's 3 image channels"),
+    "shape": (
+        lambda w, m: m.update(shape="[1, 8, 8]"),
+        "does not fit the network's 3 image channels",
+    ),
     "pixels": (lambda w, m: m.update(pixels='"int4"'), "pixels or info"),
     "info": (lambda w, m: m.update(info="[]"), "pixels or info"),
     "no info": (lambda w, m: m.pop("info"), "info is missing"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("how", "said"), WRONG.values(), ids=WRONG)
@@ -110,7 +139,9 @@ def test_a_wrong_file_is_named(path: Path, how: Change, said: str) -> None:
     assert str(error.value).startswith(f"{path}: ") and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"garbage" * 100, b"\xff" * 8 + b"{}", b"\x80\x02}q\x00."])
+@pytest.mark.parametrize(
+    "content", [b"", b"garbage" * 100, b"\xff" * 8 + b"{}", b"\x80\x02}q\x00."]
+)
 def test_what_is_no_safetensors_file_is_named(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(InputError, match="not a readable safetensors file"):
@@ -129,14 +160,20 @@ def test_predict_from_arrays(path: Path) -> None:
     answers = model.predict(x, top=2)
     assert len(answers) == 70 and all(len(row) == 2 for row in answers)
     scale = torch.tensor(model.std)
-    logits = model.network(((torch.from_numpy(x) / 255 - torch.tensor(model.mean)) / scale).permute(0, 3, 1, 2))
+    logits = model.network(
+        ((torch.from_numpy(x) / 255 - torch.tensor(model.mean)) / scale).permute(0, 3, 1, 2)
+    )
     best = logits.softmax(-1).max(-1)
     assert [row[0].name for row in answers] == [model.classes[k] for k in best.indices]
     assert [row[0].probability for row in answers] == pytest.approx(best.values.tolist(), rel=1e-4)
     assert len(model.predict(x[:1], top=99)[0]) == 3
-    with pytest.raises(InputError, match=r"images of shape \(1, 9, 8, 3\): this model reads \(N, 8, 8, 3\)"):
+    with pytest.raises(
+        InputError, match=r"images of shape \(1, 9, 8, 3\): this model reads \(N, 8, 8, 3\)"
+    ):
         model.predict(np.zeros((1, 9, 8, 3), np.uint8))
-    with pytest.raises(InputError, match=r"images of torch.float64: this model was trained on uint8"):
+    with pytest.raises(
+        InputError, match=r"images of torch.float64: this model was trained on uint8"
+    ):
         model.predict(np.zeros((1, 8, 8, 3)))
 
 

@@ -66,7 +66,16 @@ def test_everything_known_is_told() -> None:
 
 def test_what_is_not_known_is_left_out() -> None:
     text = card(info={}, found={}, latency={}, files={}, version="")
-    for words in ("accuracy |", "data |", "latency", "How to use", "The cell:", "None", "protocol", "()"):
+    for words in (
+        "accuracy |",
+        "data |",
+        "latency",
+        "How to use",
+        "The cell:",
+        "None",
+        "protocol",
+        "()",
+    ):
         assert words not in text, words
 
 
@@ -76,7 +85,11 @@ def test_float_images_are_not_divided() -> None:
 
 
 def test_many_classes_are_cut_short() -> None:
-    row = next(line for line in card(classes=[f"c{i}" for i in range(200)]).splitlines() if "| classes" in line)
+    row = next(
+        line
+        for line in card(classes=[f"c{i}" for i in range(200)]).splitlines()
+        if "| classes" in line
+    )
     assert row.endswith("c49 and 150 more |") and "tells 200 classes" in card(classes=["c"] * 200)
 
 

@@ -1,4 +1,5 @@
-"""Final networks: stems, auxiliary head, path dropout, cells of any form; plain modules for compiler and exporter."""
+"""Final networks: stems, auxiliary head, path dropout, cells of any form; plain modules for
+compiler and exporter."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from proxnas.domains.images.networks.parts import AuxiliaryHead, DropPath
 from proxnas.domains.images.operations import CNN, FactorizedReduce
 
 SMALL = Size(cells=3, channels=4, image_channels=3, classes=5)
-NB201 = Genotype.from_string("|nor_conv_3x3~0|+|skip_connect~0|avg_pool_3x3~1|+|none~0|nor_conv_1x1~1|skip_connect~2|")
+NB201 = Genotype.from_string(
+    "|nor_conv_3x3~0|+|skip_connect~0|avg_pool_3x3~1|+|none~0|nor_conv_1x1~1|skip_connect~2|"
+)
 
 
 def cell(*nodes: list[tuple[str, int]], concat: tuple[int, ...] = ()) -> Cell:
@@ -31,7 +34,9 @@ def both(one: Cell) -> Genotype:
     return Genotype("cnn", {"normal": one, "reduce": one})
 
 
-EVERYTHING = both(cell([(op, k % 2) for k, op in enumerate(CNN)], [("sep_conv_3x3", 2), ("skip_connect", 0)]))
+EVERYTHING = both(
+    cell([(op, k % 2) for k, op in enumerate(CNN)], [("sep_conv_3x3", 2), ("skip_connect", 0)])
+)
 """All operations, from both inputs, in one node."""
 
 
@@ -45,14 +50,23 @@ def network(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize(
     ("stem", "side", "sides"),
-    [("cifar", 32, (32, 32)), ("imagenet", 224, (56, 28)), ("tinyimagenet", 64, (64, 32)), ("imagenet", 225, (57, 29))],
+    [
+        ("cifar", 32, (32, 32)),
+        ("imagenet", 224, (56, 28)),
+        ("tinyimagenet", 64, (64, 32)),
+        ("imagenet", 225, (57, 29)),
+    ],
 )
-def test_a_stem_gives_the_two_states_that_the_first_cell_reads(stem: str, side: int, sides: tuple[int, int]) -> None:
+def test_a_stem_gives_the_two_states_that_the_first_cell_reads(
+    stem: str, side: int, sides: tuple[int, int]
+) -> None:
     with torch.device("meta"):
         network = networks.build(zoo.find("DARTS_V2"), Size(3, 4, 3, 5, stem))
         states = network.stem(torch.empty(1, 3, side, side))
     assert tuple(x.shape[2] for x in states) == sides
-    assert isinstance(network.cells[0].preprocess.before_last, FactorizedReduce) == (stem != "cifar")
+    assert isinstance(network.cells[0].preprocess.before_last, FactorizedReduce) == (
+        stem != "cifar"
+    )
 
 
 def test_images_are_halved_where_the_protocol_says() -> None:
@@ -95,7 +109,8 @@ def test_every_kind_has_a_function_that_exists() -> None:
 @pytest.mark.parametrize("stem", ["cifar", "imagenet", "tinyimagenet"])
 @pytest.mark.parametrize("side", [8, 29, 64])
 def test_the_auxiliary_head_reads_maps_of_any_size(stem: str, side: int) -> None:
-    """8: the digits, whose map has 2 x 2 pixels, after a deep stem one; 64: a map larger than the head was made for."""
+    """8: the digits, whose map has 2 x 2 pixels, after a deep stem one; 64: a map larger than the
+    head was made for."""
     network = networks.build(zoo.find("DARTS_V2"), Size(3, 4, 1, 5, stem, auxiliary=True))
     logits, auxiliary = network.forward_auxiliary(torch.randn(2, 1, side, side))
     assert logits.shape == auxiliary.shape == (2, 5)
@@ -104,11 +119,14 @@ def test_the_auxiliary_head_reads_maps_of_any_size(stem: str, side: int) -> None
 
 
 def test_the_auxiliary_head_is_darts_own_on_the_map_it_was_made_for() -> None:
-    """ReLU, average of 5 x 5 moved by 3, 1 x 1, 2 x 2, linear; the ImageNet form without the last norm."""
+    """ReLU, average of 5 x 5 moved by 3, 1 x 1, 2 x 2, linear; the ImageNet form without the last
+    norm."""
     head = AuxiliaryHead(6, 5, stride=3, last_norm=True).eval()
     conv1, norm1, _, conv2, norm2, _ = head.features
     x = torch.randn(2, 6, 8, 8)
-    y = norm1(conv1(nn.functional.avg_pool2d(x.relu(), 5, stride=3, count_include_pad=False))).relu()
+    y = norm1(
+        conv1(nn.functional.avg_pool2d(x.relu(), 5, stride=3, count_include_pad=False))
+    ).relu()
     y = head.classifier(norm2(conv2(y)).relu().flatten(1))
     torch.testing.assert_close(head(x), y)
     kinds = [type(part) for part in AuxiliaryHead(6, 5, stride=2, last_norm=False).features]
@@ -120,8 +138,12 @@ def test_the_auxiliary_head_changes_neither_answers_nor_counts() -> None:
     network = networks.build(zoo.find("DARTS_V2"), Size(3, 4, 3, 5, auxiliary=True)).eval()
     x = torch.randn(2, 3, 32, 32)
     plain = networks.build(zoo.find("DARTS_V2"), SMALL).eval()
-    plain.load_state_dict({k: v for k, v in network.state_dict().items() if not k.startswith("auxiliary")})
-    assert torch.equal(network(x), plain(x)) and torch.equal(network.forward_auxiliary(x)[0], plain(x))
+    plain.load_state_dict(
+        {k: v for k, v in network.state_dict().items() if not k.startswith("auxiliary")}
+    )
+    assert torch.equal(network(x), plain(x)) and torch.equal(
+        network.forward_auxiliary(x)[0], plain(x)
+    )
     assert parameters(network) == parameters(plain) == sum(w.numel() for w in plain.parameters())
     assert plain.forward_auxiliary(x)[1] is None
 
@@ -155,7 +177,9 @@ def test_drop_path_is_off_in_evaluation_and_at_zero(network: Any) -> None:
     network.eval()
     assert torch.equal(network(x), network(x))
     network.train()
-    for module in network.modules():  # the only other thing that changes from call to call in training
+    for (
+        module
+    ) in network.modules():  # the only other thing that changes from call to call in training
         if isinstance(module, nn.BatchNorm2d):
             module.eval()
     assert not torch.equal(network(x), network(x))
@@ -165,16 +189,22 @@ def test_drop_path_is_off_in_evaluation_and_at_zero(network: Any) -> None:
 
 def test_identities_are_never_dropped() -> None:
     identities = both(cell([("skip_connect", 0), ("skip_connect", 1)]))
-    network = networks.build(identities, Size(3, 4, 3, 5)).train()  # a normal cell, two reduction cells
+    network = networks.build(
+        identities, Size(3, 4, 3, 5)
+    ).train()  # a normal cell, two reduction cells
     dropped: list[int] = []
     for each in network.cells:
-        each.drop_path.register_forward_hook(lambda module, given, output: dropped.append(output.shape[2]))
+        each.drop_path.register_forward_hook(
+            lambda module, given, output: dropped.append(output.shape[2])
+        )
     network(torch.randn(2, 3, 8, 8))
     assert dropped == [4, 4, 2, 2]  # those of reduction cells are convolutions
 
 
 @pytest.mark.parametrize("probability", [-0.1, 1.0, float("nan")])
-def test_a_path_cannot_be_dropped_always_or_less_than_never(network: Any, probability: float) -> None:
+def test_a_path_cannot_be_dropped_always_or_less_than_never(
+    network: Any, probability: float
+) -> None:
     with pytest.raises(ValueError, match="probability"):
         network.set_drop_path(probability)
 
@@ -183,7 +213,8 @@ def test_a_path_cannot_be_dropped_always_or_less_than_never(network: Any, probab
 
 
 def test_a_node_is_the_sum_of_all_its_edges_also_of_equal_ones() -> None:
-    """Several operations an edge, the same source twice, one input, five nodes, a part of them put out."""
+    """Several operations an edge, the same source twice, one input, five nodes, a part of them put
+    out."""
     nodes = [
         [("sep_conv_3x3", 0), ("max_pool_3x3", 0), ("skip_connect", 1)],
         [("avg_pool_3x3", 2), ("avg_pool_3x3", 2)],
@@ -221,7 +252,9 @@ def test_gdas_fixed_reduction_is_what_its_authors_describe() -> None:
     convolution, _, pooling, _ = (node[0] for node in network.cells[0].operations)
     kinds = [type(part).__name__ for part in convolution]
     assert kinds == ["Conv2d", "Conv2d", "BatchNorm2d", "ReLU", "Conv2d", "BatchNorm2d"]
-    assert [(part.kernel_size, part.stride, part.groups) for part in (convolution[0], convolution[1])] == [
+    assert [
+        (part.kernel_size, part.stride, part.groups) for part in (convolution[0], convolution[1])
+    ] == [
         ((1, 3), (1, 2), 8),
         ((3, 1), (2, 1), 8),
     ]
@@ -234,7 +267,9 @@ def test_gdas_fixed_reduction_is_what_its_authors_describe() -> None:
 def test_torch_export_takes_every_operation_and_any_number_of_images() -> None:
     network = networks.build(EVERYTHING, Size(2, 4, 3, 5, auxiliary=True)).eval()
     x = torch.randn(3, 3, 9, 9)
-    program = torch.export.export(network, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
+    program = torch.export.export(
+        network, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},)
+    ).module()
     for images in (x, x[:1]):
         torch.testing.assert_close(program(images), network(images))
 
@@ -270,7 +305,9 @@ def test_a_compiled_drop_path_drops_as_often_as_it_is_told() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's compiler about torch itself
+@pytest.mark.filterwarnings(
+    "ignore:`torch.jit:DeprecationWarning"
+)  # torch's compiler about torch itself
 @pytest.mark.skipif(shutil.which("cc") is None, reason="torch.compile needs a C compiler")
 def test_a_compiled_network_gives_the_same_answers() -> None:
     network = networks.build(zoo.find("DARTS_V2"), Size(1, 4, 3, 5)).eval()

@@ -1,4 +1,5 @@
-"""Networks made by hand: their sizes, their forms for small and large images, and the way from training to a file."""
+"""Networks made by hand: their sizes, their forms for small and large images, and the way from
+training to a file."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ IMAGENET = {
     "ShuffleNetV2": (2_278_604, 144.9),
     "ShuffleNetV2_2x": (7_393_996, 583.3),
 }
-"""Parameters and millions of multiply-adds of 224 x 224 pixels and 1,000 classes, as widely published."""
+"""Parameters and millions of multiply-adds of 224 x 224 pixels and 1,000 classes, as widely
+published."""
 
 
 def on_meta(name: str, stem: str, classes: int = 10, image_channels: int = 3) -> HandMade:
@@ -60,7 +62,8 @@ def test_parameters_and_multiply_adds_of_the_imagenet_form(name: str) -> None:
 
 
 def test_parameters_of_densenet_follow_from_its_layers() -> None:
-    """25.6M as published: a convolution to 80 channels, three blocks of 31 layers of 40, two halvings between."""
+    """25.6M as published: a convolution to 80 channels, three blocks of 31 layers of 40, two
+    halvings between."""
     expected, C = 3 * 80 * 9, 80
     for block in range(3):
         if block:
@@ -74,17 +77,23 @@ def test_parameters_of_densenet_follow_from_its_layers() -> None:
 @pytest.mark.parametrize("name", DESIGNS)
 def test_the_zoo_has_them_all_with_their_size_on_cifar(name: str) -> None:
     entry = zoo.entry(f"zoo:{name.lower()}")
-    assert entry.genotype == Design(name) == read_architecture(f"zoo:{name}") and entry.genotype.kind == "network"
+    assert (
+        entry.genotype == Design(name) == read_architecture(f"zoo:{name}")
+        and entry.genotype.kind == "network"
+    )
     assert entry.params == parameters(on_meta(name, "cifar"))
 
 
 @pytest.mark.parametrize("name", DESIGNS)
 def test_the_stem_decides_how_often_the_map_is_halved(name: str) -> None:
-    last = {stem: [tuple(shallow(name, stem).eval().features(x).shape[2:]) for x in images] for stem, images in {
-        "imagenet": [torch.empty(1, 3, 224, 224, device="meta")],
-        "tinyimagenet": [torch.empty(1, 3, 64, 64, device="meta")],
-        "cifar": [torch.empty(1, 3, side, side, device="meta") for side in (32, 8)],
-    }.items()}  # fmt: skip
+    last = {
+        stem: [tuple(shallow(name, stem).eval().features(x).shape[2:]) for x in images]
+        for stem, images in {
+            "imagenet": [torch.empty(1, 3, 224, 224, device="meta")],
+            "tinyimagenet": [torch.empty(1, 3, 64, 64, device="meta")],
+            "cifar": [torch.empty(1, 3, side, side, device="meta") for side in (32, 8)],
+        }.items()
+    }
     small = name == "DenseNet_BC"  # its three blocks halve once less
     assert last == {
         "imagenet": [(14, 14) if small else (7, 7)],
@@ -131,7 +140,9 @@ def test_a_design_is_written_and_read_like_a_genotype(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "query"])
-def test_there_is_no_cell_to_show(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_is_no_cell_to_show(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "genotype.json").write_text(Design("ResNet18").to_json())
     more = ["--table", "t.csv"] if command == "query" else []
     for cell in ("zoo:ResNet18", str(tmp_path)):
@@ -140,7 +151,9 @@ def test_there_is_no_cell_to_show(command: str, tmp_path: Path, capsys: pytest.C
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> tuple[Path, str]:
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> tuple[Path, str]:
     """A run folder of ShuffleNet after an epoch, and the data."""
     stripes = str(request.getfixturevalue("stripes"))
     run = tmp_path_factory.mktemp("hand") / "run"
@@ -153,8 +166,14 @@ def test_it_trains_like_any_cell(trained: tuple[Path, str]) -> None:
     run, _ = trained
     result = json.loads((run / "result.json").read_text())
     assert result["genotype"] == {"schema": 1, "kind": "network", "name": "ShuffleNetV2"}
-    assert result["cell"] == "zoo:ShuffleNetV2" and 0 <= result["test_accuracy"] <= 1 and result["space"] is None
-    assert result["params"] == parameters(load_model(run).network) == 1_255_222  # two classes, grey images
+    assert (
+        result["cell"] == "zoo:ShuffleNetV2"
+        and 0 <= result["test_accuracy"] <= 1
+        and result["space"] is None
+    )
+    assert (
+        result["params"] == parameters(load_model(run).network) == 1_255_222
+    )  # two classes, grey images
     assert load_model(run).genotype == Design("ShuffleNetV2")
 
 
@@ -187,7 +206,10 @@ def test_flags_of_cells_are_refused(
     flag: str, stripes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     value = "0.5" if flag in ("--auxiliary", "--drop-path") else "4"
-    assert main(["train", "zoo:ResNet18", str(stripes), flag, value, "--run", str(tmp_path / "run")]) == 2
+    assert (
+        main(["train", "zoo:ResNet18", str(stripes), flag, value, "--run", str(tmp_path / "run")])
+        == 2
+    )
     assert f"{flag} {value}: is for cells, not for zoo:ResNet18" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 

@@ -35,5 +35,7 @@ def test_a_strided_pointwise_convolution_is_the_plain_one(channels: int, side: i
 
 
 def test_few_channels_do_not_harm_the_heap() -> None:
-    done = subprocess.run([sys.executable, "-c", MANY_GRADIENTS], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_GRADIENTS], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

@@ -38,10 +38,18 @@ from proxnas.workflows.train_settings import parse_train
 
 EDGES = [["sep_conv_3x3", 0], ["skip_connect", 1]]
 CELL = {"nodes": [EDGES, EDGES], "concat": [2, 3]}
-GENOTYPE = Genotype.from_json(json.dumps({"schema": 1, "kind": "cnn", "cells": {"normal": CELL, "reduce": CELL}}))
+GENOTYPE = Genotype.from_json(
+    json.dumps({"schema": 1, "kind": "cnn", "cells": {"normal": CELL, "reduce": CELL}})
+)
 BENCH = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
 EPOCHS, STEPS = 3, 4  # 80 images of which an eighth is held out, in batches of 16
-SMALL = ["--cells=2", "--channels=4", "--batch-size=16", "--valid-share=0.125", f"--epochs={EPOCHS}"]
+SMALL = [
+    "--cells=2",
+    "--channels=4",
+    "--batch-size=16",
+    "--valid-share=0.125",
+    f"--epochs={EPOCHS}",
+]
 SMALL += ["--learning-rate=0.1", "--threads=1", "--device=cpu", "--quiet"]
 WAYS = {
     "sgd": [],
@@ -88,7 +96,8 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """Everything that must be equal to the bit: metrics and result but for the clock, and the model."""
+    """Everything that must be equal to the bit: metrics and result but for the clock, and the
+    model."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     result = json.loads((folder / "result.json").read_text())
     for row in (*rows, result):
@@ -99,7 +108,9 @@ def outcome(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=WAYS)
-def alone(request: Any, cell: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def alone(
+    request: Any, cell: Path, data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> list[str]:
     """The command line of a training, with the folder of its uninterrupted run as last word."""
     argv = ["train", str(cell), str(data), *SMALL, *WAYS[request.param], "--run"]
     folder = str(tmp_path_factory.mktemp("alone") / "run")
@@ -114,7 +125,11 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int],
     def arrange(number: int) -> None:
         steps = iter(range(1, 1000))
         monkeypatch.setattr(
-            Silent, "step", lambda self, changes: signal.raise_signal(signal.SIGTERM) if next(steps) == number else None
+            Silent,
+            "step",
+            lambda self, changes: (
+                signal.raise_signal(signal.SIGTERM) if next(steps) == number else None
+            ),
         )
 
     yield arrange
@@ -124,7 +139,9 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int],
 
 
 def test_it_learns(cell: Path, data: Path, tmp_path: Path) -> None:
-    assert main(["train", str(cell), str(data), *SMALL, "--epochs", "15", "--run", str(tmp_path)]) == 0
+    assert (
+        main(["train", str(cell), str(data), *SMALL, "--epochs", "15", "--run", str(tmp_path)]) == 0
+    )
     rows, result = (outcome(tmp_path)[key] for key in ("metrics", "result"))
     assert result["test_accuracy"] > 0.9 and result["valid_accuracy"] > 0.9
     assert rows[-1]["train_loss"] < 0.5 * rows[0]["train_loss"]
@@ -134,7 +151,13 @@ def test_it_writes_what_the_contract_says(alone: list[str]) -> None:
     folder, held = Path(alone[-1]), "--valid-share" not in alone
     written = {path.name for path in folder.iterdir()} - {".lock"}
     assert written == {
-        *("config.json", "environment.json", "metrics.jsonl", "checkpoint.pt", "checkpoint.previous.pt"),
+        *(
+            "config.json",
+            "environment.json",
+            "metrics.jsonl",
+            "checkpoint.pt",
+            "checkpoint.previous.pt",
+        ),
         *("genotype.json", "result.json", "model.safetensors"),
     }
     rows = outcome(folder)["metrics"]
@@ -144,20 +167,39 @@ def test_it_writes_what_the_contract_says(alone: list[str]) -> None:
     result = outcome(folder)["result"]
     assert result["method"] is None  # the cell is no run's
     assert 0 <= result["test_accuracy"] <= 1 and result["test_images"] == 20
-    assert result["genotype"] == json.loads(GENOTYPE.to_json()) and read_genotype(folder) == GENOTYPE
+    assert (
+        result["genotype"] == json.loads(GENOTYPE.to_json()) and read_genotype(folder) == GENOTYPE
+    )
     assert result["params"] > 0 and result["flops"] > 0 and "test_top5" not in result  # two classes
     if held:
         best = max(rows, key=lambda row: (row["valid_accuracy"], -row["valid_loss"]))
-        assert (result["best_epoch"], result["valid_accuracy"]) == (best["epoch"], best["valid_accuracy"])
+        assert (result["best_epoch"], result["valid_accuracy"]) == (
+            best["epoch"],
+            best["valid_accuracy"],
+        )
     else:
         assert (result["best_epoch"], result["valid_accuracy"]) == (EPOCHS, None)
 
 
 def test_a_fresh_process_tests_the_same(alone: list[str], data: Path, tmp_path: Path) -> None:
     folder, report = Path(alone[-1]), tmp_path / "test.json"
-    call = [sys.executable, "-m", "proxnas", "test", str(folder), str(data), "--threads", "1", "--json", str(report)]
+    call = [
+        sys.executable,
+        "-m",
+        "proxnas",
+        "test",
+        str(folder),
+        str(data),
+        "--threads",
+        "1",
+        "--json",
+        str(report),
+    ]
     done = subprocess.run(
-        call, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        call,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stderr
     trained, tested = outcome(folder)["result"], json.loads(report.read_text())
@@ -166,7 +208,9 @@ def test_a_fresh_process_tests_the_same(alone: list[str], data: Path, tmp_path: 
     assert sum(map(sum, tested["confusion"])) == tested["images"] == 20
     right = [tested["confusion"][k][k] for k in range(2)]
     assert sum(right) / 20 == tested["accuracy"]
-    assert list(tested["per_class"].values()) == [right[k] / sum(tested["confusion"][k]) for k in range(2)]
+    assert list(tested["per_class"].values()) == [
+        right[k] / sum(tested["confusion"][k]) for k in range(2)
+    ]
     assert f"test accuracy {tested['accuracy']:.4f}" in done.stdout
 
 
@@ -199,7 +243,16 @@ def test_stopped_and_resumed_ends_the_same(
 
 
 def test_killed_and_resumed_ends_the_same(cell: Path, data: Path, tmp_path: Path) -> None:
-    argv = ["train", str(cell), str(data), *SMALL, *WAYS["everything"], "--checkpoint-minutes", "0", "--run"]
+    argv = [
+        "train",
+        str(cell),
+        str(data),
+        *SMALL,
+        *WAYS["everything"],
+        "--checkpoint-minutes",
+        "0",
+        "--run",
+    ]
     assert main([*argv, str(tmp_path / "alone")]) == 0
     call = [sys.executable, "-m", "proxnas", *argv, str(tmp_path / "killed")]
     process = subprocess.Popen(call, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
@@ -208,7 +261,9 @@ def test_killed_and_resumed_ends_the_same(cell: Path, data: Path, tmp_path: Path
     process.kill()
     process.wait()
     assert not (tmp_path / "killed" / "result.json").exists(), "too late"
-    assert main(["train", "--run", str(tmp_path / "killed"), "--resume", "--quiet"]) == 0  # the folder knows the rest
+    assert (
+        main(["train", "--run", str(tmp_path / "killed"), "--resume", "--quiet"]) == 0
+    )  # the folder knows the rest
     assert outcome(tmp_path / "killed") == outcome(tmp_path / "alone")
 
 
@@ -235,14 +290,22 @@ def test_a_flag_that_contradicts_is_named(alone: list[str], extra: str, capsys: 
 def test_a_finished_run_is_not_overwritten(alone: list[str], capsys: Any) -> None:
     before = outcome(Path(alone[-1]))
     assert main(alone) == 2
-    assert "holds a finished run: use --resume to go on, --force to overwrite" in capsys.readouterr().err
+    assert (
+        "holds a finished run: use --resume to go on, --force to overwrite"
+        in capsys.readouterr().err
+    )
     assert main([*alone, "--resume"]) == 0
     assert outcome(Path(alone[-1])) == before
 
 
 @pytest.mark.parametrize("minutes", ["10", "0"])
 def test_divergence_stops_with_the_checkpoint_kept(
-    cell: Path, data: Path, tmp_path: Path, minutes: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    cell: Path,
+    data: Path,
+    tmp_path: Path,
+    minutes: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
 ) -> None:
     loss = nn.functional.cross_entropy
     calls = iter(range(100))
@@ -251,13 +314,27 @@ def test_divergence_stops_with_the_checkpoint_kept(
         return loss(*args, **kwargs) * (math.nan if next(calls) >= 6 else 1.0)
 
     monkeypatch.setattr(nn.functional, "cross_entropy", fails_later)
-    argv = ["train", str(cell), str(data), *SMALL, "--checkpoint-minutes", minutes, "--run", str(tmp_path)]
+    argv = [
+        "train",
+        str(cell),
+        str(data),
+        *SMALL,
+        "--checkpoint-minutes",
+        minutes,
+        "--run",
+        str(tmp_path),
+    ]
     assert main([*argv, "--valid-share", "0"]) == 2
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 4  # three returns, then the end of it
-    assert said[0].startswith("proxnas: the loss or its gradient is not finite in epoch 2: back to the last checkpoint")
+    assert said[0].startswith(
+        "proxnas: the loss or its gradient is not finite in epoch 2: back to the last checkpoint"
+    )
     assert said[2].endswith("learning rate times 0.125 from now on (3 of 3)")
-    assert "is not finite in epoch 2: lower --learning-rate (now 0.1): also at 0.0125, after 3 returns" in said[3]
+    assert (
+        "is not finite in epoch 2: lower --learning-rate (now 0.1): also at 0.0125, after 3 returns"
+        in said[3]
+    )
     state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["state"]
     assert state["epochs_done"] == 1
     assert all(w.isfinite().all() for w in state["weights"].values())
@@ -277,15 +354,22 @@ def make(data: Path) -> Callable[..., Training]:
     return build
 
 
-def test_pieces_of_a_batch_add_up(make: Callable[..., Training], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two equal halves, whose batch statistics are those of the whole: the update must be the same."""
+def test_pieces_of_a_batch_add_up(
+    make: Callable[..., Training], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two equal halves, whose batch statistics are those of the whole: the update must be the
+    same."""
     after = []
     for pieces in ("1", "2"):
         training = make("--accumulate", pieces, "--auxiliary", "0.4", "--learning-rate", "0.01")
         x, y = training.train.next()
-        monkeypatch.setattr(training.train, "next", lambda x=x, y=y: Batch(torch.cat([x, x]), torch.cat([y, y])))
+        monkeypatch.setattr(
+            training.train, "next", lambda x=x, y=y: Batch(torch.cat([x, x]), torch.cat([y, y]))
+        )
         metrics = training.step()
-        after.append((metrics.loss, metrics.correct, *(w.detach() for w in training.network.parameters())))
+        after.append(
+            (metrics.loss, metrics.correct, *(w.detach() for w in training.network.parameters()))
+        )
         assert metrics.images == 2 * len(y)
     for one, two in zip(*after, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
@@ -307,7 +391,9 @@ def test_path_dropout_rises(make: Callable[..., Training], monkeypatch: pytest.M
     for epoch in (0, 1, 2, 2.5):
         training.optimizer.t = round(epoch * len(training))
         training.step()
-    assert seen == pytest.approx([0.0, 0.1, 0.2, 0.3 * round(2.5 * len(training)) / (3 * len(training))])
+    assert seen == pytest.approx(
+        [0.0, 0.1, 0.2, 0.3 * round(2.5 * len(training)) / (3 * len(training))]
+    )
 
 
 def test_the_schedule() -> None:
@@ -315,7 +401,9 @@ def test_the_schedule() -> None:
     assert [factor(cosine, t, 2) for t in (0, 10, 20)] == pytest.approx([1.0, 0.55, 0.1])
     assert factor(cosine, 1, 2) == pytest.approx(0.1 + 0.9 * (1 + math.cos(math.pi / 20)) / 2)
     falling = TrainConfig(epochs=10, schedule="exponential", gamma=0.5, warmup=2)
-    assert [factor(falling, t, 2) for t in (0, 2, 4, 6)] == pytest.approx([0.25, 0.375, 0.25, 0.125])
+    assert [factor(falling, t, 2) for t in (0, 2, 4, 6)] == pytest.approx(
+        [0.25, 0.375, 0.25, 0.125]
+    )
     assert factor(falling, 5, 2) == pytest.approx(0.5**2.5)
 
 
@@ -348,7 +436,11 @@ def test_who_is_held_out() -> None:
     own = {"x_valid": np.zeros((2, 8, 8), np.uint8), "y_valid": np.array([0, 1])}
     parts = {"x_train": np.zeros((9, 8, 8), np.uint8), "y_train": np.arange(9) % 2}
     (x, _), valid = train_parts(from_arrays(parts | own, "n", "n"), 0.5)
-    assert valid is not None and len(valid[1]) == 2 and len(x) == len(from_arrays(parts | own, "n", "n").x_train)
+    assert (
+        valid is not None
+        and len(valid[1]) == 2
+        and len(x) == len(from_arrays(parts | own, "n", "n").x_train)
+    )
 
 
 # what it is told
@@ -356,7 +448,9 @@ def test_who_is_held_out() -> None:
 
 def test_protocols_are_the_published_ones() -> None:
     for name, make_values in PROTOCOLS.items():
-        assert parse_train(["", "", "--protocol", name]) == TrainConfig(**make_values(), protocol=name)  # type: ignore[arg-type]
+        assert parse_train(["", "", "--protocol", name]) == TrainConfig(
+            **make_values(), protocol=name
+        )  # type: ignore[arg-type]
     c = parse_train(["--protocol", "cifar"])
     assert (c.epochs, c.batch_size, c.cells, c.channels, c.learning_rate, c.weight_decay) == (
         600,
@@ -366,7 +460,14 @@ def test_protocols_are_the_published_ones() -> None:
         0.025,
         3e-4,
     )
-    assert (c.auxiliary, c.drop_path, c.cutout, c.clip, c.momentum, c.valid_share) == (0.4, 0.2, 16, 5, 0.9, 0)
+    assert (c.auxiliary, c.drop_path, c.cutout, c.clip, c.momentum, c.valid_share) == (
+        0.4,
+        0.2,
+        16,
+        5,
+        0.9,
+        0,
+    )
     i = parse_train(["--protocol", "imagenet"])
     assert (i.epochs, i.batch_size, i.cells, i.channels, i.learning_rate, i.weight_decay) == (
         250,
@@ -376,7 +477,13 @@ def test_protocols_are_the_published_ones() -> None:
         0.1,
         3e-5,
     )
-    assert (i.schedule, i.gamma, i.label_smoothing, i.drop_path, i.auxiliary) == ("exponential", 0.97, 0.1, 0, 0.4)
+    assert (i.schedule, i.gamma, i.label_smoothing, i.drop_path, i.auxiliary) == (
+        "exponential",
+        0.97,
+        0.1,
+        0,
+        0.4,
+    )
     t = parse_train(["--protocol", "tinyimagenet"])
     assert (t.batch_size, t.rotation, t.stem, t.resized_crop) == (96, 20, "tinyimagenet", False)
 
@@ -394,7 +501,11 @@ def test_a_benchmark_cell_gets_the_benchmarks_network() -> None:
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [("cifar", "data_batch_1.bin"), ("tinyimagenet", "val/val_annotations.txt"), ("quick", "cat/1.png")],
+    [
+        ("cifar", "data_batch_1.bin"),
+        ("tinyimagenet", "val/val_annotations.txt"),
+        ("quick", "cat/1.png"),
+    ],
 )
 def test_the_protocol_is_chosen_by_the_data(name: str, file: str, tmp_path: Path) -> None:
     (tmp_path / file).parent.mkdir(exist_ok=True)
@@ -403,20 +514,30 @@ def test_the_protocol_is_chosen_by_the_data(name: str, file: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("argv", ["--dry-run --json", "--dry-run"])
-def test_a_dry_run_writes_nothing(argv: str, cell: Path, data: Path, tmp_path: Path, capsys: Any) -> None:
-    assert main(["train", str(cell), str(data), *SMALL, "--run", str(tmp_path / "run"), *argv.split()]) == 0
+def test_a_dry_run_writes_nothing(
+    argv: str, cell: Path, data: Path, tmp_path: Path, capsys: Any
+) -> None:
+    assert (
+        main(["train", str(cell), str(data), *SMALL, "--run", str(tmp_path / "run"), *argv.split()])
+        == 0
+    )
     assert not (tmp_path / "run").exists()
     said = capsys.readouterr().out
     if "--json" in argv:
         figures = json.loads(said)
         assert figures["params"] == figures["params_smallest"] == figures["params_largest"] > 0
-        assert figures["seconds_per_epoch"] > 0 and figures["peak_bytes"] >= 0 and figures["flops"] > 0
+        assert (
+            figures["seconds_per_epoch"] > 0 and figures["peak_bytes"] >= 0 and figures["flops"] > 0
+        )
         assert (figures["train_images"], figures["valid_images"]) == (70, 10)
     else:
         assert "70 to train on, 10 to choose the best weights by" in said
 
 
-RNN = '{"schema": 1, "kind": "rnn", "cells": {"recurrent": {"nodes": [[["tanh", 0]]], "concat": [1]}}}'
+RNN = (
+    '{"schema": 1, "kind": "rnn", "cells": {"recurrent": {"nodes": [[["tanh", 0]]], "concat":'
+    " [1]}}}"
+)
 
 
 @pytest.mark.parametrize(
@@ -448,10 +569,15 @@ def test_bad_input_is_one_line_and_makes_no_run(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_of_another_command_is_not_resumed(alone: list[str], data: Path, tmp_path: Path, capsys: Any) -> None:
+def test_a_run_of_another_command_is_not_resumed(
+    alone: list[str], data: Path, tmp_path: Path, capsys: Any
+) -> None:
     (tmp_path / "config.json").write_text('{"proxnas": "0", "command": "search"}')
     assert main([*alone[:-1], str(tmp_path), "--resume"]) == 2
-    assert "holds a run of `proxnas search`, not of train: choose another --run" in capsys.readouterr().err
+    assert (
+        "holds a run of `proxnas search`, not of train: choose another --run"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("stem", ["cifar", "imagenet", "tinyimagenet"])

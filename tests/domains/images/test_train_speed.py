@@ -1,4 +1,5 @@
-"""What makes training fast changes nothing: shared ReLUs and paths dropped in place, against the plain way."""
+"""What makes training fast changes nothing: shared ReLUs and paths dropped in place, against the
+plain way."""
 
 from __future__ import annotations
 
@@ -26,22 +27,30 @@ NODES = [
     [["max_pool_3x3", 1], ["conv_3x3", 2]],
 ]
 CELL = {"nodes": NODES, "concat": [2, 3, 4]}
-GENOTYPE = Genotype.from_json(json.dumps({"schema": 1, "kind": "cnn", "cells": {"normal": CELL, "reduce": CELL}}))
+GENOTYPE = Genotype.from_json(
+    json.dumps({"schema": 1, "kind": "cnn", "cells": {"normal": CELL, "reduce": CELL}})
+)
 
 
 @pytest.mark.usefixtures("double")
 def test_shared_relus_change_nothing() -> None:
-    network = networks.build(GENOTYPE, Size(cells=4, channels=2, image_channels=3, classes=3)).train()
+    network = networks.build(
+        GENOTYPE, Size(cells=4, channels=2, image_channels=3, classes=3)
+    ).train()
     x, weights = torch.randn(3, 3, 12, 12), list(network.parameters())
     expected = network(x)
     with shared_relu():
         found = network(x)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    for a, b in zip(*(torch.autograd.grad(y.square().sum(), weights) for y in (found, expected)), strict=True):
+    for a, b in zip(
+        *(torch.autograd.grad(y.square().sum(), weights) for y in (found, expected)), strict=True
+    ):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
 
 
-def test_a_training_step_computes_a_relu_once_a_state(monkeypatch: pytest.MonkeyPatch, tiny_images: Images) -> None:
+def test_a_training_step_computes_a_relu_once_a_state(
+    monkeypatch: pytest.MonkeyPatch, tiny_images: Images
+) -> None:
     config = TrainConfig(cells=1, channels=2, batch_size=4, threads=1, device="cpu")
     training, seen, relu = Training(config, tiny_images, GENOTYPE), [], nn.functional.relu
 
@@ -51,7 +60,9 @@ def test_a_training_step_computes_a_relu_once_a_state(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(nn.functional, "relu", noted)
     training.step()
-    shared = 1 + 3  # the stem's output for both inputs; states 0, 1 (the skip of a reduction cell) and 2
+    shared = (
+        1 + 3
+    )  # the stem's output for both inputs; states 0, 1 (the skip of a reduction cell) and 2
     assert len(seen) == shared + 2  # and the ones within the two separable convolutions
 
 
@@ -79,7 +90,14 @@ def test_the_benchmark_runs(capsys: Any) -> None:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    sizes = {"cells": 2, "channels": 2, "batch-size": 4, "image-size": 16, "rounds": 1, "threads": 1}
+    sizes = {
+        "cells": 2,
+        "channels": 2,
+        "batch-size": 4,
+        "image-size": 16,
+        "rounds": 1,
+        "threads": 1,
+    }
     figures = module.main([f"--{name}={n}" for name, n in sizes.items()])
     assert figures["ratio"] == figures["proxnas"] / figures["plain"] > 0
     assert json.loads(capsys.readouterr().out) == figures

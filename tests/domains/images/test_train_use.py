@@ -35,8 +35,16 @@ def brightness_model(folder: Path, channels: int, pixels: str = "uint8", side: i
     middle = float(network(levels)[:, 1].mean())  # between dark and bright
     bias[:] = torch.tensor([middle, -middle, -9.0])
     unit = 1.0 if pixels == "uint8" else 255.0
-    model = Model(network, genotype, size, ("dark", "bright", "none"), (0.5 * unit,) * channels,
-                  (0.01 * unit,) * channels, (channels, side, side), pixels)  # fmt: skip
+    model = Model(
+        network,
+        genotype,
+        size,
+        ("dark", "bright", "none"),
+        (0.5 * unit,) * channels,
+        (0.01 * unit,) * channels,
+        (channels, side, side),
+        pixels,
+    )
     save_model(folder / "model.safetensors", model)
     return folder / "model.safetensors"
 
@@ -106,10 +114,16 @@ def test_predict_answers_what_it_can_read_and_names_the_rest(
     assert main(argv) == 2
     said = capsys.readouterr()
     lines = said.out.splitlines()
-    assert [line.split()[0] for line in lines[:70]] == [str(inner / f"{i:02}.png") for i in range(70)]
+    assert [line.split()[0] for line in lines[:70]] == [
+        str(inner / f"{i:02}.png") for i in range(70)
+    ]
     assert [line.split()[1] for line in lines] == ["bright", "dark"] * 35 + ["dark"]
-    assert said.err.startswith(f"proxnas: error: {inner / '10a.png'}: ") and said.err.count("\n") == 1
-    assert "lost.png: " in said.err and f"{tmp_path / 'empty'}: no images in this folder" in said.err
+    assert (
+        said.err.startswith(f"proxnas: error: {inner / '10a.png'}: ") and said.err.count("\n") == 1
+    )
+    assert (
+        "lost.png: " in said.err and f"{tmp_path / 'empty'}: no images in this folder" in said.err
+    )
     assert "3 of 74 images not read, 71 others are answered" in said.err
     assert main([*argv, "--json"]) == 2
     rows = json.loads(capsys.readouterr().out)
@@ -121,7 +135,16 @@ def test_predict_says_how_far_the_images_are_from_what_the_model_reads(
     pictures: dict[str, Path], tmp_path: Path, capsys: Any
 ) -> None:
     model = str(brightness_model(tmp_path, 1))
-    assert main(["predict", model, *(str(pictures[name]) for name in ("same.png", "large.jpg", "colour.png"))]) == 0
+    assert (
+        main(
+            [
+                "predict",
+                model,
+                *(str(pictures[name]) for name in ("same.png", "large.jpg", "colour.png")),
+            ]
+        )
+        == 0
+    )
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("proxnas: warning: 1 of 3 images were brought to the 8 x 8 pixels")
     assert "(the largest from 50 x 30); 1 of 3 lost their colours" in line
@@ -136,7 +159,10 @@ def test_a_language_model_is_called_so(tmp_path: Path, capsys: Any) -> None:
 
     size = LanguageSize(words=3, units=4)
     words = ("a", "b", "<unk>")
-    save_text_model(tmp_path / "m", TextModel(language_network(None, size).eval(), None, size, words, TextOptions()))
+    save_text_model(
+        tmp_path / "m",
+        TextModel(language_network(None, size).eval(), None, size, words, TextOptions()),
+    )
     assert main(["predict", str(tmp_path / "m"), "a.png"]) == 2
     error = capsys.readouterr().err
     assert "a language model" in error and "proxnas generate" in error and "damaged" not in error
@@ -170,8 +196,18 @@ def test_bad_input_to_predict_is_one_line(
         "broken": tmp_path / "broken.png",
     }
     model = load_model(places["model"])
-    save_model(places["oblong"], Model(model.network, model.genotype, model.size, model.classes, model.mean, model.std,
-                                       (1, 8, 9)))  # fmt: skip
+    save_model(
+        places["oblong"],
+        Model(
+            model.network,
+            model.genotype,
+            model.size,
+            model.classes,
+            model.mean,
+            model.std,
+            (1, 8, 9),
+        ),
+    )
     assert main(["predict", *(word.format(**places) for word in words.split())]) == 2
     error = capsys.readouterr().err
     assert error.startswith("proxnas: error: ") and said in error and error.count("\n") == 1
@@ -193,7 +229,11 @@ def test_classes_are_matched_by_name(tmp_path: Path, capsys: Any) -> None:
     model = brightness_model(tmp_path, 1)
     assert main(["test", str(model), str(data), "--json", str(tmp_path / "t.json")]) == 0
     figures = json.loads((tmp_path / "t.json").read_text())
-    assert figures["accuracy"] == 1.0 and figures["per_class"] == {"dark": 1.0, "bright": 1.0, "none": None}
+    assert figures["accuracy"] == 1.0 and figures["per_class"] == {
+        "dark": 1.0,
+        "bright": 1.0,
+        "none": None,
+    }
     assert figures["confusion"] == [[5, 0, 0], [0, 5, 0], [0, 0, 0]]
     assert "no images" in capsys.readouterr().out
 
@@ -204,11 +244,20 @@ def test_classes_are_matched_by_name(tmp_path: Path, capsys: Any) -> None:
         ("", "MODEL is missing"),
         ("{model}", "DATA is missing"),
         ("{model} {others}", "class 'cat' is none of the model's 3 classes (dark, bright, none"),
-        ("{model} {small}", "images of 1 x 4 x 4 (channels, height, width), the model reads 1 x 8 x 8"),
-        ("{model} {data} --image-size 16", "--image-size 16: the model reads 8 x 8 pixels: leave it out"),
+        (
+            "{model} {small}",
+            "images of 1 x 4 x 4 (channels, height, width), the model reads 1 x 8 x 8",
+        ),
+        (
+            "{model} {data} --image-size 16",
+            "--image-size 16: the model reads 8 x 8 pixels: leave it out",
+        ),
         ("{model} {plain} --part valid", "--part valid: plain has no such part"),
         ("{model} {data} --part valid", "--part valid: data has no such part"),
-        ("{model} digits", "class '0' (and 9 more: '1', '2', '3', '4', '5', ...) is none of the model's 3 classes"),
+        (
+            "{model} digits",
+            "class '0' (and 9 more: '1', '2', '3', '4', '5', ...) is none of the model's 3 classes",
+        ),
         ("{floats} {data}", "uint8 images, the model was trained on float32"),
     ],
 )
@@ -233,8 +282,13 @@ def test_image_files_are_brought_to_the_models_size(tmp_path: Path, capsys: Any)
     for size in ([], ["--image-size", "8"], ["--image-size", "auto"]):
         assert main(["test", str(brightness_model(tmp_path, 1)), str(data), *size]) == 0
         said = capsys.readouterr()
-        assert "test accuracy 1.0000" in said.out and "10 images: the test part of larger" in said.out
-        assert size or "20 of 20 images are brought to the 8 x 8 pixels that the model reads" in said.err
+        assert (
+            "test accuracy 1.0000" in said.out and "10 images: the test part of larger" in said.out
+        )
+        assert (
+            size
+            or "20 of 20 images are brought to the 8 x 8 pixels that the model reads" in said.err
+        )
 
 
 def plain_folder(place: Path, classes: dict[str, int], n: int = 5) -> Path:
@@ -253,12 +307,21 @@ def figures_of(tmp_path: Path, *argv: str | Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("classes", [{"bright": 200}, {"bright": 200, "dark": 20}])
-def test_a_plain_folder_is_tested_whole(classes: dict[str, int], tmp_path: Path, capsys: Any) -> None:
+def test_a_plain_folder_is_tested_whole(
+    classes: dict[str, int], tmp_path: Path, capsys: Any
+) -> None:
     """Of one class or of some; it is not what the model was trained on."""
     model, data = brightness_model(tmp_path, 1), plain_folder(tmp_path / "plain", classes)
     figures = figures_of(tmp_path, model, data)
-    assert (figures["part"], figures["images"], figures["accuracy"]) == ("all", 5 * len(classes), 1.0)
-    assert f"({5 * len(classes)} images: all of plain, which has no test part)" in capsys.readouterr().out
+    assert (figures["part"], figures["images"], figures["accuracy"]) == (
+        "all",
+        5 * len(classes),
+        1.0,
+    )
+    assert (
+        f"({5 * len(classes)} images: all of plain, which has no test part)"
+        in capsys.readouterr().out
+    )
     fifth = figures_of(tmp_path, model, data, "--part", "test")
     rest = figures_of(tmp_path, model, data, "--part", "train")
     assert fifth["images"] == len(classes) and fifth["images"] + rest["images"] == 5 * len(classes)
@@ -272,8 +335,12 @@ def test_a_folder_of_a_test_part_alone_and_all_parts_together(tmp_path: Path) ->
     assert (figures["part"], figures["images"], figures["confusion"][0]) == ("test", 5, [5, 0, 0])
     both = folder_data(tmp_path / "data", {"bright": 200, "dark": 20})
     (both / "test" / "dark" / "0.png").unlink()
-    Image.fromarray(grey(230, 8, 8)).save(both / "train" / "dark" / "0.png")  # an answer that will be wrong
-    parts = {part: figures_of(tmp_path, model, both, "--part", part) for part in ("train", "test", "all")}
+    Image.fromarray(grey(230, 8, 8)).save(
+        both / "train" / "dark" / "0.png"
+    )  # an answer that will be wrong
+    parts = {
+        part: figures_of(tmp_path, model, both, "--part", part) for part in ("train", "test", "all")
+    }
     assert [parts[part]["images"] for part in parts] == [10, 9, 19]
     assert parts["all"]["accuracy"] == pytest.approx(18 / 19)
     total = sum(parts[part]["loss"] * parts[part]["images"] for part in ("train", "test"))
@@ -285,7 +352,16 @@ def test_arrays_without_a_test_part_and_of_one_class(tmp_path: Path) -> None:
     saved = load_model(model)
     model = tmp_path / "numbered.safetensors"
     save_model(
-        model, Model(saved.network, saved.genotype, saved.size, ("3", "7", "9"), saved.mean, saved.std, saved.shape)
+        model,
+        Model(
+            saved.network,
+            saved.genotype,
+            saved.size,
+            ("3", "7", "9"),
+            saved.mean,
+            saved.std,
+            saved.shape,
+        ),
     )
     np.savez(tmp_path / "a.npz", x_train=np.stack([grey(240, 16, 16)] * 3), y_train=np.full(3, 7))
     figures = figures_of(tmp_path, model, tmp_path / "a.npz")
@@ -293,15 +369,32 @@ def test_arrays_without_a_test_part_and_of_one_class(tmp_path: Path) -> None:
 
 
 def test_of_the_data_it_was_trained_on_the_fifth_is_tested(tmp_path: Path, capsys: Any) -> None:
-    """The accuracy is that of the training, to the last digit; of a changed copy all images are tested."""
+    """The accuracy is that of the training, to the last digit; of a changed copy all images are
+    tested."""
     data, run = tmp_path / "a.npz", tmp_path / "run"
     x = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
     np.savez(data, x_train=x, y_train=np.arange(60) % 3)
-    argv = ["--epochs", "1", "--cells", "1", "--channels", "2", "--batch-size", "8", "--threads", "1", "--quiet"]
+    argv = [
+        "--epochs",
+        "1",
+        "--cells",
+        "1",
+        "--channels",
+        "2",
+        "--batch-size",
+        "8",
+        "--threads",
+        "1",
+        "--quiet",
+    ]
     assert main(["train", CELL, str(data), "--run", str(run), *argv]) == 0
     result = json.loads((run / "result.json").read_text())
     figures = figures_of(tmp_path, run, data)
-    assert (figures["part"], figures["images"], figures["accuracy"]) == ("test", 12, result["test_accuracy"])
+    assert (figures["part"], figures["images"], figures["accuracy"]) == (
+        "test",
+        12,
+        result["test_accuracy"],
+    )
     assert "the fifth of a that is set aside" in figures["tested"]
     assert "trained on some of them" in figures_of(tmp_path, run, data, "--part", "all")["tested"]
     (tmp_path / "other").mkdir()

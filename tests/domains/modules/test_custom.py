@@ -62,7 +62,9 @@ def is_plain(module: nn.Module) -> bool:
 
 def same(a: nn.Module, b: nn.Module) -> bool:
     left, right = a.state_dict(), b.state_dict()
-    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+    return left.keys() == right.keys() and all(
+        torch.equal(left[name], right[name]) for name in left
+    )
 
 
 QUICK = {"enas": {}, "random-ws": {}}
@@ -76,10 +78,16 @@ OBJECTS = [
 
 @pytest.mark.parametrize("cost", ["flops", "latency"])
 def test_eta_counts_what_it_is_told_also_in_nested_choices(cost: str) -> None:
-    assert find(Net(), proxnas.NASP(eta=0.1, cost=cost), epochs=1).genotype["block"] in ("flat", "deep", "skip")
+    assert find(Net(), proxnas.NASP(eta=0.1, cost=cost), epochs=1).genotype["block"] in (
+        "flat",
+        "deep",
+        "skip",
+    )
 
 
-@pytest.mark.parametrize("method", [*sorted(set(METHODS) - {"enas"}), *OBJECTS], ids=lambda m: str(m)[:20])
+@pytest.mark.parametrize(
+    "method", [*sorted(set(METHODS) - {"enas"}), *OBJECTS], ids=lambda m: str(m)[:20]
+)
 def test_every_method_finds_a_plain_model(method: Any) -> None:
     found = find(Net(), method)
     model = found.model()
@@ -97,7 +105,9 @@ def test_the_name_search_stays_a_function() -> None:
     import proxnas.searching.job  # once it was called search, and hid it
 
     assert callable(proxnas.search)
-    assert not set(proxnas._PUBLIC) & {path.stem for path in Path(proxnas.__file__).parent.iterdir()}
+    assert not set(proxnas._PUBLIC) & {
+        path.stem for path in Path(proxnas.__file__).parent.iterdir()
+    }
 
 
 def test_a_seed_repeats_a_search_and_the_callers_random_numbers_go_on() -> None:
@@ -110,7 +120,9 @@ def test_a_seed_repeats_a_search_and_the_callers_random_numbers_go_on() -> None:
     assert torch.equal(torch.rand(1), expected)
     assert first.A == second.A and same(first.module, second.module)
     assert find(net, seed=1).A != first.A
-    assert all(torch.equal(before[name], x) for name, x in net.state_dict().items())  # the caller's module is untouched
+    assert all(
+        torch.equal(before[name], x) for name, x in net.state_dict().items()
+    )  # the caller's module is untouched
 
 
 def test_a_search_prefers_what_fits() -> None:
@@ -158,7 +170,9 @@ class Mixed(nn.Module):
         super().__init__()
         inner = Choice({"a": nn.Linear(4, 4), "b": nn.Tanh()}, share="inner")
         again = Choice({"a": nn.Linear(4, 4), "b": nn.Tanh()}, share="inner")
-        self.outer = Choice({"deep": nn.Sequential(inner, nn.Linear(4, 4)), "flat": nn.Linear(4, 4)})
+        self.outer = Choice(
+            {"deep": nn.Sequential(inner, nn.Linear(4, 4)), "flat": nn.Linear(4, 4)}
+        )
         self.pair = Choice({"one": Attends(), "two": Attends()})
         self.again, self.out = again, nn.Linear(4, 2)
 
@@ -184,7 +198,9 @@ def test_the_gradient_is_that_of_the_mixture(outer: int, monkeypatch: pytest.Mon
 
     leaves = {name: a.clone().requires_grad_() for name, a in A_bar.items()}
     net.use(leaves, weighted=True)
-    monkeypatch.setattr(Choice, "active", lambda self: range(len(self.names)))  # the mixture runs all, also times 0
+    monkeypatch.setattr(
+        Choice, "active", lambda self: range(len(self.names))
+    )  # the mixture runs all, also times 0
     loss, _ = net.loss(batch)
     exact = torch.autograd.grad(loss, list(leaves.values()))
     for name, gradient in zip(leaves, exact, strict=True):
@@ -213,7 +229,9 @@ def test_batch_norm_has_the_statistics_of_the_found_model() -> None:
     x = TRAIN[0]
     assert isinstance(model.norm, nn.BatchNorm1d) and model.norm.running_mean is not None
     assert model.norm.momentum == 0.1
-    torch.testing.assert_close(model.norm.running_mean, x.mean(0))  # four equal batches: the mean of means
+    torch.testing.assert_close(
+        model.norm.running_mean, x.mean(0)
+    )  # four equal batches: the mean of means
     assert (model.norm.running_var - x.var(0)).abs().max() < 0.3  # type: ignore[operator]
 
 
@@ -228,7 +246,9 @@ def test_evaluation_neither_drops_out_nor_leaves_a_trace() -> None:
 
 
 def test_the_factor_of_a_candidate_is_kept() -> None:
-    found = find(Net(), proxnas.NASP(value="a_k", arch_learning_rate=1e-30), start={"block": {"flat": 0.8}})
+    found = find(
+        Net(), proxnas.NASP(value="a_k", arch_learning_rate=1e-30), start={"block": {"flat": 0.8}}
+    )
     value = found.selection.cells["block"].nodes[0][0].value
     assert value == found.A["block"]["flat"] == 0.8
     plain = found.model().block
@@ -248,7 +268,9 @@ def test_save_and_load(tmp_path: Path) -> None:
         load_found(tmp_path / "found.safetensors", nn.Sequential(Choice({"a": nn.Linear(4, 4)})))
     wider = Net()
     wider.out = nn.Linear(4, 3)
-    with pytest.raises(proxnas.InputError, match=r"out.weight has shape \[2, 4\], in the module \[3, 4\]"):
+    with pytest.raises(
+        proxnas.InputError, match=r"out.weight has shape \[2, 4\], in the module \[3, 4\]"
+    ):
         load_found(tmp_path / "found.safetensors", wider)
 
 
@@ -283,7 +305,12 @@ def test_derive_keeps_sharing_nesting_nodes_and_plain_references() -> None:
     shared = Choice({"linear": nn.Linear(4, 4), "skip": nn.Identity()})
     none = nn.Module()
     none.forward = torch.zeros_like  # type: ignore[assignment]
-    node = Node([Choice({"none": none, "linear": nn.Linear(4, 4)}), Choice({"a": nn.Linear(4, 4), "b": nn.Tanh()})])
+    node = Node(
+        [
+            Choice({"none": none, "linear": nn.Linear(4, 4)}),
+            Choice({"a": nn.Linear(4, 4), "b": nn.Tanh()}),
+        ]
+    )
     outer = Choice({"with": nn.Sequential(shared, nn.Tanh()), "without": nn.Linear(4, 4)})
     net = nn.ModuleDict({"first": shared, "outer": outer, "node": node})
     net.listed = [shared]  # type: ignore[assignment]
@@ -296,9 +323,13 @@ def test_derive_keeps_sharing_nesting_nodes_and_plain_references() -> None:
     torch.testing.assert_close(plain["node"]([x, x]), node.choices[1].candidates[0](x))  # type: ignore[index,union-attr]
     with pytest.raises(proxnas.InputError, match="unknown Choice 'frist': did you mean first"):
         derive(net, {"frist": "linear"})
-    with pytest.raises(proxnas.InputError, match="says nothing of Choice 'outer': give one of with, without"):
+    with pytest.raises(
+        proxnas.InputError, match="says nothing of Choice 'outer': give one of with, without"
+    ):
         derive(net, {"first": "linear"})
-    with pytest.raises(proxnas.InputError, match="unknown candidate of Choice 'first' 'lin': did you mean linear"):
+    with pytest.raises(
+        proxnas.InputError, match="unknown candidate of Choice 'first' 'lin': did you mean linear"
+    ):
         derive(net, genotype | {"first": "lin"})
     assert derive(shared, {"choice": "skip"})(x) is x
 
@@ -309,7 +340,11 @@ def test_a_genotype_of_choices_in_json_text_and_drawing() -> None:
     assert genotype.choices() == {"encoder.0": "attention", "x": "sep conv"}
     assert "encoder.0 = attention" in cell_text(genotype) and "0.25*sep conv" in cell_text(genotype)
     assert "attention" in cell_svg(genotype)
-    for cells in ({}, {"a\n": genotype.cells["x"]}, {"a": read_genotype("zoo:DARTS_V2").cells["normal"]}):
+    for cells in (
+        {},
+        {"a\n": genotype.cells["x"]},
+        {"a": read_genotype("zoo:DARTS_V2").cells["normal"]},
+    ):
         with pytest.raises(proxnas.InputError):
             Genotype("custom", cells)
     with pytest.raises(proxnas.InputError, match="selects no Choices by name"):
@@ -320,7 +355,11 @@ def test_a_genotype_of_choices_in_json_text_and_drawing() -> None:
 
 
 def test_warm_start_by_name_by_number_and_from_another_search() -> None:
-    one = find(Net(), proxnas.NASP(explore=0.0, look_ahead=0, arch_learning_rate=1e-30), start={"block": "skip"})
+    one = find(
+        Net(),
+        proxnas.NASP(explore=0.0, look_ahead=0, arch_learning_rate=1e-30),
+        start={"block": "skip"},
+    )
     assert one.A["block"]["skip"] == 1.0 and one.genotype == {"block": "skip"}
     still = proxnas.NASP(explore=0.0, arch_learning_rate=1e-30)
     assert find(Net(), still, start=one.A).A == one.A
@@ -338,8 +377,12 @@ def test_an_optimizer_of_the_users_trains_the_weights_on_a_cosine() -> None:
 
     net = Net()
     found = find(net, proxnas.NASP(look_ahead=1), optimizer=grouped, epochs=2)
-    share = 0.04 + 0.96 * (1 + math.cos(math.pi * 7 / 8)) / 2  # of the last of eight steps, on the way to 4%
-    assert [group["lr"] for group in made[-1].param_groups] == pytest.approx([0.02 * share, 0.01 * share])
+    share = (
+        0.04 + 0.96 * (1 + math.cos(math.pi * 7 / 8)) / 2
+    )  # of the last of eight steps, on the way to 4%
+    assert [group["lr"] for group in made[-1].param_groups] == pytest.approx(
+        [0.02 * share, 0.01 * share]
+    )
     assert not torch.equal(found.module.out.weight, net.out.weight)  # type: ignore[union-attr,arg-type]
     find(net, "darts-2nd", optimizer=grouped, epochs=1, schedule="constant")
     assert [group["lr"] for group in made[-1].param_groups] == [0.02, 0.01]
@@ -376,12 +419,26 @@ def dice(output: Tensor, target: Tensor) -> float:
         (None, None, 3, torch.randint(3, (16,)), "accuracy"),
         (None, None, 3, torch.rand(16, 3).softmax(-1), "accuracy"),
         (regression, None, 1, torch.randn(16), "loss"),
-        (nn.functional.binary_cross_entropy_with_logits, dice, 3, torch.randint(2, (16, 3)).float(), "dice"),
-        (nn.MSELoss(), lambda output, target: (output - target).abs().mean(), 2, torch.randn(16, 2), "metric"),
+        (
+            nn.functional.binary_cross_entropy_with_logits,
+            dice,
+            3,
+            torch.randint(2, (16, 3)).float(),
+            "dice",
+        ),
+        (
+            nn.MSELoss(),
+            lambda output, target: (output - target).abs().mean(),
+            2,
+            torch.randn(16, 2),
+            "metric",
+        ),
     ],
     ids=["classes", "soft classes", "regression", "several labels", "module and lambda"],
 )
-def test_losses_and_metrics_of_the_users(loss: Any, metric: Any, out: int, target: Tensor, figure: str) -> None:
+def test_losses_and_metrics_of_the_users(
+    loss: Any, metric: Any, out: int, target: Tensor, figure: str
+) -> None:
     net = nn.Sequential(Choice({"a": nn.Linear(4, 4), "b": nn.Tanh()}), nn.Linear(4, out))
     data = (torch.randn(16, 4), target)
     found = proxnas.search(net, data, data, loss=loss, metric=metric, epochs=1, batch_size=8)
@@ -394,23 +451,37 @@ def test_the_reported_figures_are_those_of_the_model(double: None) -> None:
     x, y = TRAIN[0].double(), TRAIN[1]
     found = proxnas.search(net, (x, y), (x, y), epochs=1, batch_size=7)
     output = found.model()(x).detach()
-    assert found.result["valid_loss"] == pytest.approx(float(nn.functional.cross_entropy(output, y)), rel=1e-6)
-    assert found.result["valid_accuracy"] == pytest.approx(float((output.argmax(1) == y).double().mean()))
+    assert found.result["valid_loss"] == pytest.approx(
+        float(nn.functional.cross_entropy(output, y)), rel=1e-6
+    )
+    assert found.result["valid_accuracy"] == pytest.approx(
+        float((output.argmax(1) == y).double().mean())
+    )
 
 
-@pytest.mark.parametrize("limit", [{"max_params": "1M"}, {"max_flops": "1M"}, {"max_latency": "10s"}])
+@pytest.mark.parametrize(
+    "limit", [{"max_params": "1M"}, {"max_flops": "1M"}, {"max_latency": "10s"}]
+)
 def test_a_limit_that_does_not_bind_changes_no_search(limit: dict[str, str]) -> None:
     """Also with dropout: counting sizes uses up no random numbers."""
-    net = nn.Sequential(Choice({"a": nn.Linear(4, 4), "b": nn.Tanh()}), nn.Dropout(0.5), nn.Linear(4, 2))
+    net = nn.Sequential(
+        Choice({"a": nn.Linear(4, 4), "b": nn.Tanh()}), nn.Dropout(0.5), nn.Linear(4, 2)
+    )
     plain, limited = find(net), find(net, **limit)
     assert plain.A == limited.A and plain.result["valid_loss"] == limited.result["valid_loss"]
 
 
 def test_eta_finds_smaller_models() -> None:
     def params(eta: float) -> int:
-        net = nn.Sequential(Choice({"big": nn.Linear(4, 4), "skip": nn.Identity()}), nn.Linear(4, 2))
-        method = proxnas.NASP(eta=eta, explore=0.0, look_ahead=0, arch_optimizer="sgd", arch_learning_rate=0.05)
-        return int(find(net, method, start={"0": {"big": 0.6, "skip": 0.5}}, epochs=4).result["params"])
+        net = nn.Sequential(
+            Choice({"big": nn.Linear(4, 4), "skip": nn.Identity()}), nn.Linear(4, 2)
+        )
+        method = proxnas.NASP(
+            eta=eta, explore=0.0, look_ahead=0, arch_optimizer="sgd", arch_learning_rate=0.05
+        )
+        return int(
+            find(net, method, start={"0": {"big": 0.6, "skip": 0.5}}, epochs=4).result["params"]
+        )
 
     assert params(50.0) == 10 < params(0.0) == 30
 
@@ -429,18 +500,26 @@ def fail_at_step(n: int) -> Callable[[Search], Any]:
 
 
 @pytest.mark.parametrize("method", [proxnas.NASP(look_ahead=2), "random"], ids=["nasp", "random"])
-def test_a_run_can_be_stopped_and_resumed(method: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_can_be_stopped_and_resumed(
+    method: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options: dict[str, Any] = {"epochs": 3, "optimizer": adam}
     net = Net()
     straight = find(net, method, **options)
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
         patch.setattr(Search, "step", fail_at_step(6))  # of 12
         find(net, method, run=tmp_path, **options)
-    with pytest.raises(proxnas.InputError, match="an unfinished run: use resume to go on, force to overwrite"):
+    with pytest.raises(
+        proxnas.InputError, match="an unfinished run: use resume to go on, force to overwrite"
+    ):
         find(net, method, run=tmp_path, **options)
     other = Net()  # with other weights, which do not matter
     resumed = find(other, method, run=tmp_path, resume=True, **options)
-    assert resumed.A == straight.A and resumed.genotype == straight.genotype and len(resumed.history) == 3
+    assert (
+        resumed.A == straight.A
+        and resumed.genotype == straight.genotype
+        and len(resumed.history) == 3
+    )
     assert same(resumed.model(), straight.model())
     assert json.loads((tmp_path / "result.json").read_text())["genotype"]["kind"] == "custom"
     assert same(load_found(tmp_path, other), resumed.model())

@@ -19,7 +19,9 @@ DATA = (torch.randn(8, 4), torch.arange(8) % 2)
 class Model(nn.Module):
     """Parts by name and a forward of its own."""
 
-    def __init__(self, forward: Callable[[Any, Tensor], Tensor] | None = None, **parts: nn.Module) -> None:
+    def __init__(
+        self, forward: Callable[[Any, Tensor], Tensor] | None = None, **parts: nn.Module
+    ) -> None:
         super().__init__()
         for name, part in parts.items():
             self.add_module(name, part)
@@ -34,7 +36,9 @@ def block(**candidates: nn.Module) -> Model:
     return Model(block=Choice(candidates))
 
 
-def refused(module: nn.Module, *words: str, train: Any = DATA, valid: Any = DATA, **options: Any) -> None:
+def refused(
+    module: nn.Module, *words: str, train: Any = DATA, valid: Any = DATA, **options: Any
+) -> None:
     with pytest.raises((proxnas.InputError, ValueError)) as caught:
         proxnas.search(module, train, valid, **{"epochs": 1} | options)
     message = str(caught.value)
@@ -67,29 +71,48 @@ class Kept(nn.Module):
 def test_candidates_must_put_out_the_same() -> None:
     refused(
         block(a=nn.Linear(4, 4), b=Wide(4, 4)),
-        "Choice 'block': candidate 'b' puts out shape (8, 1), 'a' (8, 4): all candidates must put out the same shape",
+        "Choice 'block': candidate 'b' puts out shape (8, 1), 'a' (8, 4): all candidates must put"
+        " out the same shape",
     )
-    refused(block(a=nn.Linear(4, 4), b=Halved(4, 4)), "candidate 'b' puts out dtype torch.float16, 'a' torch.float32")
-    refused(block(a=nn.Linear(4, 4), b=Twice()), "candidate 'b' of 'block' puts out a tuple: it must be one tensor")
+    refused(
+        block(a=nn.Linear(4, 4), b=Halved(4, 4)),
+        "candidate 'b' puts out dtype torch.float16, 'a' torch.float32",
+    )
+    refused(
+        block(a=nn.Linear(4, 4), b=Twice()),
+        "candidate 'b' of 'block' puts out a tuple: it must be one tensor",
+    )
     refused(block(a=Twice(), b=nn.Linear(4, 4)), "candidate 'a' of 'block' puts out a tuple")
-    refused(block(a=nn.Linear(4, 4), none=Kept()), "candidate 'none' is no connection and must put out zeros")
+    refused(
+        block(a=nn.Linear(4, 4), none=Kept()),
+        "candidate 'none' is no connection and must put out zeros",
+    )
 
 
 def test_an_inner_choice_of_an_unselected_candidate_is_checked_too() -> None:
     inner = Choice({"a": nn.Tanh(), "b": Wide(4, 4)})
-    refused(block(flat=nn.Linear(4, 4), deep=nn.Sequential(nn.Linear(4, 4), inner)), "Choice 'block.deep.1'", "shape")
+    refused(
+        block(flat=nn.Linear(4, 4), deep=nn.Sequential(nn.Linear(4, 4), inner)),
+        "Choice 'block.deep.1'",
+        "shape",
+    )
 
 
 def test_a_candidate_that_fails_is_named() -> None:
     refused(
-        block(a=nn.Linear(4, 4), b=nn.Linear(5, 4)), "candidate 'b' fails on its input: RuntimeError: mat1 and mat2"
+        block(a=nn.Linear(4, 4), b=nn.Linear(5, 4)),
+        "candidate 'b' fails on its input: RuntimeError: mat1 and mat2",
     )
 
 
 def test_a_choice_needs_candidates_and_a_module_a_choice() -> None:
     with pytest.raises(ValueError, match="a Choice needs at least one candidate"):
         Choice({})
-    refused(nn.Linear(4, 2), "the module holds no Choice: there is nothing to search", "put proxnas.Choice({")
+    refused(
+        nn.Linear(4, 2),
+        "the module holds no Choice: there is nothing to search",
+        "put proxnas.Choice({",
+    )
 
 
 def test_parameters_shared_between_candidates() -> None:
@@ -103,14 +126,25 @@ def test_parameters_shared_between_candidates() -> None:
 @pytest.mark.parametrize("first", [True, False], ids=["selected", "only scored"])
 def test_a_candidate_that_changes_its_input_in_place(first: bool) -> None:
     parts = {"relu": nn.ReLU(inplace=True), "fine": nn.Linear(4, 4)}
-    module = Model(lambda m, x: m.out(m.block(x + 0)), block=Choice(parts if first else dict(reversed(parts.items()))))
-    refused(module, "changed in place", "ReLU(inplace=True)", "candidate 'relu' of 'block'", "out-of-place form")
+    module = Model(
+        lambda m, x: m.out(m.block(x + 0)),
+        block=Choice(parts if first else dict(reversed(parts.items()))),
+    )
+    refused(
+        module,
+        "changed in place",
+        "ReLU(inplace=True)",
+        "candidate 'relu' of 'block'",
+        "out-of-place form",
+    )
 
 
 def test_a_choice_that_is_never_called() -> None:
     unused = Choice({"a": nn.Linear(4, 4), "b": nn.Tanh()})
     module = Model(block=Choice({"a": nn.Linear(4, 4), "b": nn.Tanh()}), unused=unused)
-    refused(module, "Choice 'unused' is never called in forward: call it, or take it out of the module")
+    refused(
+        module, "Choice 'unused' is never called in forward: call it, or take it out of the module"
+    )
 
 
 def test_names_that_clash() -> None:
@@ -128,7 +162,11 @@ def test_a_module_with_a_route_of_its_own_is_left_alone() -> None:
     class Router(nn.Linear):
         route = "to the sea"
 
-    module = Model(lambda m, x: m.out(m.router(m.block(x))), block=Choice({"a": nn.Tanh()}), router=Router(4, 4))
+    module = Model(
+        lambda m, x: m.out(m.router(m.block(x))),
+        block=Choice({"a": nn.Tanh()}),
+        router=Router(4, 4),
+    )
     found = proxnas.search(module, DATA, DATA, epochs=1)
     assert found.module.router.route == "to the sea"  # type: ignore[union-attr]
 
@@ -153,7 +191,13 @@ class Fading:
 @pytest.mark.parametrize(
     ("train", "words"),
     [
-        (once(), "train: a generator can be gone through only once: give a list of batches, a DataLoader or a Dataset"),
+        (
+            once(),
+            (
+                "train: a generator can be gone through only once: give a list of batches, a"
+                " DataLoader or a Dataset"
+            ),
+        ),
         (Fading(), "train: gives no batches when gone through again"),
         ([], "train: gives no batches"),
         (3, "train: a int is no data"),
@@ -163,7 +207,10 @@ class Fading:
         ([("words", DATA[1])], "train: gave inputs of type str"),
         ([(DATA[0][:0], DATA[1][:0])], "train: gave a batch without examples"),
         ((DATA[0], DATA[1][:3]), "train: tensors of (8, 4), (3,): give equal lengths"),
-        (torch.utils.data.Subset(torch.utils.data.TensorDataset(*DATA), []), "train: the dataset is empty"),
+        (
+            torch.utils.data.Subset(torch.utils.data.TensorDataset(*DATA), []),
+            "train: the dataset is empty",
+        ),
     ],
 )
 def test_data_that_are_none(train: Any, words: str) -> None:
@@ -206,17 +253,30 @@ class Logits(dict[str, Tensor]):
 
 
 def plain(forward: Callable[[Any, Tensor], Any] | None = None) -> Model:
-    return Model(forward, block=Choice({"a": nn.Linear(4, 4), "b": nn.Sequential(nn.Linear(4, 4), nn.Tanh())}))
+    return Model(
+        forward,
+        block=Choice({"a": nn.Linear(4, 4), "b": nn.Sequential(nn.Linear(4, 4), nn.Tanh())}),
+    )
 
 
 def test_an_output_that_is_no_tensor_needs_a_loss() -> None:
     wrapped = plain(lambda model, x: Logits(logits=model.out(model.block(x))))
     refused(
-        wrapped, "puts out a Logits, not a tensor", "loss=lambda output, target: cross_entropy(output.logits, target)"
+        wrapped,
+        "puts out a Logits, not a tensor",
+        "loss=lambda output, target: cross_entropy(output.logits, target)",
     )
-    refused(plain(lambda model, x: (model.out(model.block(x)), x)), "puts out a tuple, not a tensor", "give loss=")
+    refused(
+        plain(lambda model, x: (model.out(model.block(x)), x)),
+        "puts out a tuple, not a tensor",
+        "give loss=",
+    )
     found = proxnas.search(
-        wrapped, DATA, DATA, epochs=1, loss=lambda output, y: nn.functional.cross_entropy(output.logits, y)
+        wrapped,
+        DATA,
+        DATA,
+        epochs=1,
+        loss=lambda output, y: nn.functional.cross_entropy(output.logits, y),
     )
     assert found.genotype.keys() == {"block"}
 
@@ -230,15 +290,22 @@ def test_labels_that_are_no_classes_say_what_to_do(shape: tuple[int, ...]) -> No
 
 def test_classes_that_the_output_has_not() -> None:
     data = (DATA[0], DATA[1] + 1)
-    refused(plain(), "classes from 1 to 2", "puts out 2", "number them from 0", train=data, valid=data)
+    refused(
+        plain(), "classes from 1 to 2", "puts out 2", "number them from 0", train=data, valid=data
+    )
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8, np.bool_])
 def test_arrays_are_as_good_as_tensors(kind: type) -> None:
     arrays = (DATA[0].double().numpy(), DATA[1].numpy().astype(kind))
     arrays[1].flags.writeable = False
-    found = [proxnas.search(seeded_module(), data, data, epochs=2, batch_size=4) for data in (DATA, arrays)]
-    assert found[0].A == found[1].A and found[0].result["valid_loss"] == found[1].result["valid_loss"]
+    found = [
+        proxnas.search(seeded_module(), data, data, epochs=2, batch_size=4)
+        for data in (DATA, arrays)
+    ]
+    assert (
+        found[0].A == found[1].A and found[0].result["valid_loss"] == found[1].result["valid_loss"]
+    )
 
 
 def seeded_module() -> Model:

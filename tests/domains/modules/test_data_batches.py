@@ -1,4 +1,5 @@
-"""Data of the user's own as streams: what is a batch, in which order, and going on where a stream stood."""
+"""Data of the user's own as streams: what is a batch, in which order, and going on where a stream
+stood."""
 
 from __future__ import annotations
 
@@ -110,7 +111,11 @@ def test_forms_of_a_batch() -> None:
     x, y = torch.randn(3, 2), torch.arange(3)
     assert as_batch([x, y], CPU, "train").x is x
     several = as_batch((x, 2 * x, y), CPU, "train")
-    assert isinstance(several.x, Inputs) and torch.equal(several.x.args[1], 2 * x) and len(several.y) == 3
+    assert (
+        isinstance(several.x, Inputs)
+        and torch.equal(several.x.args[1], 2 * x)
+        and len(several.y) == 3
+    )
     nested = as_batch(((x, 2 * x), y), CPU, "train").x
     assert isinstance(nested, Inputs) and len(nested.args) == 2
     keywords = as_batch(({"a": x, "flag": True}, y), CPU, "train").x

@@ -20,7 +20,9 @@ REAL = Path(os.environ.get("PROXNAS_TEXT_DATA", "/nonexistent"))
 LINES = "the cat sat\nthe dog sat\n\n the <unk> sat \n"
 
 
-def folder(path: Path, train: str = LINES, valid: str = "the cow sat\n", test: str = "the cat\n") -> Path:
+def folder(
+    path: Path, train: str = LINES, valid: str = "the cow sat\n", test: str = "the cat\n"
+) -> Path:
     for part, text in (("train", train), ("valid", valid), ("test", test)):
         (path / f"{part}.txt").write_text(text, encoding="utf-8")
     return path
@@ -35,16 +37,36 @@ def spelled(text: Text, part: str) -> list[str]:
 
 def test_words_of_a_folder(tmp_path: Path) -> None:
     text = load(str(folder(tmp_path)))
-    assert text.vocabulary == ("<eos>", "the", "sat", "cat", "dog", "<unk>")  # by frequency, then by first use
-    assert " ".join(spelled(text, "train")) == "the cat sat <eos> the dog sat <eos> <eos> the <unk> sat <eos>"
+    assert text.vocabulary == (
+        "<eos>",
+        "the",
+        "sat",
+        "cat",
+        "dog",
+        "<unk>",
+    )  # by frequency, then by first use
+    assert (
+        " ".join(spelled(text, "train"))
+        == "the cat sat <eos> the dog sat <eos> <eos> the <unk> sat <eos>"
+    )
     assert " ".join(spelled(text, "valid")) == "the <unk> sat <eos>"  # cow is not in train
     assert text.train.dtype == np.int64 and text.num_words == 6
 
 
 def test_characters_of_a_folder(tmp_path: Path) -> None:
-    text = load(str(folder(tmp_path, train="abab\nb", valid="abc\n", test="ba")), TextOptions(tokens="char"))
+    text = load(
+        str(folder(tmp_path, train="abab\nb", valid="abc\n", test="ba")), TextOptions(tokens="char")
+    )
     assert text.vocabulary == ("b", "a", "\n", "<unk>")
-    assert spelled(text, "train") == ["a", "b", "a", "b", "\n", "b", "\n"]  # the missing last newline is added
+    assert spelled(text, "train") == [
+        "a",
+        "b",
+        "a",
+        "b",
+        "\n",
+        "b",
+        "\n",
+    ]  # the missing last newline is added
     assert spelled(text, "valid") == ["a", "b", "<unk>", "\n"]
     assert vocabulary.join(spelled(text, "test"), "char") == "ba\n"
 
@@ -52,7 +74,14 @@ def test_characters_of_a_folder(tmp_path: Path) -> None:
 def test_a_text_without_unk_learns_it_from_words_that_occur_once(tmp_path: Path) -> None:
     text = load(str(folder(tmp_path, train="a b a b once\n")), TextOptions())
     assert text.vocabulary == ("a", "b", "<unk>")
-    assert spelled(text, "train") == ["a", "b", "a", "b", "<unk>", "<unk>"]  # <eos> occurs once as well
+    assert spelled(text, "train") == [
+        "a",
+        "b",
+        "a",
+        "b",
+        "<unk>",
+        "<unk>",
+    ]  # <eos> occurs once as well
     kept = load(str(folder(tmp_path, train="a b a b once\n")), TextOptions(min_count=1))
     assert kept.vocabulary == ("a", "b", "once", "<eos>", "<unk>")
 
@@ -100,7 +129,11 @@ def test_one_file_is_cut_by_position_at_line_ends(tmp_path: Path) -> None:
     lines = [f"line {i % 7} of many" for i in range(100)]
     (tmp_path / "My book!.txt").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
     text = load(str(tmp_path / "My book!.txt"))
-    assert text.name == "My-book" and [len(text.train), len(text.valid), len(text.test)] == [405, 50, 45]
+    assert text.name == "My-book" and [len(text.train), len(text.valid), len(text.test)] == [
+        405,
+        50,
+        45,
+    ]
     together = spelled(text, "train") + spelled(text, "valid") + spelled(text, "test")
     assert vocabulary.join(together, "word") == "\n".join(lines) + "\n"  # in order, nothing lost
 
@@ -126,7 +159,8 @@ def test_pydocs_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "text"), [("pydocs", True), ("digits", False), ("book.txt", True), ("a.npz", False), ("hf:x", False)]
+    ("spec", "text"),
+    [("pydocs", True), ("digits", False), ("book.txt", True), ("a.npz", False), ("hf:x", False)],
 )
 def test_is_text(spec: str, text: bool) -> None:
     assert is_text(spec) == text
@@ -155,7 +189,12 @@ def test_a_hub_data_set_in_a_local_folder(tmp_path: Path) -> None:
     parts = {"train": ["a b a", "b <unk>"], "validation": ["a c"], "test": ["b", "a"]}
     text = load(hub_folder(tmp_path / "corpus", parts))
     assert text.name == "corpus" and set(text.vocabulary) == {"a", "b", "<eos>", "<unk>"}
-    assert spelled(text, "valid") == ["a", "<unk>", "<eos>"] and spelled(text, "test") == ["b", "<eos>", "a", "<eos>"]
+    assert spelled(text, "valid") == ["a", "<unk>", "<eos>"] and spelled(text, "test") == [
+        "b",
+        "<eos>",
+        "a",
+        "<eos>",
+    ]
 
 
 @pytest.mark.usefixtures("own_cache")
@@ -181,10 +220,22 @@ BAD: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "empty": (lambda p: p.write_bytes(b""), ["book.txt", "is empty", "give"]),
     "white space": (lambda p: p.write_text(" \n\n \t\n"), ["book.txt", "is empty"]),
     "one word": (lambda p: p.write_text("word"), ["book.txt", "fewer than two words", "longer"]),
-    "one word again and again": (lambda p: p.write_text("word\n" * 100), ["book.txt", "fewer than two words"]),
-    "NUL": (lambda p: p.write_bytes(b"text\0text" * 50), ["book.txt", "binary data", "NUL", "UTF-8"]),
-    "not UTF-8": (lambda p: p.write_bytes(b"good text \xff\xfe"), ["book.txt", "binary data", "byte 10"]),
-    "a very long word": (lambda p: p.write_text("x" * 20_000 + " a b\n" * 9), ["book.txt, train", "line 1", "char"]),
+    "one word again and again": (
+        lambda p: p.write_text("word\n" * 100),
+        ["book.txt", "fewer than two words"],
+    ),
+    "NUL": (
+        lambda p: p.write_bytes(b"text\0text" * 50),
+        ["book.txt", "binary data", "NUL", "UTF-8"],
+    ),
+    "not UTF-8": (
+        lambda p: p.write_bytes(b"good text \xff\xfe"),
+        ["book.txt", "binary data", "byte 10"],
+    ),
+    "a very long word": (
+        lambda p: p.write_text("x" * 20_000 + " a b\n" * 9),
+        ["book.txt, train", "line 1", "char"],
+    ),
     "two words": (lambda p: p.write_text("a b a b a b"), ["book.txt", "tokens in part", "longer"]),
 }
 
@@ -235,9 +286,13 @@ def test_other_files_and_missing_parts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "flag"),
-    [({"tokens": "line"}, "--tokens"), ({"max_words": 1}, "--max-words"), ({"min_count": -1}, "--min-count"),
-     ({"train_tokens": 1}, "--train-tokens")],
-)  # fmt: skip
+    [
+        ({"tokens": "line"}, "--tokens"),
+        ({"max_words": 1}, "--max-words"),
+        ({"min_count": -1}, "--min-count"),
+        ({"train_tokens": 1}, "--train-tokens"),
+    ],
+)
 def test_bad_options(options: dict[str, Any], flag: str) -> None:
     with pytest.raises(InputError, match=flag):
         TextOptions(**options)
@@ -249,13 +304,19 @@ def test_bad_vocabularies(bad: Any) -> None:
         vocabulary.check(bad, "model.safetensors")
 
 
-# the published counts, where the data is at hand: PROXNAS_TEXT_DATA names the folder with ptb and wikitext-2
+# the published counts, where the data is at hand: PROXNAS_TEXT_DATA names the folder with ptb and
+# wikitext-2
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="PROXNAS_TEXT_DATA does not name a folder with ptb and wikitext-2")
+@pytest.mark.skipif(
+    not REAL.is_dir(), reason="PROXNAS_TEXT_DATA does not name a folder with ptb and wikitext-2"
+)
 @pytest.mark.parametrize(
     ("name", "words", "tokens"),
-    [("ptb", 10_000, (929_589, 73_760, 82_430)), ("wikitext-2", 33_278, (2_088_628, 217_646, 245_569))],
+    [
+        ("ptb", 10_000, (929_589, 73_760, 82_430)),
+        ("wikitext-2", 33_278, (2_088_628, 217_646, 245_569)),
+    ],
 )
 def test_published_counts(name: str, words: int, tokens: tuple[int, ...]) -> None:
     text = load(str(REAL / name))
@@ -264,24 +325,35 @@ def test_published_counts(name: str, words: int, tokens: tuple[int, ...]) -> Non
 
 @pytest.mark.parametrize(
     ("train", "valid", "test"),
-    [("train.txt", "val.txt", "test.txt"), ("Training.TXT", "Validation.txt", "testing.txt"),
-     ("ptb.train.txt", "ptb.dev.txt", "ptb.test.txt"), ("train.txt", "dev.txt", "TEST.txt")],
-)  # fmt: skip
-def test_files_go_by_the_usual_names_of_parts(train: str, valid: str, test: str, tmp_path: Path) -> None:
+    [
+        ("train.txt", "val.txt", "test.txt"),
+        ("Training.TXT", "Validation.txt", "testing.txt"),
+        ("ptb.train.txt", "ptb.dev.txt", "ptb.test.txt"),
+        ("train.txt", "dev.txt", "TEST.txt"),
+    ],
+)
+def test_files_go_by_the_usual_names_of_parts(
+    train: str, valid: str, test: str, tmp_path: Path
+) -> None:
     for name, text in ((train, "a b\n"), (valid, "c d\n"), (test, "e f\n")):
         (tmp_path / name).write_text(text)
     assert is_text(str(tmp_path))
     found = read(str(tmp_path))
     assert (found.train, found.valid, found.test) == ("a b\n", "c d\n", "e f\n")
-    (tmp_path / train).with_name("valid.txt" if valid != "valid.txt" else "val.txt").write_text("x\n")
+    (tmp_path / train).with_name("valid.txt" if valid != "valid.txt" else "val.txt").write_text(
+        "x\n"
+    )
     if not valid.startswith("ptb."):
         with pytest.raises(InputError, match="two names for one part"):
             read(str(tmp_path))
 
 
 @pytest.mark.parametrize("own", ["train", "train test", "train valid", "train valid test"])
-def test_parts_of_a_set_on_the_hub_are_kept(own: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    """What a set has is used as it is; only what it lacks is cut from the end of its training text."""
+def test_parts_of_a_set_on_the_hub_are_kept(
+    own: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """What a set has is used as it is; only what it lacks is cut from the end of its training
+    text."""
 
     class Rows:
         column_names = ("text",)
@@ -293,7 +365,9 @@ def test_parts_of_a_set_on_the_hub_are_kept(own: str, monkeypatch: pytest.Monkey
             return self.rows
 
     parts = {part: Rows(part) for part in own.split()}
-    monkeypatch.setattr("proxnas.domains.hub.loaded", lambda spec, columns: (f"set-{len(parts)}", {}, parts))
+    monkeypatch.setattr(
+        "proxnas.domains.hub.loaded", lambda spec, columns: (f"set-{len(parts)}", {}, parts)
+    )
     found = read(f"hf:{own}")
     whole = {part: "".join(f"{row}\n" for row in rows.rows) for part, rows in parts.items()}
     for part in set(parts) - {"train"}:

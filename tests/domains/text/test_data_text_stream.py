@@ -75,15 +75,27 @@ def test_windows_are_the_text_once() -> None:
     got = list(windows(TOKENS, 3, 50))
     assert torch.equal(torch.cat([batch.x for batch in got]), columns(TOKENS, 3)[:-1])
     assert torch.equal(torch.cat([batch.y for batch in got]), columns(TOKENS, 3)[1:])
-    assert [len(batch.x) for batch in windows(np.arange(5), 10, 50)] == [1]  # two columns, for want of tokens
+    assert [len(batch.x) for batch in windows(np.arange(5), 10, 50)] == [
+        1
+    ]  # two columns, for want of tokens
 
 
 @pytest.mark.parametrize(
     ("tokens", "batch_size", "bptt", "expected"),
     [
-        (100, 64, 35, "--batch-size 64: the text has 100 tokens, and each column needs two: give 1 to 50"),
+        (
+            100,
+            64,
+            35,
+            "--batch-size 64: the text has 100 tokens, and each column needs two: give 1 to 50",
+        ),
         (100, 0, 35, "--batch-size 0"),
-        (100, 4, 35, "--bptt 35: 100 tokens in 4 columns leave 24 to predict in each: give 1 to 24"),
+        (
+            100,
+            4,
+            35,
+            "--bptt 35: 100 tokens in 4 columns leave 24 to predict in each: give 1 to 24",
+        ),
         (100, 4, 0, "--bptt 0"),
     ],
 )

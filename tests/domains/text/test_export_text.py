@@ -30,7 +30,9 @@ def model(request: pytest.FixtureRequest) -> TextModel:
     return TextModel(network, cell, size, VOCABULARY, TextOptions(), {})
 
 
-def test_a_program_needs_no_proxnas_and_continues_its_text(model: TextModel, tmp_path: Path) -> None:
+def test_a_program_needs_no_proxnas_and_continues_its_text(
+    model: TextModel, tmp_path: Path
+) -> None:
     file = tmp_path / "model.pt2"
     assert export_text_model(model, program=file)[file] < 1e-5
     extra = {"vocabulary": "", "input": ""}
@@ -56,11 +58,16 @@ def test_onnx_answers_as_the_network(model: TextModel, tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     states = [f"state_{i}" for i in range(len(model.network.initial(1)))]
     assert [entry.name for entry in session.get_inputs()] == ["words", *states]
-    assert [entry.name for entry in session.get_outputs()] == ["logits", *(f"next_{name}" for name in states)]
+    assert [entry.name for entry in session.get_outputs()] == [
+        "logits",
+        *(f"next_{name}" for name in states),
+    ]
     assert session.get_modelmeta().custom_metadata_map["tokens"] == "word"
 
 
-def test_a_wrong_export_is_not_written(model: TextModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_export_is_not_written(
+    model: TextModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("proxnas.domains.text.export.TOLERANCE", -1.0)
     with pytest.raises(RuntimeError, match="nothing was written"):
         export_text_model(model, program=tmp_path / "model.pt2")

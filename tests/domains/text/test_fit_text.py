@@ -13,13 +13,26 @@ from proxnas.cli.text import about_fitting_text
 from proxnas.domains.text.options import TextFitConfig
 from proxnas.workflows.fit_text import search_config, train_config
 
-SMALL = ["--units=4", "--batch-size=4", "--bptt=8", "--search-epochs=1", "--epochs=2", "--threads=1", "--device=cpu"]
+SMALL = [
+    "--units=4",
+    "--batch-size=4",
+    "--bptt=8",
+    "--search-epochs=1",
+    "--epochs=2",
+    "--threads=1",
+    "--device=cpu",
+]
 
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "book.txt"
-    path.write_text("".join(f"the {('cat', 'dog')[i % 2]} sat on {('mat', 'bed', 'it')[i % 3]}\n" for i in range(100)))
+    path.write_text(
+        "".join(
+            f"the {('cat', 'dog')[i % 2]} sat on {('mat', 'bed', 'it')[i % 3]}\n"
+            for i in range(100)
+        )
+    )
     return path
 
 
@@ -33,19 +46,35 @@ def more(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture(scope="module")
 def fitted(book: Path, more: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fit") / "run"
-    assert main(["fit", str(book), *SMALL, *more, "--words=8", "--quiet", "--run", str(folder)]) == 0
+    assert (
+        main(["fit", str(book), *SMALL, *more, "--words=8", "--quiet", "--run", str(folder)]) == 0
+    )
     return folder
 
 
 def test_all_files_are_there(fitted: Path) -> None:
     result = json.loads((fitted / "result.json").read_text())
     assert result["space"] == "rnn" and result["test_perplexity"] > 1 and result["sample"].strip()
-    assert result["train"]["valid_perplexity"] == result["valid_perplexity"] != result["search"]["valid_perplexity"]
-    assert (fitted / result["exported"]).stat().st_size > 0 and "# Model card" in (fitted / "model_card.md").read_text()
-    assert (fitted / "genotype.json").read_text() == (fitted / "search" / "genotype.json").read_text()
+    assert (
+        result["train"]["valid_perplexity"]
+        == result["valid_perplexity"]
+        != result["search"]["valid_perplexity"]
+    )
+    assert (fitted / result["exported"]).stat().st_size > 0 and "# Model card" in (
+        fitted / "model_card.md"
+    ).read_text()
+    assert (fitted / "genotype.json").read_text() == (
+        fitted / "search" / "genotype.json"
+    ).read_text()
     trained = json.loads((fitted / "train" / "result.json").read_text())
-    assert trained["genotype"] == result["genotype"] and trained["test_perplexity"] == result["test_perplexity"]
-    assert trained["method"] == result["method"] == "nasp" and (result["search_epochs"], result["epochs"]) == (1, 2)
+    assert (
+        trained["genotype"] == result["genotype"]
+        and trained["test_perplexity"] == result["test_perplexity"]
+    )
+    assert trained["method"] == result["method"] == "nasp" and (
+        result["search_epochs"],
+        result["epochs"],
+    ) == (1, 2)
     assert f"on {result['test_tokens']:,} tokens" in (fitted / "model_card.md").read_text()
 
 
@@ -64,13 +93,19 @@ def test_one_that_was_stopped_after_the_search_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr("proxnas.workflows.fit_text.run_text_training", lambda *_: 1 / 0)
         assert main(argv) == 1
-    assert (tmp_path / "run" / "search" / "result.json").exists() and not (tmp_path / "run" / "train").exists()
-    monkeypatch.setattr("proxnas.domains.text.deliver.onnx_available", lambda: False)  # as without the extra
+    assert (tmp_path / "run" / "search" / "result.json").exists() and not (
+        tmp_path / "run" / "train"
+    ).exists()
+    monkeypatch.setattr(
+        "proxnas.domains.text.deliver.onnx_available", lambda: False
+    )  # as without the extra
     searched = (tmp_path / "run" / "search" / "result.json").stat().st_mtime_ns
     assert main([*argv, "--resume"]) == 0
     assert (tmp_path / "run" / "search" / "result.json").stat().st_mtime_ns == searched
     assert (tmp_path / "run" / "model.pt2").exists()
-    one, other = (json.loads((folder / "result.json").read_text()) for folder in (fitted, tmp_path / "run"))
+    one, other = (
+        json.loads((folder / "result.json").read_text()) for folder in (fitted, tmp_path / "run")
+    )
     for name in ("test_perplexity", "sample", "genotype", "valid_perplexity"):
         assert one[name] == other[name]
 
@@ -83,16 +118,23 @@ def test_dry_run_and_budget(
     assert main([*argv, "--dry-run", "--json", "--minutes=0.5"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures["params_smallest"] == figures["params_largest"] and figures["peak_bytes"] >= 0
-    assert 1 <= figures["epochs"] <= 10 and figures["minutes"] < 0.5 + 2 * figures["train_seconds_per_epoch"] / 60
+    assert (
+        1 <= figures["epochs"] <= 10
+        and figures["minutes"] < 0.5 + 2 * figures["train_seconds_per_epoch"] / 60
+    )
     assert main([*argv, "--dry-run"]) == 0
     assert "all together about" in capsys.readouterr().out
-    assert main([*argv, "--budget-minutes=0.0001", "--run", str(tmp_path / "run")]) == 0  # an epoch at the least
+    assert (
+        main([*argv, "--budget-minutes=0.0001", "--run", str(tmp_path / "run")]) == 0
+    )  # an epoch at the least
     out = capsys.readouterr().out
     assert "search: 1 epochs of about" in out and "training: 1 epochs of about" in out
 
 
 def test_what_search_and_training_are_told() -> None:
-    config = TextFitConfig(data="pydocs", protocol="ptb", tokens="char", train_tokens=999, search_epochs=3, seed=7)
+    config = TextFitConfig(
+        data="pydocs", protocol="ptb", tokens="char", train_tokens=999, search_epochs=3, seed=7
+    )
     searched, trained = search_config(config), train_config(config)
     assert (searched.epochs, searched.final_units, searched.batch_size) == (3, 850, 256)
     assert (trained.epochs, trained.units, trained.batch_size) == (8000, 850, 64)
@@ -102,18 +144,30 @@ def test_what_search_and_training_are_told() -> None:
 
 @pytest.mark.parametrize(
     ("argv", "text"),
-    [(["pydocs"], True), (["digits"], False), (["--quiet", "a.txt"], True), (["hf:x", "--space", "rnn"], True),
-     (["hf:x", "--space=rnn"], True), ([], False), (["digits", "--space"], False)],
-)  # fmt: skip
+    [
+        (["pydocs"], True),
+        (["digits"], False),
+        (["--quiet", "a.txt"], True),
+        (["hf:x", "--space", "rnn"], True),
+        (["hf:x", "--space=rnn"], True),
+        ([], False),
+        (["digits", "--space"], False),
+    ],
+)
 def test_about_fitting_text(argv: list[str], text: bool) -> None:
     assert about_fitting_text(argv) == text
 
 
 @pytest.mark.parametrize(
     ("flags", "expected"),
-    [(["--space", "darts7"], "--space darts7: is for images"), (["--method", "nas"], "unknown --method 'nas'"),
-     (["--bptt", "500"], "--bptt 500"), (["--batch-size", "400"], "--batch-size 400"), (["--epochs=-1"], "--epochs")],
-)  # fmt: skip
+    [
+        (["--space", "darts7"], "--space darts7: is for images"),
+        (["--method", "nas"], "unknown --method 'nas'"),
+        (["--bptt", "500"], "--bptt 500"),
+        (["--batch-size", "400"], "--batch-size 400"),
+        (["--epochs=-1"], "--epochs"),
+    ],
+)
 def test_bad_flags_before_anything_is_made(
     book: Path, tmp_path: Path, flags: list[str], expected: str, capsys: Any
 ) -> None:
@@ -123,9 +177,20 @@ def test_bad_flags_before_anything_is_made(
     assert not (tmp_path / "run").exists()
 
 
-def test_windows_that_nobody_asked_for_fit_the_text(book: Path, more: list[str], tmp_path: Path, capsys: Any) -> None:
+def test_windows_that_nobody_asked_for_fit_the_text(
+    book: Path, more: list[str], tmp_path: Path, capsys: Any
+) -> None:
     """The book is too short for the columns and windows of the protocol."""
-    argv = ["fit", str(book), *more, "--units=4", "--threads=1", "--device=cpu", "--run", str(tmp_path / "run")]
+    argv = [
+        "fit",
+        str(book),
+        *more,
+        "--units=4",
+        "--threads=1",
+        "--device=cpu",
+        "--run",
+        str(tmp_path / "run"),
+    ]
     assert main([*argv, "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps_per_epoch"] >= 1
     assert main([*argv, "--bptt", "500"]) == 2  # that was asked for

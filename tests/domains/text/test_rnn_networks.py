@@ -1,4 +1,5 @@
-"""Recurrent language models: sizes, the hand-written recurrence and the chunked decoder against plain autograd."""
+"""Recurrent language models: sizes, the hand-written recurrence and the chunked decoder against
+plain autograd."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ from proxnas.domains.text.language import Dropouts, LanguageModel, LanguageSize,
 from proxnas.domains.text.network import lstm_network, recurrent_network
 from proxnas.domains.text.recurrence import Highway, Plan, _outputs, unroll
 
-DARTS_V2 = (("sigmoid", 0), ("relu", 1), ("relu", 1), ("identity", 1), ("tanh", 2), ("sigmoid", 5), ("tanh", 3))
+DARTS_V2 = (
+    ("sigmoid", 0),
+    ("relu", 1),
+    ("relu", 1),
+    ("identity", 1),
+    ("tanh", 2),
+    ("sigmoid", 5),
+    ("tanh", 3),
+)
 T, B, H, V = 4, 5, 6, 11
 
 
@@ -39,7 +48,9 @@ def gradients(loss: Tensor, of: list[Tensor]) -> list[Tensor]:
     return [torch.zeros_like(x) if g is None else g for x, g in zip(of, found, strict=True)]
 
 
-@pytest.mark.parametrize(("words", "units", "millions"), [(10_000, 850, 22.96), (33_278, 700, 33.13)])
+@pytest.mark.parametrize(
+    ("words", "units", "millions"), [(10_000, 850, 22.96), (33_278, 700, 33.13)]
+)
 def test_the_published_sizes(words: int, units: int, millions: float) -> None:
     with torch.device("meta"):
         cell, lstm = (make(LanguageSize(words, units)) for make in MODELS.values())
@@ -47,14 +58,22 @@ def test_the_published_sizes(words: int, units: int, millions: float) -> None:
     assert parameters(lstm) == pytest.approx(parameters(cell), rel=0.002)
 
 
-PLAN = (Highway(0, "tanh"), Highway(1, "relu", 0.7), Highway(1, "sigmoid"), Highway(2, "identity"), Highway(4, "tanh"))
+PLAN = (
+    Highway(0, "tanh"),
+    Highway(1, "relu", 0.7),
+    Highway(1, "sigmoid"),
+    Highway(2, "identity"),
+    Highway(4, "tanh"),
+)
 
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("dropped", [False, True])
 @pytest.mark.parametrize("outputs", [(1, 2, 3, 4), (1, 3)])  # node 4 then reaches nothing
-def test_the_backward_pass_by_hand_is_that_of_autograd(norm: bool, dropped: bool, outputs: tuple[int, ...]) -> None:
+def test_the_backward_pass_by_hand_is_that_of_autograd(
+    norm: bool, dropped: bool, outputs: tuple[int, ...]
+) -> None:
     plan = Plan(PLAN, outputs, norm)
     mask = (torch.rand(B, H) > 0.3) / 0.7 if dropped else None
     xz, h = torch.randn(T, B, 2 * H, requires_grad=True), torch.randn(B, H, requires_grad=True)
@@ -72,7 +91,9 @@ def test_the_backward_pass_by_hand_is_that_of_autograd(norm: bool, dropped: bool
 @pytest.mark.parametrize("chunk", [1, 40, 10**6])
 def test_the_chunked_decoder_is_cross_entropy(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(language, "CHUNK", chunk)
-    features, weight, bias = (torch.randn(shape, requires_grad=True) for shape in ((20, H), (V, H), (V,)))
+    features, weight, bias = (
+        torch.randn(shape, requires_grad=True) for shape in ((20, H), (V, H), (V,))
+    )
     y = torch.randint(V, (20,))
     logits = nn.functional.linear(features, weight, bias)
     plain = nn.functional.cross_entropy(logits, y)
@@ -120,7 +141,9 @@ def test_regularisers_are_those_of_the_outputs(name: str) -> None:
     expected = plain.loss + 2 * (dropped**2).mean() + 3 * ((raw[1:] - raw[:-1]) ** 2).mean()
     torch.testing.assert_close(sized.loss, expected)
     torch.testing.assert_close(sized.cross_entropy, plain.loss)
-    assert speak(model, x[:1], y[:1], None, masks, 0, 3.0).loss.isfinite()  # one step has no change to be slow in
+    assert speak(
+        model, x[:1], y[:1], None, masks, 0, 3.0
+    ).loss.isfinite()  # one step has no change to be slow in
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -131,7 +154,11 @@ def test_masks_drop_alike_at_all_times_and_keep_the_mean(name: str) -> None:
         assert mask is not None and mask.unique().tolist() == pytest.approx([0, 1 / (1 - chance)])
         assert (mask == 0).float().mean().item() == pytest.approx(chance, abs=0.04)
     again = model.masks(64, torch.Generator().manual_seed(0))
-    assert all(torch.equal(a, b) for a, b in zip(masks, again, strict=True) if a is not None and b is not None)
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(masks, again, strict=True)
+        if a is not None and b is not None
+    )
     raw, dropped, _ = model.features(torch.randint(2000, (T, 64)), model.initial(64), masks)
     torch.testing.assert_close(dropped, raw * masks.output)
     assert small(name).masks(B) == (None,) * 5

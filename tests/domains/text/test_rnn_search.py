@@ -1,4 +1,5 @@
-"""The recurrent space: gradients against plain autograd through the whole mixture, streams, figures, bad input."""
+"""The recurrent space: gradients against plain autograd through the whole mixture, streams,
+figures, bad input."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def window(seed: int | None = None) -> Window:
 def plain_loss(net: Supernet, batch: Window, A: Tensor, norm: bool) -> Tensor:
     """The loss of the mixture of all 36 x 4 entries, as the DARTS paper writes it down."""
     model, objective = net.module, net.objective
-    assert isinstance(model, LanguageModel) and isinstance(objective, NextWord) and batch.carry.before
+    assert (
+        isinstance(model, LanguageModel) and isinstance(objective, NextWord) and batch.carry.before
+    )
     m = Masks() if batch.seed is None else model.masks(B, torch.Generator().manual_seed(batch.seed))
     drop = lambda x, mask: x if mask is None else x * mask  # noqa: E731
     normed = nn.BatchNorm1d(H, affine=False, track_running_stats=False) if norm else nn.Identity()
@@ -78,7 +81,9 @@ def plain_loss(net: Supernet, batch: Window, A: Tensor, norm: bool) -> Tensor:
         outputs.append(h)
     raw = torch.stack(outputs)
     dropped = drop(raw, m.output)
-    loss = nn.functional.cross_entropy((dropped @ model.embedding.T + model.bias).flatten(0, 1), batch.y.flatten())
+    loss = nn.functional.cross_entropy(
+        (dropped @ model.embedding.T + model.bias).flatten(0, 1), batch.y.flatten()
+    )
     change = (raw[1:] - raw[:-1]).square().mean()
     return loss + objective.activation * dropped.square().mean() + objective.slowness * change
 
@@ -96,7 +101,9 @@ def close(a: Any, b: Any) -> None:
 @NORMS
 @pytest.mark.parametrize("value", ["one", "a_k"])
 @pytest.mark.parametrize("seed", [None, 3])
-def test_both_gradients_are_those_of_autograd_through_the_mixture(norm: bool, value: str, seed: int | None) -> None:
+def test_both_gradients_are_those_of_autograd_through_the_mixture(
+    norm: bool, value: str, seed: int | None
+) -> None:
     """For all entries, also of rows that are not kept; dropout off, and on with the same masks."""
     net, batch, A_bar = supernet(norm), window(seed), discrete(value)
     weights = list(net.module.parameters())
@@ -133,7 +140,8 @@ def test_the_mixture_of_darts_is_the_same_function(norm: bool) -> None:
 
 @pytest.mark.usefixtures("double")
 def test_entries_that_are_zero_take_no_part_in_a_mixture() -> None:
-    """A sampled architecture with its factors differentiated, as straight-through methods have it."""
+    """A sampled architecture with its factors differentiated, as straight-through methods have
+    it."""
     net, batch = supernet(), window()
     one_op = torch.zeros(GROUP.shape).scatter_(1, torch.randint(4, (36, 1)), 1.0)
     A = one_op.clone().requires_grad_()
@@ -158,7 +166,9 @@ def test_the_cell_returned_is_the_cell_trained(norm: bool, value: str) -> None:
     genotype = Genotype.from_json(SPACE.genotype(A_bar).to_json())
     network = SPACE.network(genotype, LanguageSize(V, H), searched=norm)
     network.load_state_dict(net.module.state_dict())
-    close(speak(network, *batch, batch.carry.before).cross_entropy, net.loss(batch)[1].cross_entropy)
+    close(
+        speak(network, *batch, batch.carry.before).cross_entropy, net.loss(batch)[1].cross_entropy
+    )
     values = {edge.value for node in genotype.cells[NAME].nodes for edge in node}
     assert (values == {1.0}) == (value == "one")
 
@@ -188,7 +198,9 @@ def test_scoring_on_a_part() -> None:
     net, batch, A_bar = supernet(norm=False, slowness=0.0), window(), discrete("one")
     net.use(A_bar)
     whole = net.architecture_gradient(batch)[0][NAME]
-    drawn = net.architecture_gradient(batch, (), Share(nodes=0.5, generator=torch.Generator().manual_seed(0)))[0][NAME]
+    drawn = net.architecture_gradient(
+        batch, (), Share(nodes=0.5, generator=torch.Generator().manual_seed(0))
+    )[0][NAME]
     kinds = {bool((drawn[list(rows)] == 0).all()) for rows in GROUP.nodes}
     assert kinds == {True, False}
     for rows in GROUP.nodes:
@@ -200,9 +212,12 @@ def test_scoring_on_a_part() -> None:
     sub.carry.before = (batch.carry.before[0][:3],)  # type: ignore[index]
     net.objective = NextWord(T, 0.0, 0.0)
     whole, first = (
-        net.architecture_gradient(b, (), s)[0][NAME] for b, s in ((sub, Share()), (batch, Share(batch=0.6)))
+        net.architecture_gradient(b, (), s)[0][NAME]
+        for b, s in ((sub, Share()), (batch, Share(batch=0.6)))
     )
-    close(first, whole)  # without batch norm sequences do not see each other, and 5/3 of a mean over 5 is one over 3
+    close(
+        first, whole
+    )  # without batch norm sequences do not see each other, and 5/3 of a mean over 5 is one over 3
 
 
 def test_memory_does_not_hold_the_logits_or_the_other_candidates() -> None:
@@ -220,7 +235,9 @@ def test_memory_does_not_hold_the_logits_or_the_other_candidates() -> None:
 
 
 def test_the_hidden_state_goes_from_window_to_window_and_is_forgotten_at_the_start() -> None:
-    stream = CarriedStream(TextStream(np.arange(44) % V, 4, 3, seed=0, name="w", random_lengths=False))
+    stream = CarriedStream(
+        TextStream(np.arange(44) % V, 4, 3, seed=0, name="w", random_lengths=False)
+    )
     net = supernet()
     net.use(discrete("one"))
     states: list[Any] = []
@@ -228,7 +245,9 @@ def test_the_hidden_state_goes_from_window_to_window_and_is_forgotten_at_the_sta
         batch = stream.next()
         states.append(batch.carry.before)
         first = net.loss(batch)[1].hidden
-        again = net.loss(batch)[1].hidden  # a second pass starts where the first did, with the same masks
+        again = net.loss(batch)[
+            1
+        ].hidden  # a second pass starts where the first did, with the same masks
         torch.testing.assert_close(first, again, rtol=0, atol=0)
     assert [s is None for s in states] == [True, False, False, False, True, False]
     assert not torch.equal(states[1][0], states[2][0])
@@ -238,7 +257,10 @@ def test_steps_are_as_large_as_windows_are_long(make_search: MakeSearch) -> None
     search = make_search("--space", "rnn", "--bptt", "10", "--weight-decay", "0", "--clip", "1e9")
     used = []
     plain = search.method.w_optimizer.step  # type: ignore[attr-defined]
-    search.method.w_optimizer.step = lambda loss, share, n: (used.append(share), plain(loss, share, n))  # type: ignore[attr-defined]
+    search.method.w_optimizer.step = lambda loss, share, n: (
+        used.append(share),
+        plain(loss, share, n),
+    )  # type: ignore[attr-defined]
     lengths = []
     next_batch = search.train.next
     search.train.next = lambda: lengths.append(batch := next_batch()) or batch  # type: ignore[method-assign]
@@ -251,7 +273,9 @@ def test_steps_are_as_large_as_windows_are_long(make_search: MakeSearch) -> None
 @pytest.mark.usefixtures("double")
 def test_the_second_order_gradient_is_clipped_as_in_darts(make_search: MakeSearch) -> None:
     """By hand: both gradients clipped, the coefficient of the first before the bracket."""
-    search = make_search("--space", "rnn", "--norm", "batch", "--method", "darts-2nd", "--weight-decay", "0.1")
+    search = make_search(
+        "--space", "rnn", "--norm", "batch", "--method", "darts-2nd", "--weight-decay", "0.1"
+    )
     method, clip = search.method, search.config.clip
     train, valid = search.train.next(), search.valid.next()
     weights = method.w_optimizer.weights  # type: ignore[attr-defined]
@@ -270,12 +294,18 @@ def test_the_second_order_gradient_is_clipped_as_in_darts(make_search: MakeSearc
         dA, dw = method._at(batch, weights)  # type: ignore[attr-defined]
         return dA[NAME], dw
 
-    first, v = at([w - xi * (coefficient * d + 0.1 * w) for w, d in zip(kept, g, strict=True)], valid)
+    first, v = at(
+        [w - xi * (coefficient * d + 0.1 * w) for w, d in zip(kept, g, strict=True)], valid
+    )
     length = float(torch.cat([x.flatten() for x in v]).norm())
     v = [x * min(1.0, clip / length) for x in v]
     R = 0.01 / min(length, clip)
-    plus, minus = (at([w + sign * R * x for w, x in zip(kept, v, strict=True)], train)[0] for sign in (1, -1))
-    torch.testing.assert_close(ours, first - xi * coefficient * (plus - minus) / (2 * R), rtol=1e-5, atol=1e-6)
+    plus, minus = (
+        at([w + sign * R * x for w, x in zip(kept, v, strict=True)], train)[0] for sign in (1, -1)
+    )
+    torch.testing.assert_close(
+        ours, first - xi * coefficient * (plus - minus) / (2 * R), rtol=1e-5, atol=1e-6
+    )
 
 
 # ---------------------------------------------------------- the command line
@@ -286,13 +316,30 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("text")
     random = np.random.RandomState(0)
     for part, lines in (("train", 60), ("valid", 30), ("test", 10)):
-        words = [" ".join("abcde"[(start + i) % 5] for i in range(8)) for start in random.randint(0, 5, lines)]
+        words = [
+            " ".join("abcde"[(start + i) % 5] for i in range(8))
+            for start in random.randint(0, 5, lines)
+        ]
         (folder / f"{part}.txt").write_text("\n".join(words) + "\n")
     return folder
 
 
-SMALL = ["--space", "rnn", "--units", "8", "--final-units", "10", "--batch-size", "4", "--bptt", "8", "--threads", "1",
-         "--device", "cpu"]  # fmt: skip
+SMALL = [
+    "--space",
+    "rnn",
+    "--units",
+    "8",
+    "--final-units",
+    "10",
+    "--batch-size",
+    "4",
+    "--bptt",
+    "8",
+    "--threads",
+    "1",
+    "--device",
+    "cpu",
+]
 
 
 def test_a_search_writes_perplexities(corpus: Path, tmp_path: Path, capsys: Any) -> None:
@@ -306,7 +353,10 @@ def test_a_search_writes_perplexities(corpus: Path, tmp_path: Path, capsys: Any)
         assert "valid_accuracy" not in row and len(row["A"][NAME]) == 36
     result = json.loads((run / "result.json").read_text())
     assert result["valid_perplexity"] == rows[-1]["valid_perplexity"]
-    assert re.search(rf"validation perplexity +{result['valid_perplexity']:.2f}", out) and "valid perplexity" in out
+    assert (
+        re.search(rf"validation perplexity +{result['valid_perplexity']:.2f}", out)
+        and "valid perplexity" in out
+    )
     genotype = Genotype.from_json((run / "genotype.json").read_text())
     assert genotype.kind == "rnn" and genotype.space == "rnn"
     words = 7  # a to e, <eos>, <unk>
@@ -318,11 +368,25 @@ def test_a_search_writes_perplexities(corpus: Path, tmp_path: Path, capsys: Any)
 def test_defaults_by_protocol(corpus: Path) -> None:
     config = parse_search([str(corpus), "--space", "rnn"])
     assert (config.protocol, config.units, config.final_units, config.bptt) == ("ptb", 300, 850, 35)
-    assert (config.epochs, config.batch_size, config.learning_rate, config.learning_rate_min) == (50, 256, 20.0, 20.0)
+    assert (config.epochs, config.batch_size, config.learning_rate, config.learning_rate_min) == (
+        50,
+        256,
+        20.0,
+        20.0,
+    )
     assert (config.momentum, config.weight_decay, config.clip) == (0.0, 5e-7, 0.25)
     assert (config.arch_learning_rate, config.arch_beta1, config.arch_beta2) == (3e-3, 0.9, 0.999)
-    drops = (config.drop_output, config.drop_hidden, config.drop_input, config.drop_embedding, config.drop_words)
-    assert drops == (0.75, 0.25, 0.75, 0.2, 0.0) and (config.activation, config.slowness) == (0.0, 1e-3)
+    drops = (
+        config.drop_output,
+        config.drop_hidden,
+        config.drop_input,
+        config.drop_embedding,
+        config.drop_words,
+    )
+    assert drops == (0.75, 0.25, 0.75, 0.2, 0.0) and (config.activation, config.slowness) == (
+        0.0,
+        1e-3,
+    )
     quick = parse_search(["pydocs", "--space", "rnn"])
     assert quick.protocol == "quick" and quick.units < 300 and quick.learning_rate == 20.0
     assert (config.norm, quick.norm) == ("batch", "none")
@@ -352,11 +416,17 @@ def test_dry_run(corpus: Path, capsys: Any) -> None:
     ("argv", "said"),
     [
         ("digits --space rnn", "digits: is images, and --space rnn is for text"),
-        ("pydocs --space darts7", "pydocs: is text, and --space darts7 is for images: give --space rnn"),
+        (
+            "pydocs --space darts7",
+            "pydocs: is text, and --space darts7 is for images: give --space rnn",
+        ),
         ("pydocs", "pydocs: is text, and --space darts7 is for images: give --space rnn"),
         ("nothing --space rnn", "unknown text 'nothing'"),
         ("pydocs --space rnn --cells 3", "--cells 3: is not for --space rnn"),
-        ("pydocs --space rnn --method bayesnas", "--method bayesnas: cannot search recurrent cells"),
+        (
+            "pydocs --space rnn --method bayesnas",
+            "--method bayesnas: cannot search recurrent cells",
+        ),
         ("pydocs --space rnn --cutout 3", "--cutout 3: is not for --space rnn"),
         ("pydocs --space rnn --precision bf16", "--precision bf16: is not for --space rnn"),
         ("pydocs --space rnn --protocol cifar", "--protocol cifar: does not go with --space rnn"),
@@ -369,7 +439,9 @@ def test_dry_run(corpus: Path, capsys: Any) -> None:
         ("pydocs --space rnn --max-words 1", "--max-words 1: give at least 3"),
     ],
 )
-def test_bad_input_is_one_line(argv: str, said: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_bad_input_is_one_line(
+    argv: str, said: str, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["search", *argv.split()]) == 2
     error = capsys.readouterr().err
@@ -392,7 +464,11 @@ def test_the_search_learns_and_moves(corpus: Path, tmp_path: Path) -> None:
     """A text that repeats itself is learnt, and NASP does change its mind on the way."""
     run, rate = tmp_path / "run", ["--learning-rate", "5", "--learning-rate-min", "5"]
     easy = ["--epochs", "8", "--norm", "none", "--quiet", *rate]
-    easy += [word for part in ("output", "input", "hidden", "embedding") for word in (f"--drop-{part}", "0")]
+    easy += [
+        word
+        for part in ("output", "input", "hidden", "embedding")
+        for word in (f"--drop-{part}", "0")
+    ]
     assert main(["search", str(corpus), *SMALL, *easy, "--run", str(run)]) == 0
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["valid_perplexity"] < 2.5 and sum(row["changes"] for row in rows) > 0
@@ -405,8 +481,15 @@ def outcome(folder: Path) -> tuple[Any, ...]:
     """Everything that must be equal to the bit."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     result = json.loads((folder / "result.json").read_text())
-    clockless = [{key: value for key, value in row.items() if key not in ("seconds", "memory")} for row in rows]
-    return (folder / "genotype.json").read_bytes(), clockless, {k: v for k, v in result.items() if k != "seconds"}
+    clockless = [
+        {key: value for key, value in row.items() if key not in ("seconds", "memory")}
+        for row in rows
+    ]
+    return (
+        (folder / "genotype.json").read_bytes(),
+        clockless,
+        {k: v for k, v in result.items() if k != "seconds"},
+    )
 
 
 @pytest.mark.parametrize("method", ["nasp", "darts-1st"])
@@ -418,7 +501,11 @@ def test_a_search_stopped_within_a_text_ends_the_same(
     assert main([*argv, str(tmp_path / "alone")]) == 0
     count = iter(range(1000))
     with monkeypatch.context() as patch:
-        patch.setattr(Silent, "step", lambda *_: signal.raise_signal(signal.SIGTERM) if next(count) == 7 else None)
+        patch.setattr(
+            Silent,
+            "step",
+            lambda *_: signal.raise_signal(signal.SIGTERM) if next(count) == 7 else None,
+        )
         assert main([*argv, str(tmp_path / "stopped")]) == 143
     state = torch.load(tmp_path / "stopped" / "checkpoint.pt", weights_only=True)["state"]
     assert state["train"]["hidden"][0].shape == state["valid"]["hidden"][0].shape == (4, 8)
@@ -426,12 +513,18 @@ def test_a_search_stopped_within_a_text_ends_the_same(
     assert outcome(tmp_path / "stopped") == outcome(tmp_path / "alone")
 
 
-def test_a_run_keeps_its_words_and_refuses_others(corpus: Path, tmp_path: Path, capsys: Any) -> None:
+def test_a_run_keeps_its_words_and_refuses_others(
+    corpus: Path, tmp_path: Path, capsys: Any
+) -> None:
     text = tmp_path / "text"
     shutil.copytree(corpus, text)
     argv = ["search", str(text), *SMALL, "--epochs", "1", "--quiet", "--run", str(tmp_path / "run")]
     assert main(argv) == 0
-    assert set(json.loads((tmp_path / "run" / "vocabulary.json").read_text())) == {*"abcde", "<eos>", "<unk>"}
+    assert set(json.loads((tmp_path / "run" / "vocabulary.json").read_text())) == {
+        *"abcde",
+        "<eos>",
+        "<unk>",
+    }
     (tmp_path / "run" / "result.json").unlink()
     (text / "train.txt").write_text((text / "train.txt").read_text().replace("a", "z"))
     assert main([*argv, "--resume"]) == 2

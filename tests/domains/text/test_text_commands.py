@@ -20,11 +20,24 @@ from proxnas.domains.text.options import TextTestConfig
 from proxnas.domains.text.settings import about_text, words_of
 from proxnas.training.options import TrainConfig
 
-SMALL = ["--units=6", "--batch-size=4", "--bptt=10", "--valid-batch-size=2", "--test-batch-size=2", "--threads=1"]
+SMALL = [
+    "--units=6",
+    "--batch-size=4",
+    "--bptt=10",
+    "--valid-batch-size=2",
+    "--test-batch-size=2",
+    "--threads=1",
+]
 SMALL += ["--device=cpu", "--learning-rate=5", "--average-after=1"]
 FORKED = multiprocessing.get_context("forkserver")  # real processes that need not import torch anew
 FORKED.set_forkserver_preload(
-    ["pytest", "proxnas.domains.text.train", "proxnas.runs.progress", "proxnas.cli.text", "torch._dynamo"]
+    [
+        "pytest",
+        "proxnas.domains.text.train",
+        "proxnas.runs.progress",
+        "proxnas.cli.text",
+        "torch._dynamo",
+    ]
 )
 
 
@@ -36,7 +49,10 @@ def work(argv: list[str]) -> None:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("book")
     for part, lines in (("train", 60), ("valid", 12), ("test", 12)):
-        text = "".join(f"the {('cat', 'dog', 'cow')[i % 3]} sat on the {('mat', 'bed')[i % 2]}\n" for i in range(lines))
+        text = "".join(
+            f"the {('cat', 'dog', 'cow')[i % 3]} sat on the {('mat', 'bed')[i % 2]}\n"
+            for i in range(lines)
+        )
         (folder / f"{part}.txt").write_text(text)
     return folder
 
@@ -49,10 +65,14 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=["cell", "LSTM"])
-def trained(request: pytest.FixtureRequest, data: Path, cell: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(
+    request: pytest.FixtureRequest, data: Path, cell: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     folder = tmp_path_factory.mktemp(request.param) / "run"
     name = str(cell) if request.param == "cell" else "zoo:LSTM"
-    assert main(["train", name, str(data), *SMALL, "--epochs=3", "--quiet", "--run", str(folder)]) == 0
+    assert (
+        main(["train", name, str(data), *SMALL, "--epochs=3", "--quiet", "--run", str(folder)]) == 0
+    )
     return folder
 
 
@@ -85,10 +105,26 @@ def test_a_run_folder(trained: Path, data: Path) -> None:
     assert (trained / "genotype.json").exists() == (result(trained)["genotype"] is not None)
 
 
-def test_test_says_what_training_said(trained: Path, data: Path, tmp_path: Path, capsys: Any) -> None:
+def test_test_says_what_training_said(
+    trained: Path, data: Path, tmp_path: Path, capsys: Any
+) -> None:
     for part in ("test", "valid"):
         file = tmp_path / f"{part}.json"
-        assert main(["test", str(trained), str(data), "--part", part, "--json", str(file), "--threads=1"]) == 0
+        assert (
+            main(
+                [
+                    "test",
+                    str(trained),
+                    str(data),
+                    "--part",
+                    part,
+                    "--json",
+                    str(file),
+                    "--threads=1",
+                ]
+            )
+            == 0
+        )
         said = capsys.readouterr().out
         assert f"{part} perplexity" in said and f"tokens of the {part} part of " in said
         assert json.loads(file.read_text())["perplexity"] == result(trained)[f"{part}_perplexity"]
@@ -117,7 +153,9 @@ def test_a_finished_run_is_not_run_again(trained: Path, data: Path, capsys: Any)
     assert main(["train", "--resume", "--quiet", "--run", str(trained)]) == 0
     assert (trained / "result.json").stat().st_mtime_ns == before
     name = str(result(trained)["cell"])
-    assert "holds a finished run" in refused(["train", name, str(data), *SMALL, "--run", str(trained)], capsys)
+    assert "holds a finished run" in refused(
+        ["train", name, str(data), *SMALL, "--run", str(trained)], capsys
+    )
     argv = ["train", name, str(data), "--units=7", "--resume", "--run", str(trained)]
     assert "--units 7: the run in" in refused(argv, capsys)
 
@@ -132,17 +170,46 @@ def test_dry_run(cell: Path, data: Path, capsys: Any) -> None:
 
 
 def test_characters(cell: Path, data: Path, tmp_path: Path, capsys: Any) -> None:
-    argv = ["train", str(cell), str(data), *SMALL, "--tokens=char", "--epochs=1", "--quiet", "--run", str(tmp_path)]
-    assert main(argv) == 0 and main(["generate", str(tmp_path), "--prompt", "the c", "--words", "9"]) == 0
+    argv = [
+        "train",
+        str(cell),
+        str(data),
+        *SMALL,
+        "--tokens=char",
+        "--epochs=1",
+        "--quiet",
+        "--run",
+        str(tmp_path),
+    ]
+    assert (
+        main(argv) == 0
+        and main(["generate", str(tmp_path), "--prompt", "the c", "--words", "9"]) == 0
+    )
     out = capsys.readouterr().out
     assert "the c" in out and main(["test", str(tmp_path), str(data)]) == 0
 
 
 def test_protocols_and_flags(cell: Path, data: Path, tmp_path: Path) -> None:
-    given = ["--units=6", "--epochs=1", "--batch-size=4", "--bptt=10", "--quiet", "--drop-words=0.2", "--threads=1"]
-    assert main(["train", str(cell), str(data), "--protocol=ptb", *given, "--run", str(tmp_path)]) == 0
+    given = [
+        "--units=6",
+        "--epochs=1",
+        "--batch-size=4",
+        "--bptt=10",
+        "--quiet",
+        "--drop-words=0.2",
+        "--threads=1",
+    ]
+    assert (
+        main(["train", str(cell), str(data), "--protocol=ptb", *given, "--run", str(tmp_path)]) == 0
+    )
     stored = json.loads((tmp_path / "config.json").read_text())
-    wanted = {"weight_decay": 8e-7, "drop_output": 0.75, "test_batch_size": 1, "drop_words": 0.2, "average_after": 5}
+    wanted = {
+        "weight_decay": 8e-7,
+        "drop_output": 0.75,
+        "test_batch_size": 1,
+        "drop_words": 0.2,
+        "average_after": 5,
+    }
     assert {name: stored[name] for name in wanted} == wanted
 
 
@@ -182,9 +249,21 @@ def killed(argv: list[str], ready: Callable[[], bool]) -> bool:
 
 @pytest.mark.parametrize("trained", ["cell", "LSTM"], indirect=True)
 def test_killed_and_resumed_ends_the_same(trained: Path, data: Path, tmp_path: Path) -> None:
-    argv = ["train", str(result(trained)["cell"]), str(data), *SMALL, "--epochs=3", "--quiet", "--run", str(tmp_path)]
+    argv = [
+        "train",
+        str(result(trained)["cell"]),
+        str(data),
+        *SMALL,
+        "--epochs=3",
+        "--quiet",
+        "--run",
+        str(tmp_path),
+    ]
     path = tmp_path / "metrics.jsonl"
-    for ready in (lambda: (tmp_path / "checkpoint.pt").exists(), lambda: path.exists()):  # in the first epoch; after it
+    for ready in (
+        lambda: (tmp_path / "checkpoint.pt").exists(),
+        lambda: path.exists(),
+    ):  # in the first epoch; after it
         assert killed([*argv, "--checkpoint-minutes=0", "--resume"], ready)
     assert not (tmp_path / "result.json").exists()
     assert main([*argv, "--resume"]) == 0
@@ -209,9 +288,13 @@ def test_words_of_a_command_line(argv: list[str], words: list[str]) -> None:
 
 
 def test_about_text(trained: Path, cell: Path, tmp_path: Path) -> None:
-    assert about_text([str(cell), "pydocs"], TrainConfig) and about_text(["--help", "zoo:lstm"], TrainConfig)
+    assert about_text([str(cell), "pydocs"], TrainConfig) and about_text(
+        ["--help", "zoo:lstm"], TrainConfig
+    )
     assert about_text(["--run", str(trained), "--resume"], TrainConfig)
-    assert not about_text(["zoo:DARTS_V2", "digits"], TrainConfig) and not about_text(["--help"], TrainConfig)
+    assert not about_text(["zoo:DARTS_V2", "digits"], TrainConfig) and not about_text(
+        ["--help"], TrainConfig
+    )
     assert not about_text(["nothing", "digits"], TrainConfig)
     (tmp_path / "c.json").write_text(json.dumps({"cell": "zoo:LSTM"}))
     assert about_text(["--config", str(tmp_path / "c.json")], TrainConfig)
@@ -248,7 +331,9 @@ BAD: dict[str, tuple[bytes, list[str], list[str]]] = {
 def test_bad_texts(cell: Path, tmp_path: Path, fault: str, capsys: Any) -> None:
     content, flags, expected = BAD[fault]
     folder = write(tmp_path / "text", content)
-    line = refused(["train", str(cell), str(folder), *SMALL, *flags, "--run", str(tmp_path / "run")], capsys)
+    line = refused(
+        ["train", str(cell), str(folder), *SMALL, *flags, "--run", str(tmp_path / "run")], capsys
+    )
     assert all(word in line for word in expected), line
     assert not (tmp_path / "run").exists()
 
@@ -256,7 +341,10 @@ def test_bad_texts(cell: Path, tmp_path: Path, fault: str, capsys: Any) -> None:
 def test_a_vocabulary_mismatch(trained: Path, tmp_path: Path, capsys: Any) -> None:
     other = write(tmp_path / "text", b"a cat sat on a hot tin roof\n" * 9)
     line = refused(["test", str(trained), str(other)], capsys)
-    assert "its vocabulary (9 words, 4 of them unknown to the model) is not the model's (10, from" in line
+    assert (
+        "its vocabulary (9 words, 4 of them unknown to the model) is not the model's (10, from"
+        in line
+    )
     assert main(["test", str(trained), str(other), "--other-text"]) == 0
     assert "55.6% <unk>" in capsys.readouterr().out
 

@@ -1,4 +1,5 @@
-"""Training of language models: what it does, that it can stop anywhere, and that `test` says what training said."""
+"""Training of language models: what it does, that it can stop anywhere, and that `test` says what
+training said."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def rhyme(tokens: int, words: int = 6) -> Any:
     """A text in which each word follows from the one before, but for a few."""
     random = np.random.RandomState(0)
     text = np.arange(tokens) * 2 % words
-    return np.where(random.random_sample(tokens) < 0.1, random.randint(0, words, tokens), text).astype(np.int64)
+    return np.where(
+        random.random_sample(tokens) < 0.1, random.randint(0, words, tokens), text
+    ).astype(np.int64)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +52,15 @@ def text() -> Text:
 
 
 def config(**changes: Any) -> TextTrainConfig:
-    small = {"units": 5, "epochs": 3, "batch_size": 4, "bptt": 12, "device": "cpu", "threads": 1, "data": "rhyme"}
+    small = {
+        "units": 5,
+        "epochs": 3,
+        "batch_size": 4,
+        "bptt": 12,
+        "device": "cpu",
+        "threads": 1,
+        "data": "rhyme",
+    }
     return TextTrainConfig(**(small | {"average_after": 1, "learning_rate": 5.0} | changes))
 
 
@@ -88,12 +99,22 @@ def equal(a: Any, b: Any) -> bool:
 def test_it_learns(text: Text, cell: Genotype | None) -> None:
     this = job(text, cell, epochs=16, units=12, drop_output=0.0, drop_input=0.0, average_after=0)
     rows = [epoch(this) for _ in range(16)]
-    assert rows[-1]["valid_perplexity"] < 2.5 < rows[0]["valid_perplexity"]  # three words are frequent
+    assert (
+        rows[-1]["valid_perplexity"] < 2.5 < rows[0]["valid_perplexity"]
+    )  # three words are frequent
     assert rows[-1]["valid_perplexity"] == pytest.approx(math.exp(rows[-1]["valid_loss"]))
 
 
 def test_a_step_is_clipped_sgd_scaled_by_the_length_of_the_window(text: Text) -> None:
-    this = job(text, drop_output=0.0, drop_hidden=0.0, drop_input=0.0, drop_embedding=0.0, weight_decay=0.01, clip=0.1)
+    this = job(
+        text,
+        drop_output=0.0,
+        drop_hidden=0.0,
+        drop_input=0.0,
+        drop_embedding=0.0,
+        weight_decay=0.01,
+        clip=0.1,
+    )
     for _ in range(3):  # the hidden state of the third window comes from the second
         before, hidden = weights(this), this.hidden
         start = sum(this.train._bounds[this.train.delivered : this.train.delivered + 1])
@@ -103,7 +124,9 @@ def test_a_step_is_clipped_sgd_scaled_by_the_length_of_the_window(text: Text) ->
     after = weights(this)
     for w, old in zip(this.network.state_dict().values(), before, strict=True):
         w.copy_(old)
-    spoken = speak(this.network, columns[start:stop], columns[start + 1 : stop + 1], hidden, slowness=1e-3)
+    spoken = speak(
+        this.network, columns[start:stop], columns[start + 1 : stop + 1], hidden, slowness=1e-3
+    )
     gradients = torch.autograd.grad(spoken.loss, parameters)
     norm = torch.stack([g.norm() for g in gradients]).norm()
     rate = 5.0 * (stop - start) / 12
@@ -147,7 +170,8 @@ def test_the_mean_of_weights_is_the_mean() -> None:
 
 
 def losses(this: TextTraining, values: list[float], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Epochs with these validation losses; for each whether the mean of the weights was evaluated."""
+    """Epochs with these validation losses; for each whether the mean of the weights was
+    evaluated."""
     found = iter(values)
     evaluated: list[bool] = []
 
@@ -177,10 +201,14 @@ def test_averaging_begins_when_validation_stops_improving(
     this = job(text, average_after=after, epochs=100)
     evaluated = losses(this, values, monkeypatch)
     assert this.averaged_from == averaged_from
-    assert evaluated == [bool(averaged_from) and epoch > averaged_from for epoch in range(1, len(values) + 1)]
+    assert evaluated == [
+        bool(averaged_from) and epoch > averaged_from for epoch in range(1, len(values) + 1)
+    ]
 
 
-def test_the_best_weights_are_kept_and_patience_ends_it(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_weights_are_kept_and_patience_ends_it(
+    text: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
     this = job(text, average_after=0, epochs=100, patience=2)
     losses(this, [5.0, 3.0], monkeypatch)
     best = weights(this)
@@ -202,7 +230,9 @@ def test_a_loss_that_is_not_finite_moves_nothing_and_is_told_at_once(text: Text)
     before = {name: w.clone() for name, w in this.network.state_dict().items()}
     this.step()
     after = this.network.state_dict()
-    assert all(torch.equal(w.nan_to_num(7), after[name].nan_to_num(7)) for name, w in before.items())
+    assert all(
+        torch.equal(w.nan_to_num(7), after[name].nan_to_num(7)) for name, w in before.items()
+    )
     with pytest.raises(Diverged, match="the loss or its gradient is not finite"):
         this.guard.check()
 
@@ -218,7 +248,9 @@ def test_the_learning_rate_falls_with_every_return(text: Text) -> None:
 
 
 @pytest.mark.parametrize("cell", [CELL, None], ids=["cell", "LSTM"])
-def test_a_training_goes_on_from_its_state_after_any_step(text: Text, cell: Genotype | None) -> None:
+def test_a_training_goes_on_from_its_state_after_any_step(
+    text: Text, cell: Genotype | None
+) -> None:
     options = {"epochs": 3, "average_after": 1, "bptt": 30}
     alone, resumed = job(text, cell, **options), job(text, cell, **options)
     for this in (alone, resumed):
@@ -251,7 +283,9 @@ class Listener(Silent):
         self.rows.append(row)
 
 
-def trained(text: Text, folder: Path, cell: Genotype | None = CELL, **changes: Any) -> dict[str, Any]:
+def trained(
+    text: Text, folder: Path, cell: Genotype | None = CELL, **changes: Any
+) -> dict[str, Any]:
     with open_run(folder, resume=True) as run:
         run.write_json("config.json", {"proxnas": "", "command": "train"})
         return train_text(job(text, cell, **changes), run, Listener())
@@ -265,10 +299,15 @@ def test_a_run_folder_holds_a_model_that_tests_as_training_said(
     assert json.loads((tmp_path / "result.json").read_text()) == result
     assert json.loads((tmp_path / "vocabulary.json").read_text()) == list(text.vocabulary)
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert len(rows) == 3 and min(row["valid_perplexity"] for row in rows) == result["valid_perplexity"]
+    assert (
+        len(rows) == 3
+        and min(row["valid_perplexity"] for row in rows) == result["valid_perplexity"]
+    )
     model = load_text_model(tmp_path)
     assert model.genotype == cell and model.vocabulary == text.vocabulary
-    assert text_figures(model, text, "test")["perplexity"] == result["test_perplexity"]  # to the bit
+    assert (
+        text_figures(model, text, "test")["perplexity"] == result["test_perplexity"]
+    )  # to the bit
     assert text_figures(model, text, "valid")["perplexity"] == result["valid_perplexity"]
     assert result["params"] == sum(w.numel() for w in model.network.parameters())
 
@@ -289,7 +328,9 @@ def test_perplexity_is_that_of_a_plain_loop(text: Text) -> None:
     for bptt in (7, 99, 1000):
         found = read_through(network, text.valid, 1, bptt)
         assert found.tokens == 99 and found.loss == pytest.approx(plain.item(), rel=1e-5)
-        assert found.accuracy == pytest.approx((logits[:, 0].argmax(-1) == tokens[1:]).float().mean().item())
+        assert found.accuracy == pytest.approx(
+            (logits[:, 0].argmax(-1) == tokens[1:]).float().mean().item()
+        )
 
 
 def test_perplexity_of_a_huge_loss_is_a_number() -> None:
@@ -304,14 +345,21 @@ def test_cells_by_name() -> None:
     found = find_cell("zoo:RNN_DARTS_V2")
     assert found is not None and found.kind == "rnn"
     with pytest.raises(InputError, match="kind cnn makes no language model"):
-        job(Text("t", "word", ("a", "<unk>"), *[np.zeros(99, np.int64)] * 3), find_cell("zoo:DARTS_V2"))
+        job(
+            Text("t", "word", ("a", "<unk>"), *[np.zeros(99, np.int64)] * 3),
+            find_cell("zoo:DARTS_V2"),
+        )
 
 
-@pytest.mark.parametrize(("protocol", "words", "params"), [("ptb", 10_000, 22_960_000), ("wt2", 33_278, 33_127_878)])
+@pytest.mark.parametrize(
+    ("protocol", "words", "params"), [("ptb", 10_000, 22_960_000), ("wt2", 33_278, 33_127_878)]
+)
 def test_published_sizes(protocol: str, words: int, params: int) -> None:
     with torch.device("meta"):
         size = LanguageSize(words, TEXT_PROTOCOLS[protocol]()["units"])
-        cell, lstm = (language_network(find_cell(f"zoo:{name}"), size) for name in ("RNN_DARTS_V2", "LSTM"))
+        cell, lstm = (
+            language_network(find_cell(f"zoo:{name}"), size) for name in ("RNN_DARTS_V2", "LSTM")
+        )
     count = sum(w.numel() for w in cell.parameters())
     assert count == params
     assert sum(w.numel() for w in lstm.parameters()) == pytest.approx(count, rel=0.002)
@@ -319,9 +367,14 @@ def test_published_sizes(protocol: str, words: int, params: int) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "flag"),
-    [({"units": 0}, "--units"), ({"drop_words": 1.0}, "--drop-words"), ({"learning_rate": math.nan}, "--learning-rate"),
-     ({"bptt": 0}, "--bptt"), ({"resume": True, "force": True}, "--force")],
-)  # fmt: skip
+    [
+        ({"units": 0}, "--units"),
+        ({"drop_words": 1.0}, "--drop-words"),
+        ({"learning_rate": math.nan}, "--learning-rate"),
+        ({"bptt": 0}, "--bptt"),
+        ({"resume": True, "force": True}, "--force"),
+    ],
+)
 def test_bad_configurations(changes: dict[str, Any], flag: str) -> None:
     with pytest.raises(InputError, match=flag):
         config(**changes)
@@ -345,7 +398,9 @@ def model(text: Text) -> TextModel:
 
 
 def test_generated_text_follows_the_rhyme(model: TextModel) -> None:
-    assert model.generate("a", 6, temperature=0) == "a c\na c\na"  # 0 2 4 0 2 4 ...: <eos> ends the line
+    assert (
+        model.generate("a", 6, temperature=0) == "a c\na c\na"
+    )  # 0 2 4 0 2 4 ...: <eos> ends the line
 
 
 def test_generating_repeats_by_seed_and_varies_with_it(model: TextModel) -> None:
@@ -376,14 +431,28 @@ def changed(model: TextModel, **changes: str) -> Callable[[Path], None]:
 DAMAGE = {
     "vocabulary": ["", "nonsense", '["a", "b"]', '["a", "<unk>"]'],
     "genotype": ["", "{}", '"GRU"'],
-    "size": ["", "[]", '{"words": 6, "units": 0}', '{"words": 6, "units": 1e9}', '{"words": 6, "units": 60000}'],
-    "options": ["", '{"tokens": "word"}', '{"tokens": 3, "max_words": 0, "min_count": 0, "train_tokens": 0}'],
+    "size": [
+        "",
+        "[]",
+        '{"words": 6, "units": 0}',
+        '{"words": 6, "units": 1e9}',
+        '{"words": 6, "units": 60000}',
+    ],
+    "options": [
+        "",
+        '{"tokens": "word"}',
+        '{"tokens": 3, "max_words": 0, "min_count": 0, "train_tokens": 0}',
+    ],
     "info": ["", "[]"],
 }
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in DAMAGE.items() for value in values])
-def test_damaged_model_files_are_one_line(model: TextModel, tmp_path: Path, name: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in DAMAGE.items() for value in values]
+)
+def test_damaged_model_files_are_one_line(
+    model: TextModel, tmp_path: Path, name: str, value: str
+) -> None:
     changed(model, **{name: value})(tmp_path / "model.safetensors")
     with pytest.raises(InputError) as caught:
         load_text_model(tmp_path)
@@ -394,4 +463,8 @@ def test_a_model_survives_its_file(model: TextModel, tmp_path: Path) -> None:
     changed(model)(tmp_path / "model.safetensors")
     again = load_text_model(tmp_path)
     assert equal(dict(again.network.state_dict()), dict(model.network.state_dict()))
-    assert (again.genotype, again.vocabulary, again.options) == (CELL, model.vocabulary, model.options)
+    assert (again.genotype, again.vocabulary, again.options) == (
+        CELL,
+        model.vocabulary,
+        model.options,
+    )

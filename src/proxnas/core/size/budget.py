@@ -1,9 +1,11 @@
-"""A limit on the final network: its parameters, multiply-adds or seconds as a sum over the entries of A_bar.
+"""A limit on the final network: its parameters, multiply-adds or seconds as a sum over the entries
+of A_bar.
 
     size(A_bar) = fixed + sum of entries[e,k] over the selected (e,k)
 
-For parameters and multiply-adds that is exact, so a cell within the limit is a network within the limit. Seconds do not
-quite add up: there the sum is a model, fitted to whole networks, and the limit that is aimed at can be tightened.
+For parameters and multiply-adds that is exact, so a cell within the limit is a network within the
+limit. Seconds do not quite add up: there the sum is a model, fitted to whole networks, and the
+limit that is aimed at can be tightened.
 
 E edges, K candidates; entries are (E, K) for each group.
 """
@@ -29,12 +31,16 @@ Total = Callable[[Matrices], float]
 class Sizes:
     """The sizes of a space's networks, and which of them are the smallest and the largest."""
 
-    def __init__(self, of: str, entries: Matrices, groups: Mapping[str, Group], total: Total) -> None:
+    def __init__(
+        self, of: str, entries: Matrices, groups: Mapping[str, Group], total: Total
+    ) -> None:
         self.of, self.groups = of, groups
         self.entries, self.fixed = entries, 0.0
         smallest, largest = (self._best(sign) for sign in (-1.0, 1.0))
         low, high, known = self(smallest), self(largest), total(smallest)
-        if of == "latency" and high > low:  # parts share overheads: a scale that is right at both ends
+        if (
+            of == "latency" and high > low
+        ):  # parts share overheads: a scale that is right at both ends
             scale = (total(largest) - known) / (high - low)
             scale = scale if scale > 0 else 1.0  # a machine too busy to tell them apart
             self.entries = {name: scale * matrix for name, matrix in entries.items()}
@@ -48,7 +54,8 @@ class Sizes:
         return self.fixed + float(torch.stack(parts).sum())
 
     def _best(self, sign: float) -> Matrices:
-        """The cell of the space with the largest (1) or the smallest (-1) sum of entries, its inputs chosen too."""
+        """The cell of the space with the largest (1) or the smallest (-1) sum of entries, its
+        inputs chosen too."""
         return best({name: sign * matrix for name, matrix in self.entries.items()}, self.groups)
 
     def state_dict(self) -> State:
@@ -63,42 +70,53 @@ class Budget:
     """A limit on one of the sizes, and the projection onto the cells within it."""
 
     def __init__(self, sizes: Sizes, limit: float, asked: str, or_else: str = "") -> None:
-        """`asked`: the flag and its value, and `or_else`: another way out, for the error if no network is as small."""
+        """`asked`: the flag and its value, and `or_else`: another way out, for the error if no
+        network is as small."""
         self.sizes, self.limit, self.aim = sizes, limit, limit
         if sizes.smallest > limit * (1 + SLACK):
             raise InputError(
-                f"{asked}: the smallest network of this space and size has {shown(sizes.of, sizes.smallest)}: give at "
-                f"least that{or_else}"
+                f"{asked}: the smallest network of this space and size has"
+                f" {shown(sizes.of, sizes.smallest)}: give at least that{or_else}"
             )
 
     def meets(self, A_bar: Matrices) -> bool:
         return self.sizes(A_bar) <= self.aim * (1 + SLACK)
 
     def excess(self, A_bar: Matrices) -> float:
-        """How far beyond the limit, as a share of the span from the smallest to the largest network; below 0: room."""
+        """How far beyond the limit, as a share of the span from the smallest to the largest
+        network; below 0: room."""
         span = self.sizes.largest - self.sizes.smallest
         return (self.sizes(A_bar) - self.aim) / span if span else 0.0
 
     def project(self, A: Matrices, A_bar: Matrices) -> Matrices:
-        """A_bar if it is within the limit, else the cell within it with the largest sum of A (entries 0 and 1).
+        """A_bar if it is within the limit, else the cell within it with the largest sum of A
+        (entries 0 and 1).
 
-        Entries are added up across rows, so they must mean the same in all of them: probabilities, not logits.
+        Entries are added up across rows, so they must mean the same in all of them: probabilities,
+        not logits.
         """
         if self.meets(A_bar):
             return A_bar
         room = max(self.aim, self.sizes.smallest) - self.sizes.fixed
-        found = best_within(losses(A, self.sizes.groups), self.sizes.entries, self.sizes.groups, room)
+        found = best_within(
+            losses(A, self.sizes.groups), self.sizes.entries, self.sizes.groups, room
+        )
         assert found is not None  # the smallest network fits
         return found
 
     def tighten(self, measured: float) -> None:
-        """Aim lower after a network that the sums took for small enough turned out to be too large."""
+        """Aim lower after a network that the sums took for small enough turned out to be too
+        large."""
         self.aim *= 0.98 * self.limit / measured
 
     def to_json(self) -> dict[str, Any]:
         """What result.json says of it."""
         whole = (lambda x: x) if self.sizes.of == "latency" else round
-        sizes = {"limit": self.limit, "smallest": self.sizes.smallest, "largest": self.sizes.largest}
+        sizes = {
+            "limit": self.limit,
+            "smallest": self.sizes.smallest,
+            "largest": self.sizes.largest,
+        }
         return {"of": self.sizes.of} | {name: whole(size) for name, size in sizes.items()}
 
     def state_dict(self) -> State:

@@ -1,7 +1,7 @@
 """R(A), the paper's regulariser of model size (Eq. newreg), and the sizes of networks.
 
-K candidates; p_k is what candidate k costs: in the paper its parameters, counted from the modules themselves; for
-other costs see costs.py.
+K candidates; p_k is what candidate k costs: in the paper its parameters, counted from the modules
+themselves; for other costs see costs.py.
 """
 
 from __future__ import annotations
@@ -20,16 +20,23 @@ def parameter_costs(net: Supernet) -> dict[str, Tensor]:
     """Group -> p_k / p_bar (K,) for p_k the mean parameters of candidate k over all its places."""
     costs = {}
     for name, group in net.groups.items():
-        places = [choice for choice in net.choices.values() if choice.row and choice.row.group == name]
+        places = [
+            choice for choice in net.choices.values() if choice.row and choice.row.group == name
+        ]
         counts = [[parameters(candidate) for candidate in choice.candidates] for choice in places]
-        p = torch.tensor(counts, dtype=torch.float64).reshape(-1, len(group.candidates)).sum(0) / max(1, len(places))
+        p = torch.tensor(counts, dtype=torch.float64).reshape(-1, len(group.candidates)).sum(
+            0
+        ) / max(1, len(places))
         costs[name] = p
     return shares(costs)
 
 
 def shares(p: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Group -> p_k / p_bar (K,): what candidates cost as a share of their sum; where all cost nothing, R = 0."""
-    return {name: cost / cost.sum().clamp(min=torch.finfo(cost.dtype).tiny) for name, cost in p.items()}
+    """Group -> p_k / p_bar (K,): what candidates cost as a share of their sum; where all cost
+    nothing, R = 0."""
+    return {
+        name: cost / cost.sum().clamp(min=torch.finfo(cost.dtype).tiny) for name, cost in p.items()
+    }
 
 
 def R(A: Matrices, costs: dict[str, Tensor]) -> Tensor:
@@ -46,7 +53,8 @@ def R_gradient(A: Matrices, costs: dict[str, Tensor]) -> Matrices:
 
 
 def parameters(module: nn.Module) -> int:
-    """How many trainable numbers a module holds; an auxiliary classifier, dropped after training, does not count."""
+    """How many trainable numbers a module holds; an auxiliary classifier, dropped after training,
+    does not count."""
     kept = (w for name, w in module.named_parameters() if "auxiliary" not in name.split("."))
     return sum(w.numel() for w in kept if w.requires_grad)
 

@@ -1,7 +1,9 @@
-"""What candidates cost: parameters, multiply-adds or seconds, counted or measured at the places where they stand.
+"""What candidates cost: parameters, multiply-adds or seconds, counted or measured at the places
+where they stand.
 
-Two uses: p_k of R(A) in the search network (mean over the places of operation k), and what each entry of A_bar adds to
-the final network, summed over the cells that share its row (`entries`), from which sizes follow without building it.
+Two uses: p_k of R(A) in the search network (mean over the places of operation k), and what each
+entry of A_bar adds to the final network, summed over the cells that share its row (`entries`), from
+which sizes follow without building it.
 
 E edges, K candidates.
 """
@@ -47,35 +49,56 @@ def places(net: Supernet, x: Tensor | Inputs) -> list[Place]:
 
 
 def sums(net: Supernet, met: list[Place], measure: Measure) -> tuple[Matrices, Matrices]:
-    """(group -> (E, K): the measure of each candidate summed over its places, group -> (E, 1): how many these are).
+    """(group -> (E, K): the measure of each candidate summed over its places, group -> (E, 1): how
+    many these are).
 
     `none` costs nothing. Each operation is measured once for each shape of its input.
     """
-    total = {name: torch.zeros(group.shape, dtype=torch.float64) for name, group in net.groups.items()}
-    number = {name: torch.zeros(group.shape[0], 1, dtype=torch.float64) for name, group in net.groups.items()}
+    total = {
+        name: torch.zeros(group.shape, dtype=torch.float64) for name, group in net.groups.items()
+    }
+    number = {
+        name: torch.zeros(group.shape[0], 1, dtype=torch.float64)
+        for name, group in net.groups.items()
+    }
     known: dict[Any, float] = {}
     for (group, e), choice, source in met:
         number[group][e] += 1
-        shapes = tuple(x.shape for x in (*source.args, *source.kwargs.values()) if isinstance(x, Tensor))
+        shapes = tuple(
+            x.shape for x in (*source.args, *source.kwargs.values()) if isinstance(x, Tensor)
+        )
         for k, (name, candidate) in enumerate(zip(choice.names, choice.candidates, strict=True)):
             if name != NONE:
-                key = (name, repr(candidate), parameters(candidate), shapes)  # its repr says kernel and stride
+                key = (
+                    name,
+                    repr(candidate),
+                    parameters(candidate),
+                    shapes,
+                )  # its repr says kernel and stride
                 if key not in known:
                     known[key] = measure(candidate, source)
                 total[group][e, k] += known[key]
     return total, number
 
 
-def candidate_costs(net: Supernet, x: Tensor | Inputs, of: str, device: torch.device) -> dict[str, Tensor]:
-    """Group -> p_k (K,) of operation k in this network, its mean over all places: multiply-adds or seconds."""
+def candidate_costs(
+    net: Supernet, x: Tensor | Inputs, of: str, device: torch.device
+) -> dict[str, Tensor]:
+    """Group -> p_k (K,) of operation k in this network, its mean over all places: multiply-adds or
+    seconds."""
     total, number = sums(net, places(net, x), _measures(len(x), device)[of])
     return {name: total[name].sum(0) / number[name].sum().clamp(min=1) for name in total}
 
 
 def entries(net: Supernet, x: Tensor | Inputs, of: str, device: torch.device) -> Matrices:
-    """Group -> (E, K): what each entry of A_bar adds to the network, over all cells that share its row."""
+    """Group -> (E, K): what each entry of A_bar adds to the network, over all cells that share its
+    row."""
     if of == "params":  # modules, not calls: one that runs twice has its weights once
-        met = [Place(choice.row, choice, NOTHING) for choice in net.choices.values() if choice.row is not None]
+        met = [
+            Place(choice.row, choice, NOTHING)
+            for choice in net.choices.values()
+            if choice.row is not None
+        ]
         return sums(net, met, lambda candidate, source: parameters(candidate))[0]
     return sums(net, places(net, x), _measures(len(x), device)[of])[0]
 
@@ -97,7 +120,9 @@ def multiply_adds_at(candidate: nn.Module, source: Source) -> float:
 
 
 @torch.inference_mode()
-def seconds_at(candidate: nn.Module, source: Source, device: torch.device, runs: int = 30, limit: float = 0.5) -> float:
+def seconds_at(
+    candidate: nn.Module, source: Source, device: torch.device, runs: int = 30, limit: float = 0.5
+) -> float:
     """Median of the runs of a candidate on an input of that shape, after some that do not count."""
     real = materialised(candidate, device)
     args, kwargs = tree_map(lambda x: _alike(x, device), (source.args, dict(source.kwargs)))
@@ -106,13 +131,16 @@ def seconds_at(candidate: nn.Module, source: Source, device: torch.device, runs:
 
 
 def materialised(module: nn.Module, device: torch.device) -> nn.Module:
-    """A copy on the device, also of a module on the meta device, with weights that are numbers as good as any to be
-    timed: not zeros, and none that are denormal, which some processors are slow at."""
+    """A copy on the device, also of a module on the meta device, with weights that are numbers as
+    good as any to be timed: not zeros, and none that are denormal, which some processors are slow
+    at."""
     real = copy.deepcopy(module).to_empty(device=device)
     generator = torch.Generator().manual_seed(0)
     for name, x in (*real.named_parameters(), *real.named_buffers()):
         if x.is_floating_point():
-            value = torch.rand(x.shape, generator=generator) * 0.2 + (1.0 if name.endswith("running_var") else -0.1)
+            value = torch.rand(x.shape, generator=generator) * 0.2 + (
+                1.0 if name.endswith("running_var") else -0.1
+            )
             x.data.copy_(value)
         else:
             x.data.zero_()

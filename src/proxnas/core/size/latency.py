@@ -34,7 +34,11 @@ class Latency:
 
 @torch.inference_mode()
 def latency(
-    network: nn.Module, shape: tuple[int, int, int], batch: int = 1, runs: int = 50, limit: float = 5.0
+    network: nn.Module,
+    shape: tuple[int, int, int],
+    batch: int = 1,
+    runs: int = 50,
+    limit: float = 5.0,
 ) -> Latency:
     """Of images (C, H, W) in evaluation mode; see `warm_runs`."""
     device = next(network.parameters(), torch.empty(0)).device
@@ -48,7 +52,9 @@ def latency(
     return summary(seconds, batch, str(device))
 
 
-def warm_runs(run: Callable[[], object], clock: Clock, runs: int = 50, limit: float = 5.0) -> list[float]:
+def warm_runs(
+    run: Callable[[], object], clock: Clock, runs: int = 50, limit: float = 5.0
+) -> list[float]:
     """Seconds of so many runs, or of as many as fit into `limit` seconds, but of three at least.
 
     The first ones, in which kernels are chosen and memory is allocated, do not count.

@@ -1,9 +1,11 @@
-"""Choices inside candidates of other Choices, where sizes are counted: a decision counts only if it is reached.
+"""Choices inside candidates of other Choices, where sizes are counted: a decision counts only if it
+is reached.
 
-    size(A_bar) = fixed + sum of entries over the selected entries of those rows whose holder is selected too
+    size(A_bar) = fixed + sum of entries over the selected entries of those rows whose holder is
+        selected too
 
-The holder of a row is the candidate that it is decided inside of (`Group.inside`), itself inside another one perhaps.
-Rows with holders have one edge (E = 1), K candidates.
+The holder of a row is the candidate that it is decided inside of (`Group.inside`), itself inside
+another one perhaps. Rows with holders have one edge (E = 1), K candidates.
 """
 
 from __future__ import annotations
@@ -36,18 +38,23 @@ def reached(A_bar: Matrices, groups: Mapping[str, Group]) -> Matrices:
         holder = groups[name].inside
         return holder is None or (bool(A_bar[holder.group][0, holder.k]) and counts(holder.group))
 
-    return {name: matrix if counts(name) else torch.zeros_like(matrix) for name, matrix in A_bar.items()}
+    return {
+        name: matrix if counts(name) else torch.zeros_like(matrix) for name, matrix in A_bar.items()
+    }
 
 
 def losses(A: Matrices, groups: Mapping[str, Group]) -> Matrices:
-    """A, or where rows may be unreached how far its entries are below the best of their row: with plain sums of A a
-    candidate would win by holding more decisions."""
+    """A, or where rows may be unreached how far its entries are below the best of their row: with
+    plain sums of A a candidate would win by holding more decisions."""
     nested = any(group.inside for group in groups.values())
     return {name: a - a.amax(1, keepdim=True) for name, a in A.items()} if nested else A
 
 
-def best_within(A: Matrices, costs: Matrices, groups: Mapping[str, Group], room: float) -> Matrices | None:
-    """A_bar with the largest sum of A over what is reached whose cost is at most `room`; None if everything costs more.
+def best_within(
+    A: Matrices, costs: Matrices, groups: Mapping[str, Group], room: float
+) -> Matrices | None:
+    """A_bar with the largest sum of A over what is reached whose cost is at most `room`; None if
+    everything costs more.
 
     A Choice with all that is inside of it is one row of the knapsack.
     """
@@ -61,9 +68,15 @@ def best_within(A: Matrices, costs: Matrices, groups: Mapping[str, Group], room:
     chosen = projection.best_within(scores, prices, rows, room)
     if chosen is None:
         return None
-    picks = {name: k for root in roots for name, k in options[root][int(chosen[root].argmax())].picks}
-    best = {name: picks.get(name, int(a.argmax())) for name, a in A.items()}  # what is not reached keeps its best
-    return {name: _row([float(k == best[name]) for k in range(a.shape[1])]) for name, a in A.items()}
+    picks = {
+        name: k for root in roots for name, k in options[root][int(chosen[root].argmax())].picks
+    }
+    best = {
+        name: picks.get(name, int(a.argmax())) for name, a in A.items()
+    }  # what is not reached keeps its best
+    return {
+        name: _row([float(k == best[name]) for k in range(a.shape[1])]) for name, a in A.items()
+    }
 
 
 def best(A: Matrices, groups: Mapping[str, Group]) -> Matrices:
@@ -80,7 +93,9 @@ def _options(name: str, A: Matrices, costs: Matrices, groups: Mapping[str, Group
         parts = [Option(float(costs[name][0, k]), float(A[name][0, k]), ((name, k),))]
         for inner in (other for other, group in groups.items() if group.inside == Holder(name, k)):
             more = _options(inner, A, costs, groups)
-            parts = _undominated([Option(a[0] + b[0], a[1] + b[1], a[2] + b[2]) for a in parts for b in more])
+            parts = _undominated(
+                [Option(a[0] + b[0], a[1] + b[1], a[2] + b[2]) for a in parts for b in more]
+            )
         found += parts
     return _undominated(found)
 
@@ -121,14 +136,18 @@ def holders(module: nn.Module) -> Holders:
             found.weights.setdefault(w, set()).add(holder)
         if isinstance(part, Choice) and part.row:
             found.rows.setdefault(part.row.group, set()).add(holder)
-            waiting += [(candidate, Holder(part.row.group, k)) for k, candidate in enumerate(part.candidates)]
+            waiting += [
+                (candidate, Holder(part.row.group, k))
+                for k, candidate in enumerate(part.candidates)
+            ]
         else:
             waiting += [(child, holder) for child in part.children()]
     return found
 
 
 def own_parameters(module: nn.Module, groups: Mapping[str, Group]) -> Matrices:
-    """Group -> (1, K): the trained weights of each candidate, without those of the Choices inside of it.
+    """Group -> (1, K): the trained weights of each candidate, without those of the Choices inside
+    of it.
 
     An InputError where sizes are no sums: a decision or a weight that several candidates hold.
     """
@@ -142,15 +161,22 @@ def own_parameters(module: nn.Module, groups: Mapping[str, Group]) -> Matrices:
 
 
 def check_holders(module: nn.Module) -> None:
-    """An InputError where the size of a network is no sum over the candidates that it is made of."""
+    """An InputError where the size of a network is no sum over the candidates that it is made
+    of."""
     rows, weights = holders(module)
     for name, of in rows.items():
         if len(of) > 1:
-            raise InputError(f"Choice {name!r}: stands in {_places(of)}: with a limit a decision must have one place")
+            raise InputError(
+                f"Choice {name!r}: stands in {_places(of)}: with a limit a decision must have one"
+                " place"
+            )
     names = {id(w): name for name, w in module.named_parameters()}
     for w, of in weights.items():
         if len(of) > 1 and None not in of:
-            raise InputError(f"parameter {names[id(w)]!r}: stands in {_places(of)}: with a limit give each its own")
+            raise InputError(
+                f"parameter {names[id(w)]!r}: stands in {_places(of)}: with a limit give each"
+                " its own"
+            )
 
 
 def _places(of: set[Holder | None]) -> str:

@@ -2,10 +2,11 @@
 
     maximise  sum of A[e,k] over the selected entries     subject to  sum of cost[e,k] <= room
 
-over the cells of the space: one candidate a row; a node keeps as many inputs as the space says; no more skip
-connections than allowed. Rows are taken one after the other. For each way to stand in a cell (inputs kept at this
-node, skip connections so far) only those beginnings are kept that no other beats in both cost and score, so nothing
-that could become the best is lost; with a handful of different costs they stay few.
+over the cells of the space: one candidate a row; a node keeps as many inputs as the space says; no
+more skip connections than allowed. Rows are taken one after the other. For each way to stand in a
+cell (inputs kept at this node, skip connections so far) only those beginnings are kept that no
+other beats in both cost and score, so nothing that could become the best is lost; with a handful of
+different costs they stay few.
 
 E edges, K candidates; A and cost are (E, K) for each group, costs at least 0.
 """
@@ -66,22 +67,35 @@ class Line:
     most_skips: int
 
 
-def best_within(A: Matrices, costs: Matrices, groups: Mapping[str, Group], room: float) -> Matrices | None:
-    """A_bar (entries 0 and 1) with the largest sum of A whose cost is at most `room`; None if every cell costs more."""
-    lines = [line for name, group in groups.items() for line in _lines(name, group, A[name], costs[name])]
+def best_within(
+    A: Matrices, costs: Matrices, groups: Mapping[str, Group], room: float
+) -> Matrices | None:
+    """A_bar (entries 0 and 1) with the largest sum of A whose cost is at most `room`; None if every
+    cell costs more."""
+    lines = [
+        line for name, group in groups.items() for line in _lines(name, group, A[name], costs[name])
+    ]
     start = Front(np.zeros(1), np.zeros(1), [(State(), 0)], [ABSENT])
     layers: list[dict[State, Front]] = [{State(): start}]
     for line in lines:
         layers.append(_extended(layers[-1], line, room * (1 + SLACK)))
     end = layers[-1].get(State())
-    return None if end is None else _traced(lines, layers, {name: torch.zeros_like(a) for name, a in A.items()})
+    return (
+        None
+        if end is None
+        else _traced(lines, layers, {name: torch.zeros_like(a) for name, a in A.items()})
+    )
 
 
 def _lines(name: str, group: Group, A: Any, costs: Any) -> Iterator[Line]:
     scores, prices = A.tolist(), costs.tolist()
     limited = group.max_inputs is not None
     usable = [k for k, op in enumerate(group.candidates) if not limited or op != NONE]
-    counted = group.max_skip is not None and not set(group.candidates) <= {SKIP, NONE} and SKIP in group.candidates
+    counted = (
+        group.max_skip is not None
+        and not set(group.candidates) <= {SKIP, NONE}
+        and SKIP in group.candidates
+    )
     for n, rows in enumerate(group.nodes):
         most = len(rows) if group.max_inputs is None else min(group.max_inputs, len(rows))
         # with `none` among the candidates a node may keep fewer, but never no input at all
@@ -100,8 +114,11 @@ def _lines(name: str, group: Group, A: Any, costs: Any) -> Iterator[Line]:
             )
 
 
-def _undominated(options: list[tuple[int, float, float]], counted: bool) -> list[tuple[int, float, float]]:
-    """Without the candidates that another of the row beats in cost and score; all, where skip connections count."""
+def _undominated(
+    options: list[tuple[int, float, float]], counted: bool
+) -> list[tuple[int, float, float]]:
+    """Without the candidates that another of the row beats in cost and score; all, where skip
+    connections count."""
     if counted:
         return options
     kept: list[tuple[int, float, float]] = []

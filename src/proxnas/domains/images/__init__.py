@@ -1,1 +1,2 @@
-"""Images in classes: readers of data, cell spaces, convolutional networks, their training, export and cards."""
+"""Images in classes: readers of data, cell spaces, convolutional networks, their training, export
+and cards."""

@@ -26,11 +26,17 @@ IMAGES = 16
 
 
 def deliver(
-    model: Model, images: Any, folder: Path, found: Mapping[str, Any] | None = None, say: Callable[[str], None] = say
+    model: Model,
+    images: Any,
+    folder: Path,
+    found: Mapping[str, Any] | None = None,
+    say: Callable[[str], None] = say,
 ) -> dict[str, Path]:
-    """Write model.onnx (model.pt2 without the extra `onnx`) and model_card.md; onnx, torch or card -> file.
+    """Write model.onnx (model.pt2 without the extra `onnx`) and model_card.md; onnx, torch or card
+    -> file.
 
-    `images`: arrays as trained on, to check the export with. `found`: the result of the search, for the card.
+    `images`: arrays as trained on, to check the export with. `found`: the result of the search, for
+    the card.
     """
     if onnx_available():
         files = {"onnx": folder / ONNX}
@@ -43,7 +49,9 @@ def deliver(
     return files | {"card": folder / CARD}
 
 
-def card_text(model: Model, files: Mapping[str, Path], found: Mapping[str, Any] | None = None) -> str:
+def card_text(
+    model: Model, files: Mapping[str, Path], found: Mapping[str, Any] | None = None
+) -> str:
     """The model card, with the latency measured now, on the device where the network is."""
     processor = {"processor": describe(model.device)["processor"]}
     measured = {"torch": latency(model.network, model.shape)}
@@ -73,7 +81,8 @@ def onnx_latency(path: Path, shape: tuple[int, int, int]) -> Latency:
 
 
 def found_by(folder: Path) -> dict[str, Any]:
-    """How the cell was found that the train run in `folder` trained: its search's result, or the `cell` it was given.
+    """How the cell was found that the train run in `folder` trained: its search's result, or the
+    `cell` it was given.
 
     `fit` keeps the search beside the training; `train` may have been given the folder of a search.
     """

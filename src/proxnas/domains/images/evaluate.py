@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from proxnas.domains.images.data.stream import ImageBatches
 from proxnas.runs.messages import total
 
-BATCH = 128  # fixed: the same batches give the same answers to the bit, in training as in a later test
+BATCH = (
+    128  # fixed: the same batches give the same answers to the bit, in training as in a later test
+)
 TOP = 5
 NOISE = 2.0
 """Standard errors by which an accuracy may differ by chance."""
@@ -43,7 +45,8 @@ class Evaluation:
         return int(self.confusion.sum(1).max()) / self.images
 
     def beats_majority(self) -> bool:
-        """Whether it is more accurate than that by more than chance makes: two standard errors of a share."""
+        """Whether it is more accurate than that by more than chance makes: two standard errors of a
+        share."""
         error = math.sqrt(self.majority * (1 - self.majority) / self.images)
         return self.accuracy > self.majority + NOISE * error
 
@@ -54,7 +57,9 @@ class Evaluation:
 
 
 @torch.no_grad()
-def evaluate(network: nn.Module, part: ImageBatches, classes: int, precision: torch.dtype) -> Evaluation:
+def evaluate(
+    network: nn.Module, part: ImageBatches, classes: int, precision: torch.dtype
+) -> Evaluation:
     """The network on a whole part; it is in evaluation mode within, and afterwards as it was."""
     before = network.training
     network.eval()

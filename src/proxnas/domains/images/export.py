@@ -1,8 +1,8 @@
 """A trained network as a file that needs no proxnas: ONNX, or a program of torch.export.
 
-The file reads float32 images (N, C, H, W) of any number N: bytes divided by 255, or the values themselves where the
-data are float32; normalisation is inside. Before a file is put in its place it is read back and run on the images
-given: its answers must be those of the network.
+The file reads float32 images (N, C, H, W) of any number N: bytes divided by 255, or the values
+themselves where the data are float32; normalisation is inside. Before a file is put in its place it
+is read back and run on the images given: its answers must be those of the network.
 """
 
 # N images, H height, W width, C channels, K classes
@@ -49,7 +49,8 @@ class Deployed(nn.Module):
 
 
 def deployed(model: Model) -> Deployed:
-    """The model's network as it is exported: a copy on the host, without what only training needs."""
+    """The model's network as it is exported: a copy on the host, without what only training
+    needs."""
     network = copy.deepcopy(model.network).cpu().eval()
     if getattr(network, "auxiliary", None) is not None:
         network.auxiliary = None  # type: ignore[assignment]
@@ -60,23 +61,40 @@ def as_input(images: Any) -> Tensor:
     """Arrays (N, H, W, C), or (N, H, W) of grey images, as the exported file reads them."""
     x = torch.from_numpy(np.ascontiguousarray(images))
     x = x[..., None] if x.ndim == 3 else x
-    return (x.float() if x.dtype.is_floating_point else x.float() / 255).permute(0, 3, 1, 2).contiguous()
+    return (
+        (x.float() if x.dtype.is_floating_point else x.float() / 255)
+        .permute(0, 3, 1, 2)
+        .contiguous()
+    )
 
 
-def export_model(model: Model, images: Any, onnx: Path | None = None, program: Path | None = None) -> dict[Path, float]:
-    """Write the files asked for; file -> the largest difference of a logit on the images (arrays as trained on)."""
+def export_model(
+    model: Model, images: Any, onnx: Path | None = None, program: Path | None = None
+) -> dict[Path, float]:
+    """Write the files asked for; file -> the largest difference of a logit on the images (arrays as
+    trained on)."""
     check_places(onnx, program)
     network, example = deployed(model), as_input(images)
     with torch.no_grad():
         # the normalisation too is held to the model's own
-        _check(network, example, model.network(model.normalised(images)).cpu(), "the network made for export")
+        _check(
+            network,
+            example,
+            model.network(model.normalised(images)).cpu(),
+            "the network made for export",
+        )
     metadata = _metadata(model)
     differences = {onnx: export_onnx(network, example, onnx, metadata)} if onnx else {}
-    return differences | ({program: export_torch(network, example, program, metadata)} if program else {})
+    return differences | (
+        {program: export_torch(network, example, program, metadata)} if program else {}
+    )
 
 
-def export_onnx(network: nn.Module, example: Tensor, path: Path, metadata: Mapping[str, str] | None = None) -> float:
-    """Write an ONNX file of a network in evaluation mode; the largest difference that onnxruntime showed."""
+def export_onnx(
+    network: nn.Module, example: Tensor, path: Path, metadata: Mapping[str, str] | None = None
+) -> float:
+    """Write an ONNX file of a network in evaluation mode; the largest difference that onnxruntime
+    showed."""
     with quiet():
         made = torch.onnx.export(
             network,
@@ -95,11 +113,16 @@ def export_onnx(network: nn.Module, example: Tensor, path: Path, metadata: Mappi
     return difference
 
 
-def export_torch(network: nn.Module, example: Tensor, path: Path, metadata: Mapping[str, str] | None = None) -> float:
-    """Write a torch.export program of a network in evaluation mode; the largest difference once it was reloaded."""
+def export_torch(
+    network: nn.Module, example: Tensor, path: Path, metadata: Mapping[str, str] | None = None
+) -> float:
+    """Write a torch.export program of a network in evaluation mode; the largest difference once it
+    was reloaded."""
     file = io.BytesIO()
     with quiet():
-        made = torch.export.export(_contiguous(network), (_several(example),), dynamic_shapes=_any_number())
+        made = torch.export.export(
+            _contiguous(network), (_several(example),), dynamic_shapes=_any_number()
+        )
         torch.export.save(made, file, extra_files=dict(metadata or {}))
         reloaded = torch.export.load(io.BytesIO(file.getvalue())).module()
     difference = _check(reloaded, example, _answers(network, example), str(path))
@@ -108,7 +131,8 @@ def export_torch(network: nn.Module, example: Tensor, path: Path, metadata: Mapp
 
 
 def _contiguous(network: nn.Module) -> nn.Module:
-    """A copy with weights in the default format: torch.export warns of others, which it stores in a roundabout way."""
+    """A copy with weights in the default format: torch.export warns of others, which it stores in a
+    roundabout way."""
     network = copy.deepcopy(network)
     for w in network.parameters():
         w.data = w.data.contiguous()
@@ -134,8 +158,13 @@ def _check(run: Run, example: Tensor, expected: Tensor, what: str) -> float:
     got = torch.cat([_answers(run, example), _answers(run, example[:1])]).cpu()
     expected = torch.cat([expected, expected[:1]])
     difference = (got - expected).abs()
-    if not bool((difference <= TOLERANCE * (1 + expected.abs())).all()):  # also if it is not a number
-        raise RuntimeError(f"{what}: answers differ from the network's by {difference.max():g}; nothing was written")
+    if not bool(
+        (difference <= TOLERANCE * (1 + expected.abs())).all()
+    ):  # also if it is not a number
+        raise RuntimeError(
+            f"{what}: answers differ from the network's by {difference.max():g}; nothing was"
+            " written"
+        )
     return float(difference.max())
 
 
@@ -151,6 +180,8 @@ def _metadata(model: Model) -> dict[str, str]:
     return {
         "proxnas": __version__,
         "classes": json.dumps(model.classes),
-        "input": f"{INPUT}: float32 (N, {', '.join(map(str, model.shape))}), {pixels}; normalised inside",
+        "input": (
+            f"{INPUT}: float32 (N, {', '.join(map(str, model.shape))}), {pixels}; normalised inside"
+        ),
         "genotype": model.genotype.to_json(),
     }

@@ -1,7 +1,8 @@
-"""A trained network in a file: safetensors, with all that is needed to build and feed it as JSON in the metadata.
+"""A trained network in a file: safetensors, with all that is needed to build and feed it as JSON in
+the metadata.
 
-Nothing in the file is believed before it is checked, and nothing of it is ever run: metadata is JSON, weights are
-compared name by name and shape by shape with the network that the genotype makes.
+Nothing in the file is believed before it is checked, and nothing of it is ever run: metadata is
+JSON, weights are compared name by name and shape by shape with the network that the genotype makes.
 """
 
 # N images, H height, W width, C channels, K classes
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
 
 PIXELS = ("uint8", "float32")
 LIMITS = {"cells": 200, "channels": 4096, "image_channels": 1024, "classes": 1_000_000}
-MOST_EDGES = 5_000  # of the whole network, which is built before its weights are compared; published ones have 400
+# of the whole network, which is built before its weights are compared; published ones have 400
+MOST_EDGES = 5_000
 MOST_VALUES, VALUES_A_WEIGHT = 2**24, 64
-"""Of the widest layer on one image: the first, and so many more a weight. A small file must not ask for gigabytes."""
+"""Of the widest layer on one image: the first, and so many more a weight. A small file must not ask
+for gigabytes."""
 STEM = 3
 """Times the channels: the first layer of the widest kind of network."""
 PREDICT_BATCH = 64
@@ -77,17 +80,22 @@ class Model:
         return next(self.network.parameters()).device
 
     def normalised(self, images: Any) -> Tensor:
-        """(N, H, W, C) or (N, H, W) arrays as trained on -> (N, C, H, W) as the network reads them."""
+        """(N, H, W, C) or (N, H, W) arrays as trained on -> (N, C, H, W) as the network reads
+        them."""
         x = torch.as_tensor(images)
         C, H, W = self.shape
         if x.ndim == 3:
             x = x[..., None]
         if x.ndim != 4 or tuple(x.shape[1:]) != (H, W, C):
-            raise InputError(f"images of shape {tuple(x.shape)}: this model reads (N, {H}, {W}, {C})")
+            raise InputError(
+                f"images of shape {tuple(x.shape)}: this model reads (N, {H}, {W}, {C})"
+            )
         if x.dtype.is_floating_point != (self.pixels == "float32"):
             raise InputError(f"images of {x.dtype}: this model was trained on {self.pixels} images")
         unit = 255.0 if self.pixels == "uint8" else 1.0
-        mean, std = (torch.tensor(v, dtype=torch.float64).mul(unit).float() for v in (self.mean, self.std))
+        mean, std = (
+            torch.tensor(v, dtype=torch.float64).mul(unit).float() for v in (self.mean, self.std)
+        )
         x = x.to(self.device, torch.float32)
         return ((x - mean.to(self.device)) / std.to(self.device)).permute(0, 3, 1, 2)
 
@@ -98,7 +106,8 @@ class Model:
         return torch.cat([self.network(x).softmax(-1) for x in parts]).cpu()
 
     def _read(self, files: Sequence[str | os.PathLike[str]]) -> Any:
-        """Image files as arrays of the size and channels that the network reads, made as in the training."""
+        """Image files as arrays of the size and channels that the network reads, made as in the
+        training."""
         import numpy as np
 
         from proxnas.domains.images.data.picture import BrokenImage
@@ -116,14 +125,15 @@ class Model:
         """An InputError if image files are nothing for this model."""
         if self.pixels != "uint8":
             raise InputError(
-                "this model was trained on float32 arrays: image files do not tell their scale, give arrays"
+                "this model was trained on float32 arrays: image files do not tell their scale,"
+                " give arrays"
             )
 
     def predict(self, images: Any, top: int = 1) -> list[list[Answer]]:
         """For each image the `top` most probable classes, best first.
 
-        Images are arrays (N, H, W, C) or (N, H, W) of the size and kind that the network was trained on, or a list of
-        files, which are brought to that size.
+        Images are arrays (N, H, W, C) or (N, H, W) of the size and kind that the network was
+        trained on, or a list of files, which are brought to that size.
         """
         if isinstance(images, Sequence) and images and isinstance(images[0], str | os.PathLike):
             images = self._read(images)
@@ -133,7 +143,8 @@ class Model:
 
 
 def picture(file: str, shape: tuple[int, int, int]) -> tuple[Any, Head]:
-    """(H, W, C): as it is if it has that size, else its middle square, scaled; and what it was. Or a BrokenImage."""
+    """(H, W, C): as it is if it has that size, else its middle square, scaled; and what it was. Or
+    a BrokenImage."""
     from proxnas.domains.images.data.picture import head, opened, pixels, quiet
 
     C, H, W = shape
@@ -166,9 +177,13 @@ def load_model(place: str | os.PathLike[str], device: torch.device | str = "cpu"
 
 def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model:
     if "vocabulary" in metadata:
-        raise InputError("a language model, which sees no images: let it write with proxnas generate")
+        raise InputError(
+            "a language model, which sees no images: let it write with proxnas generate"
+        )
     if "genotype" not in metadata:
-        raise InputError("not written by proxnas (no genotype in its metadata): give the model of a train run")
+        raise InputError(
+            "not written by proxnas (no genotype in its metadata): give the model of a train run"
+        )
     try:
         genotype = from_json(metadata["genotype"])
     except InputError as error:
@@ -177,7 +192,10 @@ def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model
     classes = _list(metadata, "classes", size.classes, lambda name: isinstance(name, str))
     shape = _list(metadata, "shape", 3, lambda side: type(side) is int and 0 < side <= 65536)
     if shape[0] != size.image_channels:
-        raise InputError(f"shape {shape} does not fit the network's {size.image_channels} image channels: damaged")
+        raise InputError(
+            f"shape {shape} does not fit the network's {size.image_channels} image channels:"
+            " damaged"
+        )
     network = _network(file, genotype, size)
     check_shape(shape, size, network)
     model = Model(
@@ -196,10 +214,14 @@ def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model
     return model
 
 
-def _list(metadata: Mapping[str, str], name: str, length: int, good: Callable[[Any], bool]) -> tuple[Any, ...]:
+def _list(
+    metadata: Mapping[str, str], name: str, length: int, good: Callable[[Any], bool]
+) -> tuple[Any, ...]:
     values = entry(metadata, name)
     if not isinstance(values, list) or len(values) != length or not all(map(good, values)):
-        raise InputError(f"{name} in its metadata is not a list of {length} sound values: the file is damaged")
+        raise InputError(
+            f"{name} in its metadata is not a list of {length} sound values: the file is damaged"
+        )
     return tuple(values)
 
 
@@ -207,11 +229,16 @@ def _size(values: Any, genotype: Architecture) -> Size:
     """The Size in the metadata: known fields, of their types, and no larger than can be meant."""
     known = {field.name: field for field in dataclasses.fields(Size)}
     if not isinstance(values, dict) or not values.keys() <= known.keys():
-        raise InputError(f"size in its metadata is not an object of {', '.join(known)}: the file is damaged")
+        raise InputError(
+            f"size in its metadata is not an object of {', '.join(known)}: the file is damaged"
+        )
     for name, limit in LIMITS.items():
         value = values.get(name)
         if type(value) is not int or not 1 <= value <= limit:
-            raise InputError(f"size in its metadata has {name} {value!r:.40}, not 1 to {limit}: the file is damaged")
+            raise InputError(
+                f"size in its metadata has {name} {value!r:.40}, not 1 to {limit}: the file is"
+                " damaged"
+            )
     cells = genotype.cells.values() if isinstance(genotype, Genotype) else ()
     edges = values["cells"] * sum(len(node) for cell in cells for node in cell.nodes)
     if edges > MOST_EDGES:
@@ -223,12 +250,18 @@ def _size(values: Any, genotype: Architecture) -> Size:
 
 
 def check_shape(shape: Sequence[int], size: Size, network: nn.Module) -> None:
-    """An InputError for images (C, H, W) that are larger than can be meant for a network of so many weights."""
+    """An InputError for images (C, H, W) that are larger than can be meant for a network of so many
+    weights."""
     C, H, W = shape
-    values, weights = max(C, STEM * size.channels) * H * W, sum(w.numel() for w in network.parameters())
+    values, weights = (
+        max(C, STEM * size.channels) * H * W,
+        sum(w.numel() for w in network.parameters()),
+    )
     if values > MOST_VALUES + VALUES_A_WEIGHT * weights:
-        raise InputError(f"images of {W} x {H} pixels are too large for a network of {weights:,} weights: give "
-                         "--image-size to train on smaller ones; in a model file such a shape is damaged")  # fmt: skip
+        raise InputError(
+            f"images of {W} x {H} pixels are too large for a network of {weights:,} weights: give "
+            "--image-size to train on smaller ones; in a model file such a shape is damaged"
+        )
 
 
 def _network(file: Any, genotype: Architecture, size: Size) -> nn.Module:

@@ -1,8 +1,9 @@
 """Candidate operations: one dict a domain, name -> factory(C, stride, norm).
 
-C channels in and out; `norm` makes the normalisation of C channels, so that search networks (no affine part, no running
-statistics: a candidate selected late would be judged by stale ones) and final networks share these definitions.
-Every operation keeps channels_last and never changes its input.
+C channels in and out; `norm` makes the normalisation of C channels, so that search networks (no
+affine part, no running statistics: a candidate selected late would be judged by stale ones) and
+final networks share these definitions. Every operation keeps channels_last and never changes its
+input.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ class Pure(nn.Sequential):
 class Pointwise(nn.Conv2d):
     """A 1x1 convolution with a stride.
 
-    oneDNN's gradient of its weights writes beyond its memory where few channels lie channels_last (its issue 6035, on
-    CPUs without AVX-512: wrong values or a crash). There every so many-th pixel is taken first, which is the same.
+    oneDNN's gradient of its weights writes beyond its memory where few channels lie channels_last
+    (its issue 6035, on CPUs without AVX-512: wrong values or a crash). There every so many-th pixel
+    is taken first, which is the same.
     """
 
     FEW = 16
@@ -78,7 +80,8 @@ class Pointwise(nn.Conv2d):
 
 
 class FactorizedReduce(nn.Module):
-    """Halves the image: two 1x1 convolutions of stride 2, one on the image moved by a pixel, side by side."""
+    """Halves the image: two 1x1 convolutions of stride 2, one on the image moved by a pixel, side
+    by side."""
 
     def __init__(self, C_in: int, C_out: int, norm: Norm) -> None:
         super().__init__()
@@ -88,7 +91,9 @@ class FactorizedReduce(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = relu(x)
-        if x.shape[2] % 2 or x.shape[3] % 2:  # odd sides: a padded border keeps both halves equally large
+        if (
+            x.shape[2] % 2 or x.shape[3] % 2
+        ):  # odd sides: a padded border keeps both halves equally large
             x = nn.functional.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2))
         y: Tensor = self.norm(torch.cat([self.even(x), self.odd(x[:, :, 1:, 1:])], dim=1))
         return y
@@ -98,7 +103,9 @@ def relu_conv_norm(C_in: int, C_out: int, kernel: int, stride: int, norm: Norm) 
     """ReLU, a full convolution, normalisation."""
     if kernel == 1:
         return AfterReLU(Pointwise(C_in, C_out, stride), norm(C_out))
-    return AfterReLU(nn.Conv2d(C_in, C_out, kernel, stride=stride, padding=kernel // 2, bias=False), norm(C_out))
+    return AfterReLU(
+        nn.Conv2d(C_in, C_out, kernel, stride=stride, padding=kernel // 2, bias=False), norm(C_out)
+    )
 
 
 def conv(kernel: int) -> Factory:
@@ -111,14 +118,17 @@ def stretched_conv(kernel: int) -> Factory:
 
     def build(C: int, stride: int, norm: Norm) -> nn.Module:
         row = nn.Conv2d(C, C, (1, kernel), stride=(1, stride), padding=(0, kernel // 2), bias=False)
-        column = nn.Conv2d(C, C, (kernel, 1), stride=(stride, 1), padding=(kernel // 2, 0), bias=False)
+        column = nn.Conv2d(
+            C, C, (kernel, 1), stride=(stride, 1), padding=(kernel // 2, 0), bias=False
+        )
         return AfterReLU(row, column, norm(C))
 
     return build
 
 
 def grouped_stretched_conv(C: int, stride: int, norm: Norm) -> nn.Module:
-    """1x3, then 3x1, both in eight groups of channels, then a 1x1 convolution: GDAS' fixed reduction cell has it."""
+    """1x3, then 3x1, both in eight groups of channels, then a 1x1 convolution: GDAS' fixed
+    reduction cell has it."""
     groups = math.gcd(C, 8)
     row = nn.Conv2d(C, C, (1, 3), stride=(1, stride), padding=(0, 1), groups=groups, bias=False)
     column = nn.Conv2d(C, C, (3, 1), stride=(stride, 1), padding=(1, 0), groups=groups, bias=False)
@@ -128,7 +138,9 @@ def grouped_stretched_conv(C: int, stride: int, norm: Norm) -> nn.Module:
 def depthwise(C: int, kernel: int, stride: int, dilation: int, norm: Norm) -> list[nn.Module]:
     """A depthwise convolution, a 1x1 convolution, normalisation; to be put after a ReLU."""
     pad = dilation * (kernel // 2)
-    spatial = nn.Conv2d(C, C, kernel, stride=stride, padding=pad, dilation=dilation, groups=C, bias=False)
+    spatial = nn.Conv2d(
+        C, C, kernel, stride=stride, padding=pad, dilation=dilation, groups=C, bias=False
+    )
     return [spatial, nn.Conv2d(C, C, 1, bias=False), norm(C)]
 
 
@@ -140,7 +152,9 @@ def dil_conv(kernel: int) -> Factory:
 def sep_conv(kernel: int, dilation: int = 1) -> Factory:
     """Two depthwise-separable convolutions in a row, the first with the stride."""
     return lambda C, stride, norm: AfterReLU(
-        *depthwise(C, kernel, stride, dilation, norm), nn.ReLU(inplace=True), *depthwise(C, kernel, 1, dilation, norm)
+        *depthwise(C, kernel, stride, dilation, norm),
+        nn.ReLU(inplace=True),
+        *depthwise(C, kernel, 1, dilation, norm),
     )
 
 
@@ -150,8 +164,11 @@ def max_pool(kernel: int) -> Factory:
 
 
 def max_pool_even(C: int, stride: int, norm: Norm) -> nn.Module:
-    """The largest value of a 2x2 window; without a stride the lower right border is padded to keep the size."""
-    pool = nn.MaxPool2d(2, stride=stride, ceil_mode=stride == 2)  # an odd side is rounded up, as everywhere
+    """The largest value of a 2x2 window; without a stride the lower right border is padded to keep
+    the size."""
+    pool = nn.MaxPool2d(
+        2, stride=stride, ceil_mode=stride == 2
+    )  # an odd side is rounded up, as everywhere
     return pool if stride == 2 else nn.Sequential(nn.ReplicationPad2d((0, 1, 0, 1)), pool)
 
 
@@ -162,7 +179,9 @@ def max_pool_norm(C: int, stride: int, norm: Norm) -> nn.Module:
 
 def avg_pool(kernel: int) -> Factory:
     """The mean of a window, the padding not counted."""
-    return lambda C, stride, norm: nn.AvgPool2d(kernel, stride=stride, padding=kernel // 2, count_include_pad=False)
+    return lambda C, stride, norm: nn.AvgPool2d(
+        kernel, stride=stride, padding=kernel // 2, count_include_pad=False
+    )
 
 
 def skip(C: int, stride: int, norm: Norm) -> nn.Module:
@@ -213,7 +232,8 @@ def final_operation(name: str, C: int, stride: int) -> nn.Module:
 
 
 def search_operation(name: str, C: int, stride: int) -> nn.Module:
-    """A CNN operation as a search network holds it: pooling is normalised too, lest a candidate win by its scale."""
+    """A CNN operation as a search network holds it: pooling is normalised too, lest a candidate win
+    by its scale."""
     op = CNN[name](C, stride, search_norm)
     return Pure(f"{name}/{stride}", op, search_norm(C)) if "pool" in name else op
 

@@ -34,8 +34,8 @@ class ImageFlags:
     """How files of images become an array."""
 
     image_size: Side = 0
-    """Side in pixels that images are brought to; auto: as they are where all have one size, else by the data; for a
-    trained model as it reads them."""
+    """Side in pixels that images are brought to; auto: as they are where all have one size, else by
+    the data; for a trained model as it reads them."""
     skip_broken: bool = False
     """Leave out images that cannot be read, and name them; without it they are an error."""
 

@@ -9,7 +9,8 @@ from proxnas.domains.images.data.images import Images, Part
 
 
 def train_parts(images: Images, share: float) -> tuple[Part, Part | None]:
-    """(training part, validation part): the data's own, or a share held out of the training part; None without."""
+    """(training part, validation part): the data's own, or a share held out of the training part;
+    None without."""
     x, y = images.x_train, images.y_train
     if images.x_valid is not None and images.y_valid is not None:
         return (x, y), (images.x_valid, images.y_valid)
@@ -18,7 +19,8 @@ def train_parts(images: Images, share: float) -> tuple[Part, Part | None]:
 
 
 def held_out(y: Array, share: float) -> tuple[Array, Array]:
-    """Indices that stay and that are held out: fixed whatever the seed, equal shares of each class to within one."""
+    """Indices that stay and that are held out: fixed whatever the seed, equal shares of each class
+    to within one."""
     # RandomState: its numbers are frozen for all versions of numpy
     random = np.random.RandomState(stable_seed(0, "held out") % 2**32).random_sample(len(y))
     order = np.lexsort((random, y))

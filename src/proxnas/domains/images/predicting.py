@@ -1,4 +1,5 @@
-"""Image files, or folders of them, through a trained model: what can be read is answered, the rest is named."""
+"""Image files, or folders of them, through a trained model: what can be read is answered, the rest
+is named."""
 
 from __future__ import annotations
 
@@ -58,11 +59,14 @@ class Seen:
         if self.resized:
             largest = max(self.resized, key=lambda head: head.height * head.width)
             lines.append(
-                f"{len(self.resized)} of {self.images} images were brought to the {width} x {height} pixels that the "
-                f"model reads (the largest from {largest.width} x {largest.height})"
+                f"{len(self.resized)} of {self.images} images were brought to the {width} x"
+                f" {height} pixels that the model reads (the largest from {largest.width} x"
+                f" {largest.height})"
             )
         if self.greyed:
-            lines.append(f"{self.greyed} of {self.images} lost their colours: the model reads grey images")
+            lines.append(
+                f"{self.greyed} of {self.images} lost their colours: the model reads grey images"
+            )
         return "; ".join(lines)
 
     def check(self) -> None:
@@ -70,8 +74,14 @@ class Seen:
         if not self.bad:
             return
         reasons = listed([f"{row.image}: {row.error}" for row in self.bad], NAMED)
-        rest = "" if self.images == len(self.bad) else f", {self.images - len(self.bad)} others are answered"
-        raise InputError(f"{reasons}: {len(self.bad)} of {self.images} images not read{rest}: give image files")
+        rest = (
+            ""
+            if self.images == len(self.bad)
+            else f", {self.images - len(self.bad)} others are answered"
+        )
+        raise InputError(
+            f"{reasons}: {len(self.bad)} of {self.images} images not read{rest}: give image files"
+        )
 
 
 def predict(model: Model, places: Sequence[str], top: int, seen: Seen) -> Iterator[Row]:

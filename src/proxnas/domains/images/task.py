@@ -30,9 +30,13 @@ from proxnas.searching.options import SearchConfig
 class ImageTask:
     """Half of the training images for w, half for A."""
 
-    def __init__(self, config: SearchConfig, images: Images, space: Space[Size], device: torch.device) -> None:
+    def __init__(
+        self, config: SearchConfig, images: Images, space: Space[Size], device: torch.device
+    ) -> None:
         self.config, self.images, self.space, self.device = config, images, space, device
-        module = channels_last(space.search_network(self._size(config.cells, config.channels)).to(device))
+        module = channels_last(
+            space.search_network(self._size(config.cells, config.channels)).to(device)
+        )
         limit = None if config.max_skip < 0 else config.max_skip
         groups = {name: replace(group, max_skip=limit) for name, group in space.groups.items()}
         self.net = Supernet(module, groups, precision=PRECISIONS[config.precision])
@@ -59,7 +63,9 @@ class ImageTask:
 
     def final_network(self, genotype: Genotype) -> nn.Module:
         with torch.device("meta"):
-            return self.space.network(genotype, self._size(self.config.final_cells, self.config.final_channels))
+            return self.space.network(
+                genotype, self._size(self.config.final_cells, self.config.final_channels)
+            )
 
     def bare_network(self, genotype: Genotype) -> nn.Module:
         size = self._size(self.config.cells, self.config.channels)
@@ -80,7 +86,9 @@ class ImageTask:
 
     def entries(self, of: str) -> Matrices:
         with torch.device("meta"):
-            module = self.space.choice_network(self._size(self.config.final_cells, self.config.final_channels))
+            module = self.space.choice_network(
+                self._size(self.config.final_cells, self.config.final_channels)
+            )
             assert module is not None, "cells of images are made of Choices"
             x = torch.empty(1, *self.images.shape)
         return costs.entries(Supernet(module.eval(), self.net.groups), x, of, self.device)

@@ -25,57 +25,77 @@ def load_for(model: Model, config: TestConfig) -> Images:
     """DATA, brought to the model's size, judged to be of the model's kind; nothing is set aside."""
     C, H, W = model.shape
     if config.image_size and (config.image_size, config.image_size) != (H, W):
-        raise InputError(f"--image-size {config.image_size}: the model reads {W} x {H} pixels: leave it out")
+        raise InputError(
+            f"--image-size {config.image_size}: the model reads {W} x {H} pixels: leave it out"
+        )
     options = dataclasses.replace(config.load_options(), image_size=0, for_model=model.shape)
     images = load(config.data, options)
     if images.shape != model.shape:
         c, h, w = images.shape
-        raise InputError(f"{config.data}: images of {c} x {h} x {w} (channels, height, width), the model reads "
-                         f"{C} x {H} x {W}: give images like those it was trained on")  # fmt: skip
+        raise InputError(
+            f"{config.data}: images of {c} x {h} x {w} (channels, height, width), the model reads "
+            f"{C} x {H} x {W}: give images like those it was trained on"
+        )
     if str(images.x_test.dtype) != model.pixels:
         raise InputError(
-            f"{config.data}: {images.x_test.dtype} images, the model was trained on {model.pixels}: give those"
+            f"{config.data}: {images.x_test.dtype} images, the model was trained on {model.pixels}:"
+            " give those"
         )
     unknown = [repr(name) for name in images.classes if name not in model.classes]
     if unknown:
         more = f" (and {len(unknown) - 1} more: {listed(unknown[1:])})" if len(unknown) > 1 else ""
         raise InputError(
-            f"{config.data}: class {unknown[0]}{more} is none of the model's {len(model.classes)} classes "
-            f"({', '.join(model.classes[:5])}, ...): give data of the classes it was trained on"
+            f"{config.data}: class {unknown[0]}{more} is none of the model's {len(model.classes)}"
+            f" classes ({', '.join(model.classes[:5])}, ...): give data of the classes it was"
+            " trained on"
         )
     return images
 
 
 def choose(model: Model, images: Images, asked: str) -> tuple[str, list[Part], str]:
-    """(part, what is tested, that in words); --part auto is decided by whether the model was trained on these data."""
+    """(part, what is tested, that in words); --part auto is decided by whether the model was
+    trained on these data."""
     name, own = images.name, len(images.y_test) > 0
     known = trained_on(model, images)
     part = asked if asked != "auto" else "test" if own or known else "all"
     if part == "valid":
         if images.x_valid is None or images.y_valid is None:
-            raise InputError(f"--part valid: {name} has no such part: give --part test, train or all")
+            raise InputError(
+                f"--part valid: {name} has no such part: give --part test, train or all"
+            )
         return part, [(images.x_valid, images.y_valid)], f"the valid part of {name}"
     if part == "all":
-        valid = [] if images.x_valid is None or images.y_valid is None else [(images.x_valid, images.y_valid)]
+        valid = (
+            []
+            if images.x_valid is None or images.y_valid is None
+            else [(images.x_valid, images.y_valid)]
+        )
         parts = [(images.x_train, images.y_train), *valid, (images.x_test, images.y_test)]
         without = "" if own else ", which has no test part"
         seen = "; the model was trained on some of them" if known else ""
         return part, [pair for pair in parts if len(pair[1])], f"all of {name}{without}{seen}"
     if own:
-        x, y = (images.x_test, images.y_test) if part == "test" else (images.x_train, images.y_train)
+        x, y = (
+            (images.x_test, images.y_test) if part == "test" else (images.x_train, images.y_train)
+        )
         words = f"the {part} part of {name}"
     else:
         test = held_out_fifth(images.y_train)
         rows = test if part == "test" else np.setdiff1d(np.arange(len(images.y_train)), test)
         x, y = images.x_train[rows], images.y_train[rows]
-        words = f"the fifth of {name} that is set aside for testing" if part == "test" else f"{name} without that fifth"
+        words = (
+            f"the fifth of {name} that is set aside for testing"
+            if part == "test"
+            else f"{name} without that fifth"
+        )
     if not len(y):
         raise InputError(f"--part {part}: {name} has no images in it: give --part all")
     return part, [(x, y)], words
 
 
 def trained_on(model: Model, images: Images) -> bool:
-    """Whether these are the data of the model's training; of models without a fingerprint the name must do."""
+    """Whether these are the data of the model's training; of models without a fingerprint the name
+    must do."""
     known = model.info.get(FINGERPRINT)
     if isinstance(known, Mapping) and known:
         return not differences(known, images.fingerprint)
@@ -88,7 +108,9 @@ def test_model(model: Model, images: Images, part: str) -> dict[str, Any]:
     to_model = np.array([model.classes.index(name) for name in images.classes])
     images = dataclasses.replace(images, mean=model.mean, std=model.std)
     batches = [ImageBatches(images, (x, to_model[y]), device=model.device) for x, y in parts]
-    found = _together([evaluate(model.network, each, len(model.classes), torch.float32) for each in batches])
+    found = _together(
+        [evaluate(model.network, each, len(model.classes), torch.float32) for each in batches]
+    )
     figures = {
         "part": part,
         "tested": words,
@@ -107,7 +129,10 @@ def _together(found: Sequence[Evaluation]) -> Evaluation:
     if len(found) == 1:
         return found[0]
     images = sum(each.images for each in found)
-    loss, top5 = (sum(getattr(each, name) * each.images for each in found) / images for name in ("loss", "top5"))
+    loss, top5 = (
+        sum(getattr(each, name) * each.images for each in found) / images
+        for name in ("loss", "top5")
+    )
     return Evaluation(loss, top5, torch.stack([each.confusion for each in found]).sum(0))
 
 

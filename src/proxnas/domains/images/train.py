@@ -1,4 +1,5 @@
-"""From-scratch training of a discrete network: build it, step, log, checkpoint, keep the best weights, test once."""
+"""From-scratch training of a discrete network: build it, step, log, checkpoint, keep the best
+weights, test once."""
 
 from __future__ import annotations
 
@@ -60,11 +61,15 @@ class Training:
         self.flops = multiply_adds(self.network, images.shape)
         train, valid = train_parts(images, config.valid_share)
         self.valid = self.batches(valid) if valid else None
-        self.train = Stream(self.batches(train, augmentation(config)), config.batch_size, config.seed, "train")
+        self.train = Stream(
+            self.batches(train, augmentation(config)), config.batch_size, config.seed, "train"
+        )
         own = self.train.mine.stop - self.train.mine.start
         if config.accumulate > own // 2:  # batch statistics of one image are none
-            raise InputError(f"--accumulate {config.accumulate}: each of {here().size} processes has {own} images of a "
-                             f"batch: give at most {own // 2}")  # fmt: skip
+            raise InputError(
+                f"--accumulate {config.accumulate}: each of {here().size} processes has {own}"
+                f" images of a batch: give at most {own // 2}"
+            )
         self.optimizer = Optimizer(self.network, config, len(self.train))
         self.guard = self.optimizer.guard
         self.average = Average(self.network, rising(config.ema)) if config.ema else None
@@ -90,13 +95,19 @@ class Training:
 
     def step(self) -> Metrics:
         """One update by one batch, computed in `accumulate` parts."""
-        # seeded by the step, so that dropped paths need no state in the checkpoint; other images, other paths
+        # seeded by the step, so that dropped paths need no state in the checkpoint; other images,
+        # other paths
         who = f"/{here().rank}" if here().rank else ""
         torch.manual_seed(stable_seed(self.config.seed, f"step{who}", self.optimizer.t))
         self.network.train()
-        self.network.set_drop_path(self.config.drop_path * self.optimizer.t / (len(self) * self.config.epochs))
+        self.network.set_drop_path(
+            self.config.drop_path * self.optimizer.t / (len(self) * self.config.epochs)
+        )
         batch = self.train.next()
-        pieces = [Batch(*piece) for piece in zip(*(t.tensor_split(self.config.accumulate) for t in batch), strict=True)]
+        pieces = [
+            Batch(*piece)
+            for piece in zip(*(t.tensor_split(self.config.accumulate) for t in batch), strict=True)
+        ]
         results = [self._piece(piece, len(piece.y) / len(batch.y)) for piece in pieces]
         loss, right = (sum(values[1:], values[0]) for values in zip(*results, strict=True))
         with self.clock("update"):
@@ -109,13 +120,19 @@ class Training:
         """(share of the loss, right answers); the gradient is added up."""
         smooth = self.config.label_smoothing
         with self.clock("forward"):
-            half = torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
+            half = torch.autocast(
+                self.device.type, self.precision, enabled=self.precision != torch.float32
+            )
             with half, shared_relu():
                 logits, auxiliary = self.network.forward_auxiliary(batch.x)
-            loss = nn.functional.cross_entropy(logits.float(), batch.y, label_smoothing=smooth) * share
+            loss = (
+                nn.functional.cross_entropy(logits.float(), batch.y, label_smoothing=smooth) * share
+            )
             total = loss
             if auxiliary is not None:
-                more = nn.functional.cross_entropy(auxiliary.float(), batch.y, label_smoothing=smooth)
+                more = nn.functional.cross_entropy(
+                    auxiliary.float(), batch.y, label_smoothing=smooth
+                )
                 total = loss + self.config.auxiliary * share * more
         with self.clock("backward"):
             self.optimizer.backward(total)
@@ -144,20 +161,34 @@ class Training:
             check_finite(found.loss)
             row |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
         self._keep(row)
-        seconds = dict.fromkeys(("forward", "backward", "update", "evaluate"), 0.0) | self.clock.take()
+        seconds = (
+            dict.fromkeys(("forward", "backward", "update", "evaluate"), 0.0) | self.clock.take()
+        )
         other = max(0.0, time.perf_counter() - start - sum(seconds.values()))
         return row | {"seconds": seconds | {"other": other}}
 
     def _keep(self, row: dict[str, Any]) -> None:
-        """Remember the weights if they are the best yet; without a validation part the last ones are."""
+        """Remember the weights if they are the best yet; without a validation part the last ones
+        are."""
         rank = [row["valid_accuracy"], -row["valid_loss"]] if self.valid else [row["epoch"]]
         if not self.best or rank > self.best["rank"]:
-            kept = {n: w.clone() for n, w in self.kept.state_dict().items() if "auxiliary" not in n.split(".")}
-            self.best = {"rank": rank, "epoch": row["epoch"], "accuracy": row.get("valid_accuracy"), "weights": kept}
+            kept = {
+                n: w.clone()
+                for n, w in self.kept.state_dict().items()
+                if "auxiliary" not in n.split(".")
+            }
+            self.best = {
+                "rank": rank,
+                "epoch": row["epoch"],
+                "accuracy": row.get("valid_accuracy"),
+                "weights": kept,
+            }
 
     def best_network(self) -> nn.Module:
         """The network to keep: best weights, no auxiliary tower."""
-        network = networks.build(self.genotype, dataclasses.replace(self.size, auxiliary=False)).to(self.device)
+        network = networks.build(self.genotype, dataclasses.replace(self.size, auxiliary=False)).to(
+            self.device
+        )
         network.load_state_dict(self.best["weights"])
         return channels_last(network).eval()
 
@@ -208,14 +239,19 @@ def augmentation(config: TrainConfig) -> Augment:
     )
 
 
-def train(this: Training, run: Run, progress: Progress, deadline: Deadline | None = None) -> dict[str, Any]:
-    """Trains to the end, from where the folder stands, tests the best weights; returns what result.json holds."""
+def train(
+    this: Training, run: Run, progress: Progress, deadline: Deadline | None = None
+) -> dict[str, Any]:
+    """Trains to the end, from where the folder stands, tests the best weights; returns what
+    result.json holds."""
     write_atomically(run / "genotype.json", this.genotype.to_json())
     deadline = deadline or Deadline()
     rows = run_epochs(this, run, progress, deadline)
     network = this.best_network()
     test = this.batches((this.images.x_test, this.images.y_test))
-    tested = evaluate(network, test, this.size.classes, torch.float32)  # as the kept model will be used
+    tested = evaluate(
+        network, test, this.size.classes, torch.float32
+    )  # as the kept model will be used
     result = {"method": method_of(this.config.cell, run)} | _result(this, rows, network, tested)
     if deadline.cut:
         result["stopped"] = MINUTES
@@ -224,7 +260,9 @@ def train(this: Training, run: Run, progress: Progress, deadline: Deadline | Non
     return result
 
 
-def _result(this: Training, rows: list[dict[str, Any]], network: nn.Module, tested: Evaluation) -> dict[str, Any]:
+def _result(
+    this: Training, rows: list[dict[str, Any]], network: nn.Module, tested: Evaluation
+) -> dict[str, Any]:
     result: dict[str, Any] = {
         "cell": this.config.cell,
         "space": this.genotype.space,
@@ -247,9 +285,10 @@ def _result(this: Training, rows: list[dict[str, Any]], network: nn.Module, test
     warnings = list(this.images.warnings)
     if not tested.beats_majority():
         warnings.append(
-            f"test accuracy {tested.accuracy:.4f} is not better than always answering the most frequent class, "
-            f"right for {tested.majority:.4f} of the {tested.images} test images: the network has learnt nothing that "
-            f"shows ({this.optimizer.t} steps); give it more time, smaller batches or more images"
+            f"test accuracy {tested.accuracy:.4f} is not better than always answering the most"
+            f" frequent class, right for {tested.majority:.4f} of the {tested.images} test images:"
+            f" the network has learnt nothing that shows ({this.optimizer.t} steps); give it more"
+            " time, smaller batches or more images"
         )
     if warnings:
         result["warning"] = "; ".join(warnings)
@@ -258,8 +297,21 @@ def _result(this: Training, rows: list[dict[str, Any]], network: nn.Module, test
 
 def _model(this: Training, network: nn.Module, result: dict[str, Any]) -> Model:
     images = this.images
-    wanted = ("params", "flops", "valid_accuracy", "test_accuracy", "test_top5", "test_images", "epochs", "seed")
-    known = {"data": images.name, "protocol": this.config.protocol, FINGERPRINT: dict(images.fingerprint)}
+    wanted = (
+        "params",
+        "flops",
+        "valid_accuracy",
+        "test_accuracy",
+        "test_top5",
+        "test_images",
+        "epochs",
+        "seed",
+    )
+    known = {
+        "data": images.name,
+        "protocol": this.config.protocol,
+        FINGERPRINT: dict(images.fingerprint),
+    }
     return Model(
         network=network,
         genotype=this.genotype,

@@ -1,7 +1,9 @@
-"""Data of the user's own as a stream of batches: a torch Dataset, a DataLoader, any iterable of batches, tensors.
+"""Data of the user's own as a stream of batches: a torch Dataset, a DataLoader, any iterable of
+batches, tensors.
 
-A batch is (inputs, target): inputs one tensor, a tuple of arguments or a dict of keywords. Random numbers that a pass
-over the data draws from torch come from (seed, name, pass, batch), so that a stream can go on where it stood.
+A batch is (inputs, target): inputs one tensor, a tuple of arguments or a dict of keywords. Random
+numbers that a pass over the data draws from torch come from (seed, name, pass, batch), so that a
+stream can go on where it stood.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ from proxnas.common.types import Batch, Inputs, State, Targets
 from proxnas.runs.fingerprint import MOST_BYTES, feed_rows
 from proxnas.runs.order import Order
 
-FORM = "a batch is (inputs, target), where inputs is a tensor, a tuple of arguments or a dict of keywords"
+FORM = (
+    "a batch is (inputs, target), where inputs is a tensor, a tuple of arguments or a dict of"
+    " keywords"
+)
 _END = object()
 
 
@@ -58,7 +63,8 @@ class ItemPasses:
         return (self._collated(self.order.index(t)) for t in range(start, start + len(self)))
 
     def whole(self) -> Iterator[Any]:
-        # in batches of equal size (to within one): a small remainder would weigh as a poor batch for batch norm
+        # in batches of equal size (to within one): a small remainder would weigh as a poor batch
+        # for batch norm
         parts = torch.arange(self.size).tensor_split(-(-self.size // self.order.batch_size))
         return map(self._collated, parts)
 
@@ -69,7 +75,8 @@ class ItemPasses:
 
 
 class GivenPasses:
-    """A DataLoader, a list of batches, or whatever else can be iterated more than once: in its own order."""
+    """A DataLoader, a list of batches, or whatever else can be iterated more than once: in its own
+    order."""
 
     def __init__(self, batches: Iterable[Any], seed: int, name: str) -> None:
         self.batches, self.seed, self.name = batches, seed, name
@@ -98,10 +105,19 @@ class GivenPasses:
 
 def passes(data: Any, batch_size: int, seed: int, name: str) -> Passes:
     """What `search` was given as its train or valid data; an InputError if it is none."""
-    if isinstance(data, tuple) and len(data) >= 2 and all(isinstance(part, Tensor | np.ndarray) for part in data):
-        data = tuple(_converted(part, name) if isinstance(part, np.ndarray) else part for part in data)
+    if (
+        isinstance(data, tuple)
+        and len(data) >= 2
+        and all(isinstance(part, Tensor | np.ndarray) for part in data)
+    ):
+        data = tuple(
+            _converted(part, name) if isinstance(part, np.ndarray) else part for part in data
+        )
         if len({len(part) if part.ndim else 0 for part in data}) > 1:
-            raise InputError(f"{name}: tensors of {', '.join(str(tuple(x.shape)) for x in data)}: give equal lengths")
+            raise InputError(
+                f"{name}: tensors of {', '.join(str(tuple(x.shape)) for x in data)}: give equal"
+                " lengths"
+            )
         data = TensorDataset(*data)
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
         return ItemPasses(data, batch_size, seed, name)
@@ -109,7 +125,9 @@ def passes(data: Any, batch_size: int, seed: int, name: str) -> Passes:
         data = DataLoader(data, batch_size)
     kind = type(data).__name__
     if not isinstance(data, Iterable) or isinstance(data, str | bytes | dict | Tensor):
-        raise InputError(f"{name}: a {kind} is no data: give a DataLoader, a Dataset or (inputs, targets)")
+        raise InputError(
+            f"{name}: a {kind} is no data: give a DataLoader, a Dataset or (inputs, targets)"
+        )
     if isinstance(data, Iterator):
         wanted = "a list of batches, a DataLoader or a Dataset"
         raise InputError(f"{name}: a {kind} can be gone through only once: give {wanted}")
@@ -119,7 +137,9 @@ def passes(data: Any, batch_size: int, seed: int, name: str) -> Passes:
 def fingerprint_of(data: Any) -> str | None:
     """A digest of tensors or arrays; None for other data, which may not be the same twice."""
     parts = data.tensors if isinstance(data, TensorDataset) else data
-    if not isinstance(parts, tuple) or not all(isinstance(part, Tensor | np.ndarray) for part in parts):
+    if not isinstance(parts, tuple) or not all(
+        isinstance(part, Tensor | np.ndarray) for part in parts
+    ):
         return None
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
@@ -149,7 +169,10 @@ class UserStream:
             self.number, self.position, self._running = self.number + 1, 0, None
             raw = self._draw()
         if raw is _END:
-            raise InputError(f"{self.name}: gives no batches when gone through again: give what can be iterated anew")
+            raise InputError(
+                f"{self.name}: gives no batches when gone through again: give what can be iterated"
+                " anew"
+            )
         self.position += 1
         return as_batch(raw, self.device, self.name)
 
@@ -191,9 +214,12 @@ class UserStream:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Torch's own random numbers on the host from a seed, within; afterwards they go on as before."""
+    """Torch's own random numbers on the host from a seed, within; afterwards they go on as
+    before."""
     before = torch.get_rng_state()
-    torch.default_generator.manual_seed(seed)  # not torch.manual_seed: that reaches accelerators too
+    torch.default_generator.manual_seed(
+        seed
+    )  # not torch.manual_seed: that reaches accelerators too
     try:
         yield
     finally:
@@ -205,7 +231,11 @@ def as_batch(raw: Any, device: torch.device, name: str) -> Batch:
     if not isinstance(raw, tuple | list) or len(raw) < 2:
         raise InputError(f"{name}: gave a {_kind(raw)}: {FORM}")
     *inputs, target = tree_map(lambda x: _tensor(x, device), list(raw))
-    sizes = [len(x) for x in (*tree_leaves(target), *tree_leaves(inputs)) if isinstance(x, Tensor) and x.ndim]
+    sizes = [
+        len(x)
+        for x in (*tree_leaves(target), *tree_leaves(inputs))
+        if isinstance(x, Tensor) and x.ndim
+    ]
     if not sizes or not sizes[0]:
         raise InputError(f"{name}: gave a batch without examples: {FORM}")
     y = target if isinstance(target, Tensor) and target.ndim else Targets(target, sizes[0])
@@ -219,7 +249,8 @@ def target_of(batch: Batch) -> Any:
 
 
 def _inputs(inputs: list[Any], name: str) -> Tensor | Inputs:
-    """Several entries before the target are several arguments, like one entry that is a tuple of them."""
+    """Several entries before the target are several arguments, like one entry that is a tuple of
+    them."""
     given = inputs[0] if len(inputs) == 1 else inputs
     if isinstance(given, Tensor):
         return given
@@ -234,7 +265,9 @@ def _converted(array: np.ndarray[Any, Any], name: str) -> Tensor:
     """An array as a tensor; numpy's usual float64 becomes what modules are made of."""
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name}: an array of {array.dtype}: give numbers")
-    x = torch.from_numpy(np.array(array))  # a copy: what is read only, or turned round, torch does not take
+    x = torch.from_numpy(
+        np.array(array)
+    )  # a copy: what is read only, or turned round, torch does not take
     return x.to(torch.get_default_dtype()) if x.dtype == torch.float64 else x
 
 

@@ -1,6 +1,8 @@
-"""Any module that holds Choices as a search space: names for its rows, and the plain module that a selection makes.
+"""Any module that holds Choices as a search space: names for its rows, and the plain module that a
+selection makes.
 
-Nothing is built anew: the plain module is a deep copy in which each Choice is its selected candidate.
+Nothing is built anew: the plain module is a deep copy in which each Choice is its selected
+candidate.
 """
 
 from __future__ import annotations
@@ -61,9 +63,13 @@ class CustomSpace:
         """`module` gets its rows named."""
         name_rows(module)
         self.module, self.name = module, CUSTOM
-        names = {row_name(part): part.names for part in module.modules() if isinstance(part, Choice)}
+        names = {
+            row_name(part): part.names for part in module.modules() if isinstance(part, Choice)
+        }
         inside = {name: of.pop() for name, of in holders(module).rows.items() if len(of) == 1}
-        self.groups = {name: Group(candidates, inside=inside.get(name)) for name, candidates in names.items()}
+        self.groups = {
+            name: Group(candidates, inside=inside.get(name)) for name, candidates in names.items()
+        }
 
     def search_network(self, size: object) -> nn.Module:
         return self.module
@@ -72,7 +78,8 @@ class CustomSpace:
         return self.module
 
     def genotype(self, A_bar: Matrices) -> Genotype:
-        """The candidates of the Choices that are reached; those inside unselected candidates are left out."""
+        """The candidates of the Choices that are reached; those inside unselected candidates are
+        left out."""
         edges = {name: _edge(name, self.groups[name], matrix) for name, matrix in A_bar.items()}
         run = inside_out(self.module, lambda choice: edges[row_name(choice)])
         reached = {row_name(part) for part in run if isinstance(part, Choice)}
@@ -89,14 +96,16 @@ def _edge(name: str, group: Group, A_bar: Tensor) -> Edge:
     chosen = [(group.candidates[k], a) for k, a in enumerate(A_bar[0].tolist()) if a]
     if len(chosen) != 1:
         raise InputError(
-            f"Choice {name!r}: the method selects {len(chosen)} candidates, not one: choose another method"
+            f"Choice {name!r}: the method selects {len(chosen)} candidates, not one: choose another"
+            " method"
         )
     ((op, value),) = chosen
     return Edge(op, 0, value)
 
 
 def derive(module: nn.Module, genotype: Mapping[str, str] | Genotype) -> nn.Module:
-    """A deep copy of a module in which each Choice is replaced by the candidate that `genotype` names for it.
+    """A deep copy of a module in which each Choice is replaced by the candidate that `genotype`
+    names for it.
 
     The weights are those of `module`: built anew, it gives the found architecture untrained.
     """
@@ -108,10 +117,18 @@ def skeleton(module: nn.Module, genotype: Genotype) -> nn.Module:
     return _derived(module, genotype, {id(x): x for x in (*module.parameters(), *module.buffers())})
 
 
-def _derived(module: nn.Module, genotype: Mapping[str, str] | Genotype, memo: dict[int, Any]) -> nn.Module:
+def _derived(
+    module: nn.Module, genotype: Mapping[str, str] | Genotype, memo: dict[int, Any]
+) -> nn.Module:
     pick = picker(module, genotype)
-    for part in inside_out(module, pick):  # deepcopy takes what is in the memo wherever it meets the original
-        memo[id(part)] = _plain_choice(part, pick(part), memo) if isinstance(part, Choice) else _sum(part, pick, memo)
+    for part in inside_out(
+        module, pick
+    ):  # deepcopy takes what is in the memo wherever it meets the original
+        memo[id(part)] = (
+            _plain_choice(part, pick(part), memo)
+            if isinstance(part, Choice)
+            else _sum(part, pick, memo)
+        )
     return copy.deepcopy(module, memo)
 
 
@@ -141,7 +158,10 @@ def picker(module: nn.Module, genotype: Mapping[str, str] | Genotype) -> Pick:
     def pick(choice: Choice) -> Edge:
         name = names[choice]
         if name not in edges:
-            raise InputError(f"the genotype says nothing of Choice {name!r}: give one of {', '.join(choice.names)}")
+            raise InputError(
+                f"the genotype says nothing of Choice {name!r}: give one of"
+                f" {', '.join(choice.names)}"
+            )
         if edges[name].op not in choice.names:
             raise unknown(f"candidate of Choice {name!r}", edges[name].op, choice.names)
         return edges[name]
@@ -159,7 +179,9 @@ def inside_out(module: nn.Module, pick: Pick) -> list[Choice | Node]:
             return
         seen.add(id(part))
         choice = part if isinstance(part, Choice) else None
-        for child in [choice.candidates[choice.names.index(pick(choice).op)]] if choice else part.children():
+        for child in (
+            [choice.candidates[choice.names.index(pick(choice).op)]] if choice else part.children()
+        ):
             walk(child)
         if isinstance(part, Choice | Node):
             found.append(part)
@@ -181,15 +203,22 @@ def name_rows(module: nn.Module) -> None:
 
 
 def row_names(module: nn.Module) -> dict[Choice, str]:
-    """Choice -> name of its row: the one it shares, else where it stands, with the names of candidates on the way."""
+    """Choice -> name of its row: the one it shares, else where it stands, with the names of
+    candidates on the way."""
     places = dict(_places(module))
     shared = {row_name(choice) for choice in places if choice.row}
     names: dict[Choice, str] = {}
     for choice, place in places.items():
         if choice.row and choice.row.edge:
-            raise InputError(f"Choice {place!r} has row {choice.row.edge} of {choice.row.group!r}: share by name only")
+            raise InputError(
+                f"Choice {place!r} has row {choice.row.edge} of {choice.row.group!r}: share by name"
+                " only"
+            )
         if not choice.row and (place in shared or place in names.values()):
-            raise InputError(f"two Choices are called {place!r}: rename the attribute, the candidate or what is shared")
+            raise InputError(
+                f"two Choices are called {place!r}: rename the attribute, the candidate or what is"
+                " shared"
+            )
         names[choice] = row_name(choice) if choice.row else place
     return names
 

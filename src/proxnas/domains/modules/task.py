@@ -72,13 +72,17 @@ class CustomObjective:
         loss = self.criterion(full, target_of(batch))
         if not isinstance(loss, Tensor) or loss.ndim:
             found = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-            raise InputError(f"the loss is {found}, not one number: return the mean over the batch as a tensor")
+            raise InputError(
+                f"the loss is {found}, not one number: return the mean over the batch as a tensor"
+            )
         return loss, output
 
     @torch.no_grad()
     def measure(self, loss: Tensor, output: Any, batch: Batch) -> tuple[Tensor, Tensor]:
         mean = self.metric(output, target_of(batch)) if self.metric else 0.0
-        return loss.detach(), torch.as_tensor(mean, dtype=torch.float32, device=loss.device) * len(batch.y)
+        return loss.detach(), torch.as_tensor(mean, dtype=torch.float32, device=loss.device) * len(
+            batch.y
+        )
 
     def examples(self, batch: Batch) -> int:
         return len(batch.y)
@@ -93,20 +97,23 @@ def classification(output: Any, target: Any) -> Tensor:
         what = f"{type(output).__name__}, not a tensor"
         part = "output.logits" if hasattr(output, "logits") else "output[...]"
         raise InputError(
-            f"the module puts out a {what}: give loss=lambda output, target: cross_entropy({part}, target), or let its "
-            "forward return the tensor alone"
+            f"the module puts out a {what}: give loss=lambda output, target: cross_entropy({part},"
+            " target), or let its forward return the tensor alone"
         )
     if not isinstance(target, Tensor):
-        raise InputError(f"the target is a {type(target).__name__}, not a tensor of class numbers: give a loss for it")
+        raise InputError(
+            f"the target is a {type(target).__name__}, not a tensor of class numbers: give a loss"
+            " for it"
+        )
     if not target.is_floating_point():
         target = target.long()
         _check_classes(output, target)
     elif target.shape != output.shape:
         kind = str(target.dtype).removeprefix("torch.")
         raise InputError(
-            f"the target holds {kind} of shape {tuple(target.shape)} for an output of {tuple(output.shape)}: for "
-            "classes give whole numbers (target.long()), for values to be predicted a loss "
-            "such as torch.nn.functional.mse_loss"
+            f"the target holds {kind} of shape {tuple(target.shape)} for an output of"
+            f" {tuple(output.shape)}: for classes give whole numbers (target.long()), for values to"
+            " be predicted a loss such as torch.nn.functional.mse_loss"
         )
     return nn.functional.cross_entropy(output, target)
 
@@ -118,8 +125,9 @@ def _check_classes(output: Tensor, target: Tensor) -> None:
     classes = target[target != IGNORED]
     if classes.numel() and not 0 <= int(classes.min()) <= int(classes.max()) < output.shape[1]:
         raise InputError(
-            f"the target has classes from {int(classes.min())} to {int(classes.max())}, and the module puts out "
-            f"{output.shape[1]}: number them from 0, or give the last layer more outputs"
+            f"the target has classes from {int(classes.min())} to {int(classes.max())}, and the"
+            f" module puts out {output.shape[1]}: number them from 0, or give the last layer more"
+            " outputs"
         )
 
 
@@ -128,7 +136,8 @@ IGNORED = -100
 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
-    """The share of right answers; classes in dimension 1, target their numbers or, as floats, their probabilities."""
+    """The share of right answers; classes in dimension 1, target their numbers or, as floats, their
+    probabilities."""
     answer = target.argmax(1) if target.is_floating_point() else target
     return (output.argmax(1) == answer).float().mean()
 
@@ -136,15 +145,21 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
 class CustomTask:
     """A module with Choices, judged by a loss on data in two parts."""
 
-    def __init__(self, config: SearchConfig, data: CustomData, space: CustomSpace, device: torch.device) -> None:
+    def __init__(
+        self, config: SearchConfig, data: CustomData, space: CustomSpace, device: torch.device
+    ) -> None:
         self.config, self.space, self.device = config, space, device
         metric = data.metric or (accuracy if data.loss is None else None)
         self.metric_name = _name(metric) if metric else ""
         module = space.module.to(device).train()
         self.objective = CustomObjective(data.loss or classification, metric)
-        self.net = Supernet(module, space.groups, precision=PRECISIONS[config.precision], objective=self.objective)
+        self.net = Supernet(
+            module, space.groups, precision=PRECISIONS[config.precision], objective=self.objective
+        )
         self.train, self.valid = (
-            UserStream(passes(part, config.batch_size, config.seed, name), config.seed, name, device)
+            UserStream(
+                passes(part, config.batch_size, config.seed, name), config.seed, name, device
+            )
             for part, name in ((data.train, "train"), (data.valid, "valid"))
         )
         check_parameters(module)
@@ -153,7 +168,8 @@ class CustomTask:
 
     @torch.no_grad()
     def evaluate(self, batches: int | None = None) -> Validation:
-        """The network in use on all of `valid`: no dropout, batch norm by the batch, as statistics would be stale.
+        """The network in use on all of `valid`: no dropout, batch norm by the batch, as statistics
+        would be stale.
 
         Always on everything: the first batches of a user's own order may all be of one kind.
         """
@@ -177,7 +193,8 @@ class CustomTask:
 
     @torch.no_grad()
     def multiply_adds(self, network: nn.Module) -> int:
-        """Of one example, counted on real ones: a module of the user's may look at values, which meta tensors lack."""
+        """Of one example, counted on real ones: a module of the user's may look at values, which
+        meta tensors lack."""
         with by_the_batch(network), FlopCounterMode(display=False) as counter:
             run(network, self.example)
         return int(counter.get_total_flops()) // 2 // len(self.example.y)
@@ -185,7 +202,9 @@ class CustomTask:
     @torch.inference_mode()
     def seconds(self, network: nn.Module) -> float:
         real = materialised(network, self.device).eval()
-        return statistics.median(warm_runs(lambda: run(real, self.example), Clock(self.device, exact=True)))
+        return statistics.median(
+            warm_runs(lambda: run(real, self.example), Clock(self.device, exact=True))
+        )
 
     def entries(self, of: str) -> Matrices:
         if of == "params":
@@ -212,13 +231,19 @@ class CustomTask:
         """Nothing: the data are the user's."""
 
     def describe(self) -> dict[str, Any]:
-        return {"choices": {name: list(group.candidates) for name, group in self.net.groups.items()}}
+        return {
+            "choices": {name: list(group.candidates) for name, group in self.net.groups.items()}
+        }
 
     @torch.no_grad()
     def recalibrate(self, network: nn.Module) -> None:
-        """Running statistics as they are in this network, on a few training batches; in the search candidates and
-        whatever follows them have seen each other's."""
-        norms = [part for part in network.modules() if isinstance(part, _NormBase) and part.running_mean is not None]
+        """Running statistics as they are in this network, on a few training batches; in the search
+        candidates and whatever follows them have seen each other's."""
+        norms = [
+            part
+            for part in network.modules()
+            if isinstance(part, _NormBase) and part.running_mean is not None
+        ]
         if not norms:
             return
         momenta = [norm.momentum for norm in norms]
@@ -240,9 +265,12 @@ def run(network: nn.Module, batch: Batch) -> Any:
 
 @contextmanager
 def by_the_batch(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode, but batch norm by the statistics of the batch, and leaving its own as they are."""
+    """Evaluation mode, but batch norm by the statistics of the batch, and leaving its own as they
+    are."""
     modes = {part: part.training for part in module.modules()}
-    norms = [part for part in modes if isinstance(part, _NormBase) and part.running_mean is not None]
+    norms = [
+        part for part in modes if isinstance(part, _NormBase) and part.running_mean is not None
+    ]
     momenta = [norm.momentum for norm in norms]
     try:
         module.eval()
@@ -263,4 +291,8 @@ def _float(x: Any) -> Any:
 
 def _name(metric: Metric) -> str:
     name = getattr(metric, "__name__", type(metric).__name__).strip("<>")
-    return name if name.isidentifier() and name not in ("loss", "lambda", "function", "partial") else "metric"
+    return (
+        name
+        if name.isidentifier() and name not in ("loss", "lambda", "function", "partial")
+        else "metric"
+    )

@@ -25,7 +25,10 @@ SPACES: dict[str, str] = {
 def find(name: str) -> Space[Any]:
     """The space of that name."""
     if name == CUSTOM:
-        raise InputError(f"--space {name}: is a module of your own, which is searched in Python by proxnas.search")
+        raise InputError(
+            f"--space {name}: is a module of your own, which is searched in Python by"
+            " proxnas.search"
+        )
     if name not in SPACES:
         raise unknown("space", name, SPACES)
     module, factory = SPACES[name].split(":")

@@ -61,10 +61,12 @@ class Task(Protocol):
         """Of a final network for one image or one word on the device: the median of some runs."""
 
     def entries(self, of: str) -> Matrices:
-        """Group -> (E, K): what each entry of A_bar adds to the params, flops or latency of the final network."""
+        """Group -> (E, K): what each entry of A_bar adds to the params, flops or latency of the
+        final network."""
 
     def candidate_costs(self, of: str) -> dict[str, Tensor]:
-        """Group -> p_k (K,): flops or latency of operation k in the search network, the mean over its places."""
+        """Group -> p_k (K,): flops or latency of operation k in the search network, the mean over
+        its places."""
 
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         """A row's entries for `train` or `valid`."""
@@ -85,7 +87,9 @@ def load_data(config: SearchConfig) -> Images | Text:
             _check_no_images(config.data)
         return text.load(config.data, config.text_options())
     if is_text(config.data):
-        raise InputError(f"{config.data}: is text, and --space {config.space} is for images: give --space rnn")
+        raise InputError(
+            f"{config.data}: is text, and --space {config.space} is for images: give --space rnn"
+        )
     from proxnas.domains.images.data import images
 
     return images.load(config.data, config.load_options())
@@ -98,10 +102,14 @@ def _check_no_images(data: str) -> None:
         images.load(data)
     except InputError:
         return  # neither, so let the reader of text say what it wants
-    raise InputError(f"{data}: is images, and --space rnn is for text: give a text, or another --space")
+    raise InputError(
+        f"{data}: is images, and --space rnn is for text: give a text, or another --space"
+    )
 
 
-def make(config: SearchConfig, data: Images | Text | CustomData, space: Any, device: torch.device) -> Task:
+def make(
+    config: SearchConfig, data: Images | Text | CustomData, space: Any, device: torch.device
+) -> Task:
     """The task of the data's kind."""
     from proxnas.domains.modules.task import CustomData, CustomTask
     from proxnas.domains.text.data.text import Text

@@ -17,16 +17,20 @@ from proxnas.report.model_card import escape
 from proxnas.runs.folder import write_atomically
 
 LIMITS = (
-    "The perplexity holds for text like that which it was tested on, cut into tokens in the same way. Words that are "
-    "not in the vocabulary are read as \\<unk\\>. What it writes is no source of facts."
+    "The perplexity holds for text like that which it was tested on, cut into tokens in the same"
+    " way. Words that are not in the vocabulary are read as \\<unk\\>. What it writes is no source"
+    " of facts."
 )
 
 
 def deliver_text(
-    model: TextModel, folder: Path, found: Mapping[str, Any] | None = None, say: Callable[[str], None] = say
+    model: TextModel,
+    folder: Path,
+    found: Mapping[str, Any] | None = None,
+    say: Callable[[str], None] = say,
 ) -> tuple[dict[str, Path], float]:
-    """Write model.onnx (model.pt2 without the extra `onnx`) and model_card.md; (onnx, torch or card -> file, the
-    largest difference of a logit)."""
+    """Write model.onnx (model.pt2 without the extra `onnx`) and model_card.md; (onnx, torch or card
+    -> file, the largest difference of a logit)."""
     if onnx_available():
         files = {"onnx": folder / ONNX}
         differences = export_text_model(model, onnx=files["onnx"])
@@ -38,24 +42,37 @@ def deliver_text(
     return files | {"card": folder / CARD}, max(differences.values())
 
 
-def text_card(model: TextModel, files: Mapping[str, Path], found: Mapping[str, Any] | None = None) -> str:
-    """What the model is for, how good and large it is, how it was made and how to use it, as Markdown."""
+def text_card(
+    model: TextModel, files: Mapping[str, Path], found: Mapping[str, Any] | None = None
+) -> str:
+    """What the model is for, how good and large it is, how it was made and how to use it, as
+    Markdown."""
     info, made = model.info, {**(found or {})}
     cell = cell_text(model.genotype).rstrip() if model.genotype else "an LSTM of two layers"
     rows = {
         "task": f"foresees the next {model.options.tokens} of a text, and writes on from one",
         "data": escape(info.get("data", "")),
-        "test perplexity": " ".join(filter(None, (_figure(info.get("test_perplexity")), _tested(info)))),
+        "test perplexity": " ".join(
+            filter(None, (_figure(info.get("test_perplexity")), _tested(info)))
+        ),
         "validation perplexity": _figure(info.get("valid_perplexity")),
         "vocabulary": f"{len(model.vocabulary):,}",
         "units": f"{model.size.units:,}",
         "parameters": f"{parameters(model.network):,}",
         "multiply-adds of a token": f"{multiply_adds(model.network):,}",
-        "search": escape(f"{made['method']} on {made['space']}, seed {made['seed']}") if "method" in made else "",
-        "training": escape(f"{info.get('protocol')}, {info.get('epochs')} epochs, seed {info.get('seed')}"),
+        "search": (
+            escape(f"{made['method']} on {made['space']}, seed {made['seed']}")
+            if "method" in made
+            else ""
+        ),
+        "training": escape(
+            f"{info.get('protocol')}, {info.get('epochs')} epochs, seed {info.get('seed')}"
+        ),
         "proxnas": __version__,
     }
-    table = "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)])
+    table = "\n".join(
+        ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)]
+    )
     parts = ["# Model card", table, "## The cell", f"```text\n{cell}\n```"]
     parts += ["## How to use it", *_use(model, files)] if files else []
     return "\n\n".join([*parts, "## Limits", LIMITS]) + "\n"
@@ -65,10 +82,13 @@ def _use(model: TextModel, files: Mapping[str, Path]) -> list[str]:
     befores, afters = state_names(model.network)
     names = " and ".join(escape(path.name) for path in files.values())
     return [
-        f"{names}: one step. Inputs `words` (int64, one number of the vocabulary for each of N texts) and "
-        f"{', '.join(f'`{name}`' for name in befores)} (float32, zeros at the start of a text); outputs `logits` (N, "
-        f"{len(model.vocabulary)}) of the next {model.options.tokens} and {', '.join(f'`{name}`' for name in afters)}, "
-        "which are the states of the next step. The vocabulary is in the metadata of the file.",
+        (
+            f"{names}: one step. Inputs `words` (int64, one number of the vocabulary for each of N"
+            f" texts) and {', '.join(f'`{name}`' for name in befores)} (float32, zeros at the start"
+            f" of a text); outputs `logits` (N, {len(model.vocabulary)}) of the next"
+            f" {model.options.tokens} and {', '.join(f'`{name}`' for name in afters)}, which are"
+            " the states of the next step. The vocabulary is in the metadata of the file."
+        ),
         "With proxnas: `proxnas generate MODEL --prompt TEXT`.",
     ]
 

@@ -1,8 +1,10 @@
-"""A trained language model as a file that needs no proxnas: one step, its states as inputs and outputs.
+"""A trained language model as a file that needs no proxnas: one step, its states as inputs and
+outputs.
 
-The file reads the number of a word for each of N texts and the states that the step before put out (zeros at the
-start of a text), and gives the logits of the next word and the new states. Before a file is put in its place it is read
-back and run through a text: its answers must be those of the network.
+The file reads the number of a word for each of N texts and the states that the step before put out
+(zeros at the start of a text), and gives the logits of the next word and the new states. Before a
+file is put in its place it is read back and run through a text: its answers must be those of the
+network.
 """
 
 # N texts, T steps, V words; states are (N, units)
@@ -69,16 +71,22 @@ class Step(nn.Module):
         return logits[0], *after
 
 
-def export_text_model(model: TextModel, onnx: Path | None = None, program: Path | None = None) -> dict[Path, float]:
+def export_text_model(
+    model: TextModel, onnx: Path | None = None, program: Path | None = None
+) -> dict[Path, float]:
     """Write the files asked for; file -> the largest difference of a logit from the network's."""
     check_places(onnx, program)
     step, original = Step(model.network).eval(), copy.deepcopy(model.network).cpu()
     metadata = _metadata(model)
     differences = {onnx: export_onnx(step, original, onnx, metadata)} if onnx else {}
-    return differences | ({program: export_torch(step, original, program, metadata)} if program else {})
+    return differences | (
+        {program: export_torch(step, original, program, metadata)} if program else {}
+    )
 
 
-def export_onnx(step: Step, original: LanguageModel, path: Path, metadata: Mapping[str, str]) -> float:
+def export_onnx(
+    step: Step, original: LanguageModel, path: Path, metadata: Mapping[str, str]
+) -> float:
     """Write an ONNX file; the largest difference that onnxruntime showed."""
     words, states = _example(original)
     befores, afters = state_names(original)
@@ -100,7 +108,9 @@ def export_onnx(step: Step, original: LanguageModel, path: Path, metadata: Mappi
     return difference
 
 
-def export_torch(step: Step, original: LanguageModel, path: Path, metadata: Mapping[str, str]) -> float:
+def export_torch(
+    step: Step, original: LanguageModel, path: Path, metadata: Mapping[str, str]
+) -> float:
     """Write a torch.export program; the largest difference once it was reloaded."""
     words, states = _example(original)
     file = io.BytesIO()
@@ -130,7 +140,8 @@ def _any_number(states: tuple[Tensor, ...]) -> tuple[Any, ...]:
 
 @torch.no_grad()
 def _check(run: Run, network: LanguageModel, what: str) -> float:
-    """The largest difference over a text, the states fed back; several texts at once and one alone."""
+    """The largest difference over a text, the states fed back; several texts at once and one
+    alone."""
     largest = 0.0
     for texts in (TEXTS, 1):
         x = torch.arange(STEPS * texts).reshape(STEPS, texts) * 7919 % network.size.words
@@ -140,8 +151,12 @@ def _check(run: Run, network: LanguageModel, what: str) -> float:
             got, *states_after = run(words, *states)
             states = tuple(states_after)
             difference = (got - logits).abs()
-            if not bool((difference <= TOLERANCE * (1 + logits.abs())).all()):  # also if it is not a number
-                raise RuntimeError(f"{what}: answers differ by {difference.max():g}; nothing was written")
+            if not bool(
+                (difference <= TOLERANCE * (1 + logits.abs())).all()
+            ):  # also if it is not a number
+                raise RuntimeError(
+                    f"{what}: answers differ by {difference.max():g}; nothing was written"
+                )
             largest = max(largest, float(difference.max()))
     return largest
 
@@ -151,7 +166,9 @@ def _onnx_runner(file: bytes, network: LanguageModel) -> Run:
     befores, afters = state_names(network)
 
     def run(words: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
-        feed = {WORDS: words.numpy()} | {name: s.numpy() for name, s in zip(befores, states, strict=True)}
+        feed = {WORDS: words.numpy()} | {
+            name: s.numpy() for name, s in zip(befores, states, strict=True)
+        }
         return tuple(torch.from_numpy(output) for output in session.run([LOGITS, *afters], feed))
 
     return run
@@ -164,6 +181,9 @@ def _metadata(model: TextModel) -> dict[str, str]:
         "proxnas": __version__,
         "vocabulary": json.dumps(model.vocabulary, ensure_ascii=False),
         "tokens": model.options.tokens,
-        "input": f"{WORDS}: int64 (N,), numbers of the vocabulary; {', '.join(befores)}: float32, zeros at the start",
+        "input": (
+            f"{WORDS}: int64 (N,), numbers of the vocabulary; {', '.join(befores)}: float32, zeros"
+            " at the start"
+        ),
         "genotype": model.genotype.to_json() if model.genotype else "LSTM",
     }

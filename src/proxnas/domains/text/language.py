@@ -1,9 +1,12 @@
-"""Language models: an embedding, a recurrent core, and a decoder that shares the embedding's weights.
+"""Language models: an embedding, a recurrent core, and a decoder that shares the embedding's
+weights.
 
-Logits of all positions are never stored: decoder and cross-entropy run in chunks, and their gradients are taken with
-them. Dropout masks are drawn on the host from a generator that is given, so that a step can be repeated to the bit.
+Logits of all positions are never stored: decoder and cross-entropy run in chunks, and their
+gradients are taken with them. Dropout masks are drawn on the host from a generator that is given,
+so that a step can be repeated to the bit.
 
-Shapes: T time steps, B sequences of a batch, V words, E units of the embedding and of the core's output.
+Shapes: T time steps, B sequences of a batch, V words, E units of the embedding and of the core's
+output.
 """
 
 from __future__ import annotations
@@ -30,12 +33,14 @@ class LanguageSize:
 
     words: int
     units: int
-    """Of the embedding, of every node and of the output: equal, for the decoder shares the embedding's weights."""
+    """Of the embedding, of every node and of the output: equal, for the decoder shares the
+    embedding's weights."""
 
 
 @dataclass(frozen=True)
 class Dropouts:
-    """Chances to drop, with the defaults of DARTS' search on PTB; each mask holds for all time steps."""
+    """Chances to drop, with the defaults of DARTS' search on PTB; each mask holds for all time
+    steps."""
 
     output: float = 0.75
     """Units of the core's output."""
@@ -63,14 +68,17 @@ class Masks(NamedTuple):
 
 
 class Core(Protocol):
-    """The recurrent part: inputs (T, B, E) and a state in, outputs (T, B, E) and the next state out."""
+    """The recurrent part: inputs (T, B, E) and a state in, outputs (T, B, E) and the next state
+    out."""
 
     widths: tuple[int, ...]
     """Units of each tensor of its state."""
     inner: int
     """Units of the mask for what it reads of itself."""
 
-    def __call__(self, x: Tensor, hidden: Hidden, mask: Tensor | None = None) -> tuple[Tensor, Hidden]: ...
+    def __call__(
+        self, x: Tensor, hidden: Hidden, mask: Tensor | None = None
+    ) -> tuple[Tensor, Hidden]: ...
 
 
 class Features(NamedTuple):
@@ -82,7 +90,8 @@ class Features(NamedTuple):
 
 
 class Spoken(NamedTuple):
-    """A window of text: the loss with its regularisers, the mean cross-entropy, right answers, and the state after."""
+    """A window of text: the loss with its regularisers, the mean cross-entropy, right answers, and
+    the state after."""
 
     loss: Tensor
     cross_entropy: Tensor
@@ -108,24 +117,39 @@ class LanguageModel(nn.Module):
     def _core(self) -> Core:
         return cast("Core", self.core)
 
-    def masks(self, batch_size: int, generator: torch.Generator | None = None, columns: slice = slice(None)) -> Masks:
+    def masks(
+        self,
+        batch_size: int,
+        generator: torch.Generator | None = None,
+        columns: slice = slice(None),
+    ) -> Masks:
         """Fresh dropout masks for a window, or for some of its columns as if they were for all."""
         d, B, E = self.dropouts, batch_size, self.size.units
         chances = (d.output, d.hidden, d.input, d.embedding, d.words)
         shapes = ((B, E), (B, self._core.inner), (B, E), (B, E), (self.size.words, 1))
-        made = Masks(*(self._mask(p, shape, generator) for p, shape in zip(chances, shapes, strict=True)))
-        return Masks(*(None if mask is None else mask[columns] for mask in made))._replace(words=made.words)
+        made = Masks(
+            *(self._mask(p, shape, generator) for p, shape in zip(chances, shapes, strict=True))
+        )
+        return Masks(*(None if mask is None else mask[columns] for mask in made))._replace(
+            words=made.words
+        )
 
-    def _mask(self, chance: float, shape: tuple[int, int], generator: torch.Generator | None) -> Tensor | None:
+    def _mask(
+        self, chance: float, shape: tuple[int, int], generator: torch.Generator | None
+    ) -> Tensor | None:
         if not chance:
             return None
-        kept = torch.rand(shape, generator=generator) >= chance  # on the host: the same on every device
+        kept = (
+            torch.rand(shape, generator=generator) >= chance
+        )  # on the host: the same on every device
         return (kept / (1 - chance)).to(self.embedding)
 
     def features(self, x: Tensor, hidden: Hidden, masks: Masks | None = None) -> Features:
         """The outputs of the core for words x (T, B)."""
         m = masks or Masks()
-        embedded = nn.functional.embedding(x, self.embedding if m.words is None else self.embedding * m.words)
+        embedded = nn.functional.embedding(
+            x, self.embedding if m.words is None else self.embedding * m.words
+        )
         raw, after = self._core(_masked(_masked(embedded, m.embedding), m.input), hidden, m.hidden)
         return Features(raw, _masked(raw, m.output), after)
 
@@ -144,12 +168,16 @@ def speak(
     activation: float = 0.0,
     slowness: float = 0.0,
 ) -> Spoken:
-    """The loss on a window: cross-entropy + activation |dropped output|^2 + slowness |change of the output|^2 (means).
+    """The loss on a window: cross-entropy + activation |dropped output|^2 + slowness |change of the
+    output|^2 (means).
 
-    The two are AR and TAR of Merity et al. 2017. Give the `hidden` of one window, detached, to the next.
+    The two are AR and TAR of Merity et al. 2017. Give the `hidden` of one window, detached, to the
+    next.
     """
     raw, dropped, after = model.features(x, hidden or model.initial(x.shape[1]), masks)
-    cross_entropy, right = decoded_loss(dropped.flatten(0, 1), model.embedding, model.bias, y.flatten())
+    cross_entropy, right = decoded_loss(
+        dropped.flatten(0, 1), model.embedding, model.bias, y.flatten()
+    )
     loss = cross_entropy
     if activation:
         loss = loss + activation * dropped.square().mean()
@@ -158,8 +186,11 @@ def speak(
     return Spoken(loss, cross_entropy.detach(), right, tuple(s.detach() for s in after))
 
 
-def decoded_loss(features: Tensor, weight: Tensor, bias: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """(mean cross-entropy of softmax(features W' + b), right answers), a chunk of rows at a time."""
+def decoded_loss(
+    features: Tensor, weight: Tensor, bias: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(mean cross-entropy of softmax(features W' + b), right answers), a chunk of rows at a
+    time."""
     if not torch.is_grad_enabled():
         features, weight, bias = features.detach(), weight.detach(), bias.detach()
     loss, right = _DecodedLoss.apply(features, weight, bias, y)  # type: ignore[no-untyped-call]
@@ -167,10 +198,13 @@ def decoded_loss(features: Tensor, weight: Tensor, bias: Tensor, y: Tensor) -> t
 
 
 class _DecodedLoss(torch.autograd.Function):
-    """The gradients are computed beside the loss: logits would have to be kept or computed again."""
+    """The gradients are computed beside the loss: logits would have to be kept or computed
+    again."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, y: Tensor
+    ) -> tuple[Tensor, Tensor]:
         need_x, need_w, need_b, _ = ctx.needs_input_grad
         dx = torch.empty_like(features) if need_x else None
         dw = torch.zeros_like(weight) if need_w else None

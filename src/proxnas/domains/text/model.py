@@ -1,7 +1,8 @@
-"""A trained language model in a file: safetensors, with its cell, its size and its vocabulary as JSON in the metadata.
+"""A trained language model in a file: safetensors, with its cell, its size and its vocabulary as
+JSON in the metadata.
 
-As with image models nothing in the file is believed before it is checked. The vocabulary is part of the file, so that
-the file alone is enough to test, generate and export.
+As with image models nothing in the file is believed before it is checked. The vocabulary is part of
+the file, so that the file alone is enough to test, generate and export.
 """
 
 # T tokens of a window, B texts side by side, V words
@@ -72,8 +73,11 @@ class TextModel:
         return [word for word in dict.fromkeys(tokens) if word not in {*self.vocabulary, words.END}]
 
     @torch.no_grad()
-    def generate(self, prompt: str = "", count: int = 100, temperature: float = 1.0, seed: int = 0) -> str:
-        """The prompt and `count` more tokens, each drawn from what the model expects; <unk> is never drawn."""
+    def generate(
+        self, prompt: str = "", count: int = 100, temperature: float = 1.0, seed: int = 0
+    ) -> str:
+        """The prompt and `count` more tokens, each drawn from what the model expects; <unk> is
+        never drawn."""
         generator = torch.Generator().manual_seed(seed)
         said = self.numbers(prompt)
         hidden = self.network.initial(1)
@@ -82,11 +86,17 @@ class TextModel:
         for _ in range(count):
             features = self.network.features(feed, hidden)
             hidden = features.hidden
-            logits = self.network.embedding @ features.raw[-1, 0] + self.network.bias  # of the last position only
+            logits = (
+                self.network.embedding @ features.raw[-1, 0] + self.network.bias
+            )  # of the last position only
             spoken.append(self._draw(logits.cpu(), temperature, generator))
             feed = torch.tensor([[spoken[-1]]], device=self.device)
         written = words.join((self.vocabulary[number] for number in spoken), self.options.tokens)
-        gap = " " if self.options.tokens == "word" and prompt.strip() and not prompt[-1:].isspace() else ""
+        gap = (
+            " "
+            if self.options.tokens == "word" and prompt.strip() and not prompt[-1:].isspace()
+            else ""
+        )
         return prompt + gap + written
 
     def _draw(self, logits: Tensor, temperature: float, generator: torch.Generator) -> int:
@@ -99,18 +109,24 @@ class TextModel:
         return int(torch.multinomial(chances, 1, generator=generator))
 
 
-def language_network(cell: Genotype | None, size: LanguageSize, dropouts: Dropouts = NOTHING) -> LanguageModel:
+def language_network(
+    cell: Genotype | None, size: LanguageSize, dropouts: Dropouts = NOTHING
+) -> LanguageModel:
     """The language model of a recurrent genotype; None: the LSTM."""
     if cell is None:
         return lstm_network(size, dropouts)
     if cell.kind != "rnn":
-        raise InputError(f"a cell of kind {cell.kind} makes no language model: give a recurrent one, or zoo:LSTM")
+        raise InputError(
+            f"a cell of kind {cell.kind} makes no language model: give a recurrent one, or zoo:LSTM"
+        )
     return recurrent_network(cell, size, dropouts)
 
 
 def multiply_adds(network: LanguageModel) -> int:
     """Of one token: every matrix of the core and the decoder's takes part in one product."""
-    return sum(w.numel() for w in network.core.parameters() if w.ndim > 1) + network.embedding.numel()
+    return (
+        sum(w.numel() for w in network.core.parameters() if w.ndim > 1) + network.embedding.numel()
+    )
 
 
 def text_for(model: TextModel, data: str, other_text: bool = False) -> Text:
@@ -122,9 +138,10 @@ def text_for(model: TextModel, data: str, other_text: bool = False) -> Text:
     if not other_text:
         new = len(set(text.vocabulary) - set(model.vocabulary))
         raise InputError(
-            f"{data}: its vocabulary ({text.num_words:,} {model.options.tokens}s, {new:,} of them unknown to the "
-            f"model) is not the model's ({len(model.vocabulary):,}, from {model.info.get('data', 'another text')}): "
-            "test on the text that it was trained on, or give --other-text to count unknown ones as <unk>"
+            f"{data}: its vocabulary ({text.num_words:,} {model.options.tokens}s, {new:,} of them"
+            f" unknown to the model) is not the model's ({len(model.vocabulary):,}, from"
+            f" {model.info.get('data', 'another text')}): test on the text that it was trained on,"
+            " or give --other-text to count unknown ones as <unk>"
         )
     return to_numbers(corpus, model.options, model.vocabulary)
 
@@ -148,14 +165,19 @@ def is_text_model(place: str | os.PathLike[str]) -> bool:
 
 
 def load_text_model(place: str | os.PathLike[str], device: torch.device | str = "cpu") -> TextModel:
-    """The language model in a file or run folder, ready to use; an InputError says what is wrong with it."""
+    """The language model in a file or run folder, ready to use; an InputError says what is wrong
+    with it."""
     return read_file(place, lambda file, metadata: _read(file, metadata, torch.device(device)))
 
 
 def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> TextModel:
     if "vocabulary" not in metadata or "genotype" not in metadata:
-        raise InputError("not a language model written by proxnas: give the model of a train run on text")
-    genotype = None if entry(metadata, "genotype") == LSTM else Genotype.from_json(metadata["genotype"])
+        raise InputError(
+            "not a language model written by proxnas: give the model of a train run on text"
+        )
+    genotype = (
+        None if entry(metadata, "genotype") == LSTM else Genotype.from_json(metadata["genotype"])
+    )
     vocabulary = words.check(entry(metadata, "vocabulary"), "its metadata")
     size = _size(entry(metadata, "size"), vocabulary, genotype)
     info = entry(metadata, "info")
@@ -164,18 +186,27 @@ def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> TextM
     with torch.device("meta"):
         network = language_network(genotype, size)
     network = read_weights(file, network).to(device).eval()
-    return TextModel(network, genotype, size, vocabulary, _options(entry(metadata, "options")), info)
+    return TextModel(
+        network, genotype, size, vocabulary, _options(entry(metadata, "options")), info
+    )
 
 
 def _size(values: Any, vocabulary: Sequence[str], genotype: Genotype | None) -> LanguageSize:
-    """Known fields, whole numbers no larger than can be meant, a word for each row of the embedding."""
+    """Known fields, whole numbers no larger than can be meant, a word for each row of the
+    embedding."""
     if not isinstance(values, dict) or values.keys() != LIMITS.keys():
-        raise InputError(f"size in its metadata is not an object of {' and '.join(LIMITS)}: the file is damaged")
+        raise InputError(
+            f"size in its metadata is not an object of {' and '.join(LIMITS)}: the file is damaged"
+        )
     for name, limit in LIMITS.items():
         if type(values[name]) is not int or not 1 <= values[name] <= limit:
-            raise InputError(f"size in its metadata has {name} {values[name]!r:.40}: the file is damaged")
+            raise InputError(
+                f"size in its metadata has {name} {values[name]!r:.40}: the file is damaged"
+            )
     if values["words"] != len(vocabulary):
-        raise InputError(f"a vocabulary of {len(vocabulary)} words for a network of {values['words']}: damaged")
+        raise InputError(
+            f"a vocabulary of {len(vocabulary)} words for a network of {values['words']}: damaged"
+        )
     nodes = len(genotype.cells["recurrent"].nodes) if genotype and genotype.kind == "rnn" else 8
     if 2 * (nodes + 2) * values["units"] ** 2 > MOST_WEIGHTS:
         raise InputError("a network of so many weights cannot be meant: the file is damaged")
@@ -184,6 +215,11 @@ def _size(values: Any, vocabulary: Sequence[str], genotype: Genotype | None) -> 
 
 def _options(values: Any) -> TextOptions:
     known = {field.name: type(field.default) for field in dataclasses.fields(TextOptions)}
-    if not isinstance(values, dict) or {name: type(value) for name, value in values.items()} != known:
-        raise InputError(f"options in its metadata are not an object of {', '.join(known)}: the file is damaged")
+    if (
+        not isinstance(values, dict)
+        or {name: type(value) for name, value in values.items()} != known
+    ):
+        raise InputError(
+            f"options in its metadata are not an object of {', '.join(known)}: the file is damaged"
+        )
     return TextOptions(**values)

@@ -1,4 +1,5 @@
-"""Recurrent language models: the cell of a Genotype, and an LSTM of the same size as the design by hand to beat.
+"""Recurrent language models: the cell of a Genotype, and an LSTM of the same size as the design by
+hand to beat.
 
 H units, the same everywhere; n nodes.
 """
@@ -10,24 +11,38 @@ import math
 from torch import Tensor, nn
 
 from proxnas.cells.genotype import Cell, Genotype
-from proxnas.domains.text.language import NOTHING, Dropouts, Hidden, LanguageModel, LanguageSize, uniform
+from proxnas.domains.text.language import (
+    NOTHING,
+    Dropouts,
+    Hidden,
+    LanguageModel,
+    LanguageSize,
+    uniform,
+)
 from proxnas.domains.text.recurrence import Highway, Plan, unroll
 
 FIRST = Highway(0, "tanh")
-"""The first state: s_0 = h + sigmoid(c) * (tanh(.) - h), from the input and the output h of the time step before."""
+"""The first state: s_0 = h + sigmoid(c) * (tanh(.) - h), from the input and the output h of the
+time step before."""
 
 
 def plan_of(cell: Cell, norm: bool = False) -> Plan:
     """The nodes of a cell in order; a `none` is a state of zeros."""
     edges = [node[0] for node in cell.nodes]
     nodes = [
-        Highway(e.input + 1, "identity", 0.0) if e.op == "none" else Highway(e.input + 1, e.op, e.value) for e in edges
+        (
+            Highway(e.input + 1, "identity", 0.0)
+            if e.op == "none"
+            else Highway(e.input + 1, e.op, e.value)
+        )
+        for e in edges
     ]
     return Plan((FIRST, *nodes), cell.concat, norm)
 
 
 class CellWeights(nn.Module):
-    """The weights of a recurrent cell: one product a node, whatever it reads; the first also reads the input."""
+    """The weights of a recurrent cell: one product a node, whatever it reads; the first also reads
+    the input."""
 
     def __init__(self, units: int, nodes: int) -> None:
         super().__init__()
@@ -35,13 +50,15 @@ class CellWeights(nn.Module):
         self.nodes = nn.Parameter(uniform(nodes, units, 2 * units))
 
     def split(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """(the input's share of the first node at all times, a weight (H, 2H) a node with the first)."""
+        """(the input's share of the first node at all times, a weight (H, 2H) a node with the
+        first)."""
         from_input, from_state = self.first.chunk(2)
         return x @ from_input, [from_state, *self.nodes.unbind(0)]
 
 
 class RecurrentCell(nn.Module):
-    """The cell of a Genotype as the core of a language model; `searched`: normalised as in a search network."""
+    """The cell of a Genotype as the core of a language model; `searched`: normalised as in a search
+    network."""
 
     def __init__(self, cell: Cell, size: LanguageSize, searched: bool = False) -> None:
         super().__init__()
@@ -49,7 +66,9 @@ class RecurrentCell(nn.Module):
         self.weights = CellWeights(size.units, len(cell.nodes))
         self.widths, self.inner = (size.units,), size.units
 
-    def forward(self, x: Tensor, hidden: Hidden, mask: Tensor | None = None) -> tuple[Tensor, Hidden]:
+    def forward(
+        self, x: Tensor, hidden: Hidden, mask: Tensor | None = None
+    ) -> tuple[Tensor, Hidden]:
         xz, weights = self.weights.split(x)
         output, _ = unroll(self.plan, xz, hidden[0], weights, mask)
         return output, (output[-1],)
@@ -67,10 +86,14 @@ class LSTM(nn.Module):
         self.below, self.above = nn.LSTM(H, M), nn.LSTM(M, H)
         self.widths, self.inner = (M, M, H, H), M
 
-    def forward(self, x: Tensor, hidden: Hidden, mask: Tensor | None = None) -> tuple[Tensor, Hidden]:
+    def forward(
+        self, x: Tensor, hidden: Hidden, mask: Tensor | None = None
+    ) -> tuple[Tensor, Hidden]:
         h, c, h_above, c_above = (s[None].contiguous() for s in hidden)
         between, (h, c) = self.below(x, (h, c))
-        output, (h_above, c_above) = self.above(between if mask is None else between * mask, (h_above, c_above))
+        output, (h_above, c_above) = self.above(
+            between if mask is None else between * mask, (h_above, c_above)
+        )
         return output, (h[0], c[0], h_above[0], c_above[0])
 
 

@@ -1,4 +1,5 @@
-"""What training a language model, testing it and generating text are told; and the protocols of training.
+"""What training a language model, testing it and generating text are told; and the protocols of
+training.
 
 No torch here: `--help` must be quick.
 """
@@ -90,7 +91,8 @@ class TextTrainConfig(TokenFlags, LogFlags, JobConfig):
     data: TextArgument = ""
     """pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME."""
     protocol: Literal["quick", "ptb", "wt2"] = "quick"
-    """Defaults of all the following: a laptop's, or those of the DARTS code for PTB and WikiText-2."""
+    """Defaults of all the following: a laptop's, or those of the DARTS code for PTB and
+    WikiText-2."""
 
     units: int = 128
     """Of the embedding and of every node: the decoder shares the embedding's weights."""
@@ -100,14 +102,16 @@ class TextTrainConfig(TokenFlags, LogFlags, JobConfig):
     batch_size: int = 16
     """Pieces of the text that are read side by side."""
     bptt: int = 35
-    """Mean length of a window; its gradient goes no further back. Lengths are random, as in the DARTS code."""
+    """Mean length of a window; its gradient goes no further back. Lengths are random, as in the
+    DARTS code."""
     learning_rate: float = 20.0
     """Of SGD, times length / bptt for a window."""
     weight_decay: float = 8e-7
     clip: float = 0.25
     """Largest norm of the gradient."""
     average_after: int = 2
-    """Average the weights once validation is worse than the best of all epochs but the last so many; 0: never."""
+    """Average the weights once validation is worse than the best of all epochs but the last so
+    many; 0: never."""
     drop_output: float = 0.3
     """Chance to drop a unit of the cell's output, alike at all times of a window; and so on:"""
     drop_hidden: float = 0.1
@@ -168,7 +172,8 @@ class TextTestConfig(RunConfig):
     part: Literal["test", "valid", "train"] = "test"
     """Which part of DATA."""
     other_text: bool = False
-    """DATA has another vocabulary than the model: words that the model does not know count as <unk>."""
+    """DATA has another vocabulary than the model: words that the model does not know count as
+    <unk>."""
     json: str = ""
     """Write everything into this file."""
 
@@ -193,18 +198,20 @@ class GenerateConfig(RunConfig):
 
 @dataclass(frozen=True)
 class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig):
-    """Search a recurrent cell on a text, train its language model, test it, export it and let it write."""
+    """Search a recurrent cell on a text, train its language model, test it, export it and let it
+    write."""
 
     data: TextArgument = ""
-    """pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME (with --space rnn)."""
+    """pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME (with
+    --space rnn)."""
     space: str = "rnn"
     method: str = "nasp"
     """As in `proxnas search`."""
     protocol: Literal["quick", "ptb", "wt2"] = "quick"
     """Sizes and training."""
     minutes: FitMinutes = 0.0
-    """Time of everything: the epochs of both are chosen such that it is enough, and it is kept by the clock; 0: any
-    time, and the epochs of the protocol."""
+    """Time of everything: the epochs of both are chosen such that it is enough, and it is kept by
+    the clock; 0: any time, and the epochs of the protocol."""
     search_epochs: int = 0
     """Epochs of the search; 0: as the protocol or the budget says."""
     epochs: int = 0
@@ -219,7 +226,8 @@ class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig):
     train_config: str = ""
     """JSON file with more flags of the training."""
     prompt: str = ""
-    """How the text begins that the model writes at the end; --words and --temperature are as in generate."""
+    """How the text begins that the model writes at the end; --words and --temperature are as in
+    generate."""
     words: int = 60
     temperature: float = 0.7
 
@@ -229,7 +237,10 @@ class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig):
         if self.method not in METHODS:
             raise unknown("--method", self.method, METHODS)
         self.check_budget()
-        check_ranges(self, {name: (0, TEXT_RANGES[name][1]) for name in ("epochs", "batch_size", "bptt", "units")})
+        check_ranges(
+            self,
+            {name: (0, TEXT_RANGES[name][1]) for name in ("epochs", "batch_size", "bptt", "units")},
+        )
         check_ranges(
             self,
             {

@@ -4,13 +4,15 @@ Every node is a highway from one earlier state i,
 
     (c, h) = s_i W_j,    s_j = a_j (s_i + sigmoid(c) * (f_j(h) - s_i)).
 
-The first reads the cell's own output of the time step before and adds the input's share x W_x to (c, h). In a search
-network each s_j is normalised over the batch.
+The first reads the cell's own output of the time step before and adds the input's share x W_x to
+(c, h). In a search network each s_j is normalised over the batch.
 
-What does not depend on time is done for all time steps at once, in products large enough to be quick: x W_x before
-(by the caller) and the gradients of the weights after. A time step is a handful of kernels a node.
+What does not depend on time is done for all time steps at once, in products large enough to be
+quick: x W_x before (by the caller) and the gradients of the weights after. A time step is a handful
+of kernels a node.
 
-Shapes: T time steps, B sequences of a batch, H units, J nodes with the first; states are (J, T, B, H).
+Shapes: T time steps, B sequences of a batch, H units, J nodes with the first; states are (J, T, B,
+H).
 """
 
 from __future__ import annotations
@@ -41,11 +43,13 @@ BACKWARD: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 """(gradient at the output, output, where to put it) -> gradient at the input."""
 
 Table = Sequence[Sequence[Tensor]]
-"""Views node by node and time step by time step, made at once: one by one they would take as long as the maths."""
+"""Views node by node and time step by time step, made at once: one by one they would take as long
+as the maths."""
 
 
 class Highway(NamedTuple):
-    """A node: the state it reads (0: the output of the time step before, j: node j - 1), its activation and factor."""
+    """A node: the state it reads (0: the output of the time step before, j: node j - 1), its
+    activation and factor."""
 
     source: int
     activation: str
@@ -64,7 +68,8 @@ class Plan:
 
 
 class Trace(NamedTuple):
-    """What a forward pass computed: all nodes (J, T, B, H), and the gates and arguments of f, (J, T, B, 2H)."""
+    """What a forward pass computed: all nodes (J, T, B, H), and the gates and arguments of f, (J,
+    T, B, 2H)."""
 
     states: Tensor
     gates: Tensor
@@ -76,12 +81,19 @@ def normalised(x: Tensor) -> Tensor:
 
 
 def unroll(
-    plan: Plan, xz: Tensor, h: Tensor, weights: Sequence[Tensor], mask: Tensor | None, probe: Tensor | None = None
+    plan: Plan,
+    xz: Tensor,
+    h: Tensor,
+    weights: Sequence[Tensor],
+    mask: Tensor | None,
+    probe: Tensor | None = None,
 ) -> tuple[Tensor, Trace | None]:
-    """The outputs (T, B, H) from the inputs' shares xz (T, B, 2H), the state h (B, H) and a weight (H, 2H) a node.
+    """The outputs (T, B, H) from the inputs' shares xz (T, B, 2H), the state h (B, H) and a weight
+    (H, 2H) a node.
 
-    `mask` (B, H) drops units of a source before its product, alike at all times. `probe` (J - 1, T, B, H), all zero, is
-    as if added to each choice node before its norm: its gradient is g_j, which scoring needs, and a trace comes along.
+    `mask` (B, H) drops units of a source before its product, alike at all times. `probe` (J - 1, T,
+    B, H), all zero, is as if added to each choice node before its norm: its gradient is g_j, which
+    scoring needs, and a trace comes along.
     """
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return _outputs(plan, xz, h, weights, mask), None
@@ -89,7 +101,9 @@ def unroll(
     return output, Trace(states, gates) if probe is not None else None
 
 
-def _outputs(plan: Plan, xz: Tensor, h: Tensor, weights: Sequence[Tensor], mask: Tensor | None) -> Tensor:
+def _outputs(
+    plan: Plan, xz: Tensor, h: Tensor, weights: Sequence[Tensor], mask: Tensor | None
+) -> Tensor:
     """The plain computation, in which nothing is kept."""
     outputs = []
     for x in xz.unbind(0):
@@ -109,10 +123,20 @@ def _outputs(plan: Plan, xz: Tensor, h: Tensor, weights: Sequence[Tensor], mask:
 class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, plan: Plan, xz: Tensor, h: Tensor, mask: Tensor | None, probe: Tensor | None, *weights: Tensor
+        ctx: Any,
+        plan: Plan,
+        xz: Tensor,
+        h: Tensor,
+        mask: Tensor | None,
+        probe: Tensor | None,
+        *weights: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         J, T, (B, H) = len(weights), len(xz), h.shape
-        states, gates, output = h.new_empty(J, T, B, H), h.new_empty(J, T, B, 2 * H), h.new_empty(T, B, H)
+        states, gates, output = (
+            h.new_empty(J, T, B, H),
+            h.new_empty(J, T, B, 2 * H),
+            h.new_empty(T, B, H),
+        )
         ctx.plan = plan
         ctx.statistics = _forward(plan, xz, h, mask, weights, states, gates, output)
         ctx.save_for_backward(h, mask, states, gates, output, *weights)
@@ -126,14 +150,19 @@ class _Recurrence(torch.autograd.Function):
         h, mask, states, gates, output, *weights = ctx.saved_tensors
         need_x, need_h, _, need_probe, *need_w = ctx.needs_input_grad[1:]
         probed = torch.zeros_like(states[1:]) if need_probe else None
-        # without gradients of weights those at (c, h) are used up at once, and the place of one time step is enough
+        # without gradients of weights those at (c, h) are used up at once, and the place of one
+        # time step is enough
         steps = len(g) if need_x or any(need_w) else 1
         dz = gates.new_empty(len(weights), steps, *gates.shape[2:])
         before = torch.cat([h[None], output[:-1]])
-        dh = _backward(ctx.plan, g, before, mask, weights, states, gates, ctx.statistics, dz, probed)
+        dh = _backward(
+            ctx.plan, g, before, mask, weights, states, gates, ctx.statistics, dz, probed
+        )
         dw: list[Tensor | None] = [None] * len(weights)
         if any(need_w):
-            sources = [before if node.source == 0 else states[node.source - 1] for node in ctx.plan.nodes]
+            sources = [
+                before if node.source == 0 else states[node.source - 1] for node in ctx.plan.nodes
+            ]
             dw = [_product(s, mask, d) for s, d in zip(sources, dz, strict=True)]
         return None, dz[0] if need_x else None, dh if need_h else None, None, probed, *dw
 
@@ -156,7 +185,9 @@ def _forward(
     statistics: list[list[tuple[Tensor, Tensor]]] = [[] for _ in weights]
     read, first, last = {node.source for node in plan.nodes}, plan.outputs[0], plan.outputs[-1]
     in_a_row = plan.outputs == tuple(range(first, last + 1))
-    for t, (x, after, out) in enumerate(zip(xz, states[first : last + 1].unbind(1), output, strict=True)):
+    for t, (x, after, out) in enumerate(
+        zip(xz, states[first : last + 1].unbind(1), output, strict=True)
+    ):
         now: list[Tensor] = [h]
         masked = {0: h if mask is None else h * mask}
         for j, (node, w) in enumerate(zip(plan.nodes, weights, strict=True)):
@@ -169,13 +200,17 @@ def _forward(
             if node.value != 1:
                 s *= node.value
             if plan.norm:
-                new, mean, scale = torch.native_batch_norm(s, None, None, None, None, True, 0.0, EPSILON)
+                new, mean, scale = torch.native_batch_norm(
+                    s, None, None, None, None, True, 0.0, EPSILON
+                )
                 s.copy_(new)
                 statistics[j].append((mean, scale))
             now.append(s)
             if j + 1 in read:
                 masked[j + 1] = s if mask is None else s * mask
-        h = torch.mean(after if in_a_row else torch.stack([now[j + 1] for j in plan.outputs]), 0, out=out)
+        h = torch.mean(
+            after if in_a_row else torch.stack([now[j + 1] for j in plan.outputs]), 0, out=out
+        )
     return statistics
 
 
@@ -191,7 +226,8 @@ def _backward(
     dz: Tensor,
     probed: Tensor | None,
 ) -> Tensor:
-    """Fills dz with the gradients at all (c, h) and probed with those before the norms; returns that at the state h."""
+    """Fills dz with the gradients at all (c, h) and probed with those before the norms; returns
+    that at the state h."""
     J, share, transposed = len(weights), 1 / len(plan.outputs), [w.t() for w in weights]
     s_, (c_, x_) = [before.unbind(0), *table(states)], map(table, gates.chunk(2, -1))
     z_, (d_c, d_x) = table(dz), map(table, dz.chunk(2, -1))
@@ -199,7 +235,10 @@ def _backward(
     carried: Tensor | None = None
     for t, g_t in reversed(list(enumerate(g))):
         at_output = (g_t if carried is None else g_t + carried) * share
-        at: list[Tensor | None] = [None, *(at_output if j in plan.outputs else None for j in range(J))]
+        at: list[Tensor | None] = [
+            None,
+            *(at_output if j in plan.outputs else None for j in range(J)),
+        ]
         place = t if len(z_[0]) > 1 else 0
         for j in reversed(range(J)):
             node, g_j = plan.nodes[j], at[j + 1]

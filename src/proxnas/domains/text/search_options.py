@@ -37,7 +37,8 @@ class TextFlags:
     norm: Literal["batch", "none"] = "batch"
     """rnn: nodes normalised over the batch in the search, as DARTS does, or not."""
     drop_output: float = 0.75
-    """rnn: chance to drop a unit of the cell's output, alike at all times of a window; and so on:"""
+    """rnn: chance to drop a unit of the cell's output, alike at all times of a window; and so
+    on:"""
     drop_hidden: float = 0.25
     """what a node reads,"""
     drop_input: float = 0.75
@@ -70,7 +71,8 @@ IMAGE_DEFAULTS: dict[str, Any] = {
 """What a search of recurrent cells has no use for, with the values that ask for nothing."""
 
 NOT_FOR_TEXT = ("bayesnas",)
-"""Methods that draw answers from the logits of a whole batch, which a language model never holds."""
+"""Methods that draw answers from the logits of a whole batch, which a language model never
+holds."""
 
 TEXT_RANGES: dict[str, tuple[float, float]] = {
     "units": (1, 16384),
@@ -83,17 +85,30 @@ TEXT_RANGES: dict[str, tuple[float, float]] = {
 
 
 def check_domain(config: SearchConfig) -> None:
-    """An InputError for flags of the other domain, which would do nothing, and for impossible values."""
+    """An InputError for flags of the other domain, which would do nothing, and for impossible
+    values."""
     text = config.space == "rnn"
     for name, neutral in (IMAGE_DEFAULTS if text else TEXT_DEFAULTS).items():
-        idle = "is not for --space rnn: leave it out" if text else "is for --space rnn: leave it out"
+        idle = (
+            "is not for --space rnn: leave it out" if text else "is for --space rnn: leave it out"
+        )
         _require(getattr(config, name) == neutral, config, name, idle)
     refused = text and config.method in NOT_FOR_TEXT
     _require(not refused, config, "method", "cannot search recurrent cells: choose another")
     wrong = "cifar" if text else "ptb"
-    _require(config.protocol != wrong, config, "protocol", f"does not go with --space {config.space}: leave it out")
+    _require(
+        config.protocol != wrong,
+        config,
+        "protocol",
+        f"does not go with --space {config.space}: leave it out",
+    )
     for name, (low, high) in TEXT_RANGES.items():
-        _require(low <= getattr(config, name) <= high, config, name, f"give a number from {low:g} to {high:g}")
+        _require(
+            low <= getattr(config, name) <= high,
+            config,
+            name,
+            f"give a number from {low:g} to {high:g}",
+        )
     if text:
         config.text_options()
 
@@ -112,7 +127,8 @@ def recurrent(protocol: str) -> dict[str, Any]:
         "momentum": 0.0,
         "weight_decay": 5e-7,
         "clip": 0.25,
-        # not studied on text: what nasp adds for images stays off (activations have no weights to look ahead at)
+        # not studied on text: what nasp adds for images stays off (activations have no weights to
+        # look ahead at)
         "arch_optimizer": "adam",
         "explore": 0.0,
         "look_ahead": 0,

@@ -1,4 +1,5 @@
-"""From a command line to a run on text: whether a command is about text, and the configuration of a training."""
+"""From a command line to a run on text: whether a command is about text, and the configuration of a
+training."""
 
 from __future__ import annotations
 
@@ -17,9 +18,14 @@ PROG = "proxnas train"
 
 
 def words_of(argv: list[str], *classes: type[RunConfig]) -> list[str]:
-    """The words of a command line that are neither flags nor their values; `classes` say which flags have none."""
-    alone = {f"--{name.replace('_', '-')}" for cls in classes for name, hint in get_type_hints(cls).items()
-             if hint is bool} | {"--help", "-h"}  # fmt: skip
+    """The words of a command line that are neither flags nor their values; `classes` say which
+    flags have none."""
+    alone = {
+        f"--{name.replace('_', '-')}"
+        for cls in classes
+        for name, hint in get_type_hints(cls).items()
+        if hint is bool
+    } | {"--help", "-h"}
     found, value = [], False
     for word in argv:
         if not value and not word.startswith("-"):
@@ -29,7 +35,8 @@ def words_of(argv: list[str], *classes: type[RunConfig]) -> list[str]:
 
 
 def about_text(argv: list[str], *classes: type[RunConfig]) -> bool:
-    """Whether `train` is asked for a language model: by its cell, or by the run that it is to go on with."""
+    """Whether `train` is asked for a language model: by its cell, or by the run that it is to go on
+    with."""
     given = dict(zip(("cell", "data"), words_of(argv, *classes, TextTrainConfig), strict=False))
     if "cell" not in given:
         given = values_of(argv, "--config") or values_of(argv, "--run")
@@ -40,7 +47,9 @@ def about_text(argv: list[str], *classes: type[RunConfig]) -> bool:
         return True
     try:
         return read_genotype(cell).kind == "rnn"
-    except InputError:  # a cell that is gone since the run was started, or never was: that will be said
+    except (
+        InputError
+    ):  # a cell that is gone since the run was started, or never was: that will be said
         return "bptt" in (values_of(argv, "--run") or {})
 
 
@@ -71,4 +80,6 @@ def _resolve(argv: list[str]) -> TextTrainConfig:
     file = config_file(argv, TextTrainConfig)
     named = command_line(TextTrainConfig, PROG, argv, file)  # the words that choose the layers
     layers = TEXT_PROTOCOLS[named.protocol]() | {"protocol": named.protocol}
-    return command_line(TextTrainConfig, PROG, argv, layers | {k: v for k, v in file.items() if k != "protocol"})
+    return command_line(
+        TextTrainConfig, PROG, argv, layers | {k: v for k, v in file.items() if k != "protocol"}
+    )

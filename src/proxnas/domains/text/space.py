@@ -1,7 +1,9 @@
-"""The recurrent space of DARTS and of the paper: a first state and eight nodes, each a highway from one earlier state.
+"""The recurrent space of DARTS and of the paper: a first state and eight nodes, each a highway from
+one earlier state.
 
-A node has one weight, whatever it reads, so the candidates of a row are the activation functions; a row is an earlier
-state. At a discrete A_bar the recurrence runs through the selected ones only. Scoring then has no recurrence at all:
+A node has one weight, whatever it reads, so the candidates of a row are the activation functions; a
+row is an earlier state. At a discrete A_bar the recurrence runs through the selected ones only.
+Scoring then has no recurrence at all:
 
     dF / da[(i,j),k] = < g_j , s_i + sigmoid(c) * (f_k(h) - s_i) >,    (c, h) = s_i W_j
 
@@ -51,18 +53,23 @@ class RecurrentSpace:
         nodes = tuple(tuple(range(first[n], first[n + 1])) for n in range(NODES))
         return {NAME: Group(self.candidates, nodes, max_inputs=1)}
 
-    def search_network(self, size: LanguageSize, dropouts: Dropouts = NOTHING, norm: bool = True) -> LanguageModel:
+    def search_network(
+        self, size: LanguageSize, dropouts: Dropouts = NOTHING, norm: bool = True
+    ) -> LanguageModel:
         return LanguageModel(size, SearchCell(self.groups[NAME], size, norm), dropouts)
 
     def choice_network(self, size: LanguageSize) -> None:
-        """A node has one weight whatever it reads and whichever activation it has: there are no modules to count."""
+        """A node has one weight whatever it reads and whichever activation it has: there are no
+        modules to count."""
 
     def genotype(self, A_bar: Matrices) -> Genotype:
         edges = selected_edges(self.groups[NAME], A_bar[NAME].tolist(), SOURCES)
         cell = Cell(tuple(map(tuple, edges)), tuple(range(1, NODES + 1)))
         return Genotype("rnn", {NAME: cell}, space=self.name)
 
-    def network(self, genotype: Genotype, size: LanguageSize, searched: bool = False) -> LanguageModel:
+    def network(
+        self, genotype: Genotype, size: LanguageSize, searched: bool = False
+    ) -> LanguageModel:
         return recurrent_network(genotype, size, searched=searched)
 
 
@@ -76,7 +83,9 @@ class SearchCell(nn.Module):
         self.widths, self.inner = (size.units,), size.units
         self.route = Route()
 
-    def forward(self, x: Tensor, hidden: Hidden, mask: Tensor | None = None) -> tuple[Tensor, Hidden]:
+    def forward(
+        self, x: Tensor, hidden: Hidden, mask: Tensor | None = None
+    ) -> tuple[Tensor, Hidden]:
         xz, weights = self.weights.split(x)
         plan = self.plan()
         if plan is None:
@@ -88,7 +97,8 @@ class SearchCell(nn.Module):
         return output, (output[-1],)
 
     def plan(self) -> Plan | None:
-        """The discrete cell in use; None if a node has several terms, or if the factors are to be differentiated."""
+        """The discrete cell in use; None if a node has several terms, or if the factors are to be
+        differentiated."""
         factors = self.route.factors.get(NAME)
         if factors is not None and factors.requires_grad:
             return None
@@ -121,26 +131,36 @@ class SearchCell(nn.Module):
         probe = h.new_zeros(()).expand(len(plan.nodes) - 1, T, B, H).requires_grad_()
         output, trace = unroll(plan, xz, h, weights, mask, probe)
         assert trace is not None, "a tape needs gradients"
-        tape.append(RecurrentCall(self.group, plan, weights[1:], mask, trace, probe, probe._version))
+        tape.append(
+            RecurrentCall(self.group, plan, weights[1:], mask, trace, probe, probe._version)
+        )
         return output
 
-    def _mixture(self, xz: Tensor, h: Tensor, weights: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-        """s_j = sum over rows and candidates of a[(i,j),k] (s_i + sigmoid(c) * (f_k(h) - s_i)), by plain autograd."""
+    def _mixture(
+        self, xz: Tensor, h: Tensor, weights: Sequence[Tensor], mask: Tensor | None
+    ) -> Tensor:
+        """s_j = sum over rows and candidates of a[(i,j),k] (s_i + sigmoid(c) * (f_k(h) - s_i)), by
+        plain autograd."""
         if self.route.tape is not None:
-            raise RuntimeError("scoring needs a discrete architecture: one row and candidate a node")
+            raise RuntimeError(
+                "scoring needs a discrete architecture: one row and candidate a node"
+            )
         terms = self._terms(h)
         outputs = []
         for x in xz.unbind(0):
             c, y = torch.addmm(x, h if mask is None else h * mask, weights[0]).chunk(2, -1)
             states = [self._normalised(torch.lerp(h, y.tanh(), c.sigmoid()))]
             for w, (sources, factors) in zip(weights[1:], terms, strict=True):
-                states.append(self._normalised(_mixed([states[i] for i in sources], w, factors, mask, h)))
+                states.append(
+                    self._normalised(_mixed([states[i] for i in sources], w, factors, mask, h))
+                )
             h = torch.stack(states[1:]).mean(0)
             outputs.append(h)
         return torch.stack(outputs)
 
     def _terms(self, like: Tensor) -> list[tuple[list[int], dict[str, Tensor]]]:
-        """Node by node: the states it reads, and the factors (rows, 1, 1) of each activation in use."""
+        """Node by node: the states it reads, and the factors (rows, 1, 1) of each activation in
+        use."""
         E, K = self.group.shape
         active = torch.zeros(E, K, dtype=torch.float64)
         for e in range(E):
@@ -164,9 +184,14 @@ class SearchCell(nn.Module):
 
 
 def _mixed(
-    states: Sequence[Tensor], w: Tensor, factors: Mapping[str, Tensor], mask: Tensor | None, like: Tensor
+    states: Sequence[Tensor],
+    w: Tensor,
+    factors: Mapping[str, Tensor],
+    mask: Tensor | None,
+    like: Tensor,
 ) -> Tensor:
-    """sum_i lerp(P_i s_i, sum_k a_ik f_k(h_i), sigmoid(c_i)) with P_i = sum_k a_ik: the sum over k drawn inside."""
+    """sum_i lerp(P_i s_i, sum_k a_ik f_k(h_i), sigmoid(c_i)) with P_i = sum_k a_ik: the sum over k
+    drawn inside."""
     if not states:
         return torch.zeros_like(like)
     s = torch.stack(list(states))  # (rows, B, H)
@@ -195,7 +220,11 @@ class RecurrentCall(NamedTuple):
         """< g_j , O_k(s_i) > in parts of the sequence."""
         B = g.shape[2]
         n = math.ceil(share.batch * B)
-        luck = torch.rand(len(g), generator=share.generator).tolist() if share.nodes < 1 else [0.0] * len(g)
+        luck = (
+            torch.rand(len(g), generator=share.generator).tolist()
+            if share.nodes < 1
+            else [0.0] * len(g)
+        )
         steps = max(1, ROWS_AT_ONCE // n)
         for start in range(0, g.shape[1], steps):
             part = _Part(self, slice(start, start + steps), n)
@@ -205,7 +234,8 @@ class RecurrentCall(NamedTuple):
                     yield from part.scores(j, rows, g_j if n == B else g_j * (B / n))
 
     def run_others(self) -> None:
-        """A forward of all candidates that are not selected, nothing kept: what no scoring can do without."""
+        """A forward of all candidates that are not selected, nothing kept: what no scoring can do
+        without."""
         part = _Part(self, slice(None), self.output.shape[2])
         for j, rows in enumerate(self.group.nodes):
             for e in rows:
@@ -221,13 +251,18 @@ class _Part:
         self.call, self.time, self.n = call, time, n
         states = call.trace.states[:-1]
         self.states = [self.rows(s) for s in states]
-        self.read = self.states if call.mask is None else [(s[time, :n] * call.mask[:n]).flatten(0, 1) for s in states]
+        self.read = (
+            self.states
+            if call.mask is None
+            else [(s[time, :n] * call.mask[:n]).flatten(0, 1) for s in states]
+        )
 
     def rows(self, x: Tensor) -> Tensor:
         return x[self.time, : self.n].flatten(0, 1)
 
     def edge(self, j: int, i: int) -> tuple[Tensor, Tensor, Tensor]:
-        """(s_i, sigmoid(c), h) of node j reading state i; those of the selected edge are known from the pass."""
+        """(s_i, sigmoid(c), h) of node j reading state i; those of the selected edge are known from
+        the pass."""
         if self.call.plan.nodes[j + 1].source == i + 1:
             gate, h = (self.rows(x) for x in self.call.trace.gates[j + 1].chunk(2, -1))
         else:

@@ -1,8 +1,8 @@
 """Searching language models: the training text for w, the validation text for A, as DARTS does.
 
-The hidden state goes from window to window with the stream: a window holds a reference to it, so that each pass over
-one window starts from the same state and sees the same dropout masks, and the last of them says where the next window
-starts. Both are in the checkpoint.
+The hidden state goes from window to window with the stream: a window holds a reference to it, so
+that each pass over one window starts from the same state and sees the same dropout masks, and the
+last of them says where the next window starts. Both are in the checkpoint.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ from proxnas.core.size.latency import warm_runs
 from proxnas.core.supernet import Supernet
 from proxnas.domains.text.data.text import Text
 from proxnas.domains.text.data.text_stream import TextStream, windows
-from proxnas.domains.text.language import Dropouts, Hidden, LanguageModel, LanguageSize, Spoken, speak
+from proxnas.domains.text.language import (
+    Dropouts,
+    Hidden,
+    LanguageModel,
+    LanguageSize,
+    Spoken,
+    speak,
+)
 from proxnas.domains.text.recurrence import ACTIVATIONS
 from proxnas.domains.text.space import NAME, RecurrentSpace
 from proxnas.runs.folder import Run
@@ -67,7 +74,8 @@ class Window(Batch):
 
 
 class CarriedStream:
-    """A stream of windows with the hidden state carried over, and forgotten where the text starts again."""
+    """A stream of windows with the hidden state carried over, and forgotten where the text starts
+    again."""
 
     def __init__(self, stream: TextStream) -> None:
         self.stream, self.carry, self.delivered = stream, Carry(), 0
@@ -125,7 +133,8 @@ class NextWord:
 
 @contextmanager
 def frozen(module: nn.Module, really: bool) -> Iterator[None]:
-    """Operations within prepare no gradients of weights, which the decoder would compute along with the loss."""
+    """Operations within prepare no gradients of weights, which the decoder would compute along with
+    the loss."""
     weights = [w for w in module.parameters() if w.requires_grad] if really else []
     for w in weights:
         w.requires_grad_(False)
@@ -139,9 +148,13 @@ def frozen(module: nn.Module, really: bool) -> Iterator[None]:
 class TextTask:
     """Language models of recurrent cells."""
 
-    def __init__(self, config: SearchConfig, text: Text, space: RecurrentSpace, device: torch.device) -> None:
+    def __init__(
+        self, config: SearchConfig, text: Text, space: RecurrentSpace, device: torch.device
+    ) -> None:
         self.config, self.text, self.space, self.device = c, _, _, _ = config, text, space, device
-        dropouts = Dropouts(c.drop_output, c.drop_hidden, c.drop_input, c.drop_embedding, c.drop_words)
+        dropouts = Dropouts(
+            c.drop_output, c.drop_hidden, c.drop_input, c.drop_embedding, c.drop_words
+        )
         module = space.search_network(self._size(c.units), dropouts, c.norm == "batch").to(device)
         objective = NextWord(c.bptt, c.activation, c.slowness)
         self.net = Supernet(module, space.groups, objective=objective)
@@ -153,12 +166,14 @@ class TextTask:
 
     def _stream(self, tokens: Any, name: str, random_lengths: bool) -> CarriedStream:
         c = self.config
-        return CarriedStream(TextStream(tokens, c.batch_size, c.bptt, c.seed, name, self.device, random_lengths))
+        return CarriedStream(
+            TextStream(tokens, c.batch_size, c.bptt, c.seed, name, self.device, random_lengths)
+        )
 
     @torch.no_grad()
     def evaluate(self, batches: int | None = None) -> Validation:
-        """The network in use on the text for A, normalised by the batch, nothing dropped; by each of several processes
-        as a whole: batch norm goes by all columns."""
+        """The network in use on the text for A, normalised by the batch, nothing dropped; by each
+        of several processes as a whole: batch norm goes by all columns."""
         sums, steps, carry = torch.zeros(2, device=self.device), 0, Carry()
         parts = windows(self.text.valid, self.config.batch_size, self.config.bptt, self.device)
         for batch in islice(parts, batches):
@@ -192,14 +207,21 @@ class TextTask:
 
     @torch.inference_mode()
     def seconds(self, network: nn.Module) -> float:
-        real, word = materialised(network, self.device).eval(), torch.zeros(1, 1, dtype=torch.long, device=self.device)
+        real, word = (
+            materialised(network, self.device).eval(),
+            torch.zeros(1, 1, dtype=torch.long, device=self.device),
+        )
         return statistics.median(warm_runs(lambda: real(word), Clock(self.device, exact=True)))
 
     def entries(self, of: str) -> Matrices:
-        """A node has one weight whatever it reads and whichever activation follows: only seconds can differ, and they
-        are those of whole networks with one activation in all nodes."""
+        """A node has one weight whatever it reads and whichever activation follows: only seconds
+        can differ, and they are those of whole networks with one activation in all nodes."""
         group = self.net.groups[NAME]
-        seconds = [self._seconds_with(k) for k in range(len(group.candidates))] if of == "latency" else [0.0]
+        seconds = (
+            [self._seconds_with(k) for k in range(len(group.candidates))]
+            if of == "latency"
+            else [0.0]
+        )
         each = (torch.tensor(seconds, dtype=torch.float64) - min(seconds)) / len(group.nodes)
         return {NAME: each.expand(group.shape).clone()}
 
@@ -210,16 +232,24 @@ class TextTask:
         return self.seconds(self.final_network(self.space.genotype({NAME: A_bar})))
 
     def candidate_costs(self, of: str) -> dict[str, Tensor]:
-        """Activations have neither weights nor products: only seconds differ, of a batch of the search."""
+        """Activations have neither weights nor products: only seconds differ, of a batch of the
+        search."""
         group = self.net.groups[NAME]
         h = torch.rand(self.config.batch_size, self.config.units, device=self.device)
         clock = Clock(self.device, exact=True)
-        runs = [warm_runs(partial(ACTIVATIONS[name], h), clock) for name in group.candidates] if of == "latency" else []
+        runs = (
+            [warm_runs(partial(ACTIVATIONS[name], h), clock) for name in group.candidates]
+            if of == "latency"
+            else []
+        )
         seconds = [statistics.median(each) for each in runs] or [0.0] * len(group.candidates)
         return {NAME: torch.tensor(seconds, dtype=torch.float64)}
 
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
-        return {f"{part}_loss": measured.loss, f"{part}_perplexity": math.exp(min(measured.loss, WORST))}
+        return {
+            f"{part}_loss": measured.loss,
+            f"{part}_perplexity": math.exp(min(measured.loss, WORST)),
+        }
 
     def keep(self, run: Run) -> None:
         run.keep_vocabulary(self.text.vocabulary)

@@ -35,14 +35,18 @@ def text_options(config: TokenFlags) -> TextOptions:
 
 
 def build_text_training(config: TextTrainConfig, folder: Path) -> TextTraining:
-    """The training that is described, after all input was found good; a resumed one keeps its cell."""
+    """The training that is described, after all input was found good; a resumed one keeps its
+    cell."""
     kept = folder / "genotype.json"
     cell = read_genotype(kept) if config.resume and kept.exists() else find_cell(config.cell)
     return TextTraining(config, load(config.data, text_options(config)), cell)
 
 
-def train_text(this: TextTraining, run: Run, progress: Progress, deadline: Deadline | None = None) -> dict[str, Any]:
-    """Trains to the end, from where the folder stands, tests the best weights; returns what result.json holds."""
+def train_text(
+    this: TextTraining, run: Run, progress: Progress, deadline: Deadline | None = None
+) -> dict[str, Any]:
+    """Trains to the end, from where the folder stands, tests the best weights; returns what
+    result.json holds."""
     if this.cell:
         write_atomically(run / "genotype.json", this.cell.to_json())
     run.keep_vocabulary(this.text.vocabulary)
@@ -58,7 +62,9 @@ def train_text(this: TextTraining, run: Run, progress: Progress, deadline: Deadl
     return result
 
 
-def _result(this: TextTraining, rows: list[dict[str, Any]], network: LanguageModel, tested: Reading) -> dict[str, Any]:
+def _result(
+    this: TextTraining, rows: list[dict[str, Any]], network: LanguageModel, tested: Reading
+) -> dict[str, Any]:
     return {
         "cell": this.config.cell,
         "space": this.cell.space if this.cell else None,
@@ -81,17 +87,33 @@ def _result(this: TextTraining, rows: list[dict[str, Any]], network: LanguageMod
 
 
 def _model(this: TextTraining, network: LanguageModel, result: dict[str, Any]) -> TextModel:
-    wanted = ("params", "flops", "valid_perplexity", "test_perplexity", "test_tokens", "epochs", "seed")
+    wanted = (
+        "params",
+        "flops",
+        "valid_perplexity",
+        "test_perplexity",
+        "test_tokens",
+        "epochs",
+        "seed",
+    )
     c = this.config
     info = {"data": this.text.name, "protocol": c.protocol} | {key: result[key] for key in wanted}
-    reading = {"bptt": c.bptt, "valid_batch_size": c.valid_batch_size, "test_batch_size": c.test_batch_size}
-    return TextModel(network, this.cell, this.size, this.text.vocabulary, text_options(c), info | reading)
+    reading = {
+        "bptt": c.bptt,
+        "valid_batch_size": c.valid_batch_size,
+        "test_batch_size": c.test_batch_size,
+    }
+    return TextModel(
+        network, this.cell, this.size, this.text.vocabulary, text_options(c), info | reading
+    )
 
 
 def text_figures(model: TextModel, text: Text, part: str) -> dict[str, Any]:
     """The figures of `proxnas test`, read in the same pieces as at the end of training."""
     tokens = {"train": text.train, "valid": text.valid, "test": text.test}[part]
-    found = read_through(model.network, tokens, model.whole(f"{part}_batch_size", 10), model.whole("bptt", 35))
+    found = read_through(
+        model.network, tokens, model.whole(f"{part}_batch_size", 10), model.whole("bptt", 35)
+    )
     return {
         "part": part,
         "loss": found.loss,

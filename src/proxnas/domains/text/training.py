@@ -1,7 +1,8 @@
 """From-scratch training of a recurrent language model, as AWD-LSTM and DARTS train theirs.
 
-SGD at a large, constant rate with clipped gradients; from the epoch on in which validation stops improving, the mean of
-all weights since is what is evaluated and kept (NT-ASGD: non-monotonically triggered averaged SGD).
+SGD at a large, constant rate with clipped gradients; from the epoch on in which validation stops
+improving, the mean of all weights since is what is evaluated and kept (NT-ASGD: non-monotonically
+triggered averaged SGD).
 """
 
 # T tokens of a window, B columns of a batch
@@ -23,7 +24,14 @@ from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, State
 from proxnas.domains.text.data.text import Text
 from proxnas.domains.text.data.text_stream import TextStream
-from proxnas.domains.text.language import Dropouts, Hidden, LanguageModel, LanguageSize, Spoken, speak
+from proxnas.domains.text.language import (
+    Dropouts,
+    Hidden,
+    LanguageModel,
+    LanguageSize,
+    Spoken,
+    speak,
+)
 from proxnas.domains.text.model import language_network
 from proxnas.domains.text.options import TextTrainConfig
 from proxnas.domains.text.perplexity import Reading, perplexity, read_through
@@ -38,7 +46,8 @@ from proxnas.training.average import Average, mean
 
 
 class TextTraining:
-    """A language model and its text, with everything that a checkpoint must hold; a Job of the loop."""
+    """A language model and its text, with everything that a checkpoint must hold; a Job of the
+    loop."""
 
     def __init__(self, config: TextTrainConfig, text: Text, cell: Genotype | None) -> None:
         """`cell` None: the LSTM."""
@@ -48,8 +57,12 @@ class TextTraining:
         set_deterministic(config.deterministic)
         self.size = LanguageSize(text.num_words, config.units)
         self.network = self._fresh()
-        self.train = TextStream(text.train, config.batch_size, config.bptt, config.seed, "train", self.device)
-        self.optimizer = torch.optim.SGD(self.network.parameters(), weight_decay=config.weight_decay)
+        self.train = TextStream(
+            text.train, config.batch_size, config.bptt, config.seed, "train", self.device
+        )
+        self.optimizer = torch.optim.SGD(
+            self.network.parameters(), weight_decay=config.weight_decay
+        )
         self.clock = Clock(self.device)
         self.totals = Totals(self.device)
         self.columns = config.batch_size // here().size
@@ -68,7 +81,9 @@ class TextTraining:
     def _fresh(self) -> LanguageModel:
         c = self.config
         torch.manual_seed(stable_seed(c.seed, "weights"))
-        dropouts = Dropouts(c.drop_output, c.drop_hidden, c.drop_input, c.drop_embedding, c.drop_words)
+        dropouts = Dropouts(
+            c.drop_output, c.drop_hidden, c.drop_input, c.drop_embedding, c.drop_words
+        )
         return language_network(self.cell, self.size, dropouts).to(self.device)
 
     def __len__(self) -> int:
@@ -101,8 +116,8 @@ class TextTraining:
         return self.config.learning_rate * self.guard.factor
 
     def _gradient(self, batch: Batch) -> tuple[Spoken, Tensor, Tensor]:
-        """What was made of the window, the loss on the columns of all processes, its clipped gradient left at the
-        weights, and the norm of that."""
+        """What was made of the window, the loss on the columns of all processes, its clipped
+        gradient left at the weights, and the norm of that."""
         c = self.config
         # seeded by the step, so that dropout needs no state in the checkpoint
         generator = torch.Generator().manual_seed(stable_seed(c.seed, "masks", self.steps))
@@ -149,7 +164,9 @@ class TextTraining:
         self._keep(found.loss)
         self._note(found.loss)
         self.train.begin_pass()
-        seconds = dict.fromkeys(("forward", "backward", "update", "evaluate"), 0.0) | self.clock.take()
+        seconds = (
+            dict.fromkeys(("forward", "backward", "update", "evaluate"), 0.0) | self.clock.take()
+        )
         other = max(0.0, time.perf_counter() - start - sum(seconds.values()))
         return row | {"seconds": seconds | {"other": other}}
 
@@ -160,9 +177,15 @@ class TextTraining:
             self.best = {"loss": loss, "epoch": self.epochs_done + 1, "weights": weights}
 
     def _note(self, loss: float) -> None:
-        """Averaging begins when validation is worse than the best of all epochs but the last few."""
+        """Averaging begins when validation is worse than the best of all epochs but the last
+        few."""
         after = self.config.average_after
-        if after and not self.average and self.history[:-after] and loss > min(self.history[:-after]):
+        if (
+            after
+            and not self.average
+            and self.history[:-after]
+            and loss > min(self.history[:-after])
+        ):
             self.average, self.averaged_from = Average(self.network, mean), self.epochs_done + 1
         self.history = [*self.history, loss]
 

@@ -22,7 +22,8 @@ def make(flags: ManyFlags, threads: Asked = "auto", devices: Sequence[str] = ())
 
 
 def check(flags: ManyFlags) -> None:
-    """An InputError if the executor that the flags ask for cannot be had; before anything is read or written."""
+    """An InputError if the executor that the flags ask for cannot be had; before anything is read
+    or written."""
     if flags.ray:
         from proxnas.runs.executors.ray import check_ray
 

@@ -1,6 +1,8 @@
-"""The loop of every executor: start workers while there is room, see how they end, replace those that died.
+"""The loop of every executor: start workers while there is room, see how they end, replace those
+that died.
 
-It knows neither processes nor clusters: a `Crew` starts workers, a `Worker` has one task and ends with a code.
+It knows neither processes nor clusters: a `Crew` starts workers, a `Worker` has one task and ends
+with a code.
 """
 
 from __future__ import annotations
@@ -17,16 +19,19 @@ from proxnas.common.interrupt import STOPPING, Interrupted, Request, stop_reques
 from proxnas.runs.executors.tasks import Board, Outcome, Task, reason
 
 RETRIES = 2
-"""A worker that dies by a signal (memory, a reboot of its machine) is started again so many times."""
+"""A worker that dies by a signal (memory, a reboot of its machine) is started again so many
+times."""
 LOSSES = 20
-"""A task whose machine is lost under it is given to another one so many times: that is no fault of the task."""
+"""A task whose machine is lost under it is given to another one so many times: that is no fault of
+the task."""
 LOOK = 0.1
 """Seconds between two looks at the workers."""
 STOPPED = tuple(128 + signum for signum in STOPPING)
 
 
 class End(NamedTuple):
-    """How a worker ended: its exit code, what it said if that is known, and whether its machine was lost."""
+    """How a worker ended: its exit code, what it said if that is known, and whether its machine was
+    lost."""
 
     code: int
     message: str = ""
@@ -56,7 +61,8 @@ class Crew(Protocol):
     """Whoever starts workers."""
 
     patience: float
-    """Seconds that a folder may stay locked by a worker that nobody waits for any more, before it counts as in use."""
+    """Seconds that a folder may stay locked by a worker that nobody waits for any more, before it
+    counts as in use."""
 
     def slots(self) -> int:
         """How many workers may run now."""
@@ -66,9 +72,14 @@ class Crew(Protocol):
 
 
 def drive(
-    crew: Crew, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None], grace: float = 0.0
+    crew: Crew,
+    tasks: Iterable[Task | None],
+    board: Board,
+    done: Callable[[Outcome], None],
+    grace: float = 0.0,
 ) -> list[Outcome]:
-    """See Executor.run. `grace`: seconds that workers have for their checkpoints when asked to stop; 0: any time."""
+    """See Executor.run. `grace`: seconds that workers have for their checkpoints when asked to
+    stop; 0: any time."""
     with stop_requests() as request:
         pool = _Pool(crew, iter(tasks), request, board, done, grace)
         try:
@@ -162,8 +173,8 @@ class _Pool:
         return task.finished
 
     def _held(self, task: Task) -> bool:
-        """Whether a worker of before has the folder: it is about to write its checkpoint, or its machine is gone and
-        the file system has not noticed yet."""
+        """Whether a worker of before has the folder: it is about to write its checkpoint, or its
+        machine is gone and the file system has not noticed yet."""
         return time.monotonic() < self.since[task] + self.crew.patience and locked(task.folder)
 
     def _collect(self) -> None:
@@ -181,7 +192,13 @@ class _Pool:
             self.since[task] = time.monotonic()
             self.waiting.insert(0, task)
         else:
-            self.end(Outcome(task, end.code or 1, end.message or reason(task, end.code, self.deaths.get(task, 0))))
+            self.end(
+                Outcome(
+                    task,
+                    end.code or 1,
+                    end.message or reason(task, end.code, self.deaths.get(task, 0)),
+                )
+            )
 
     def _again(self, task: Task, end: End) -> bool:
         if end.lost:

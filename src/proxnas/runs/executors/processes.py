@@ -22,12 +22,18 @@ class LocalExecutor:
 
     patience = 60.0
 
-    def __init__(self, workers: int = 1, threads: Asked = "auto", devices: Sequence[str] = ()) -> None:
+    def __init__(
+        self, workers: int = 1, threads: Asked = "auto", devices: Sequence[str] = ()
+    ) -> None:
         self.workers, self.threads = workers, threads
-        self.share = max(1, available() // workers)  # of the cores, of which `auto` takes as many as help
+        self.share = max(
+            1, available() // workers
+        )  # of the cores, of which `auto` takes as many as help
         self.devices = tuple(devices)  # the i-th worker takes the i-th, and so on in turn
 
-    def run(self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]) -> list[Outcome]:
+    def run(
+        self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]
+    ) -> list[Outcome]:
         """See Executor."""
         return drive(self, tasks, board, done)
 
@@ -57,8 +63,8 @@ class ProcessWorker:
         return None if code is None else End(code)
 
     def stop(self) -> None:
-        """As SIGTERM whatever it was: a process that was started in the background ignores SIGINT until its own
-        handler stands."""
+        """As SIGTERM whatever it was: a process that was started in the background ignores SIGINT
+        until its own handler stands."""
         self.process.terminate()
 
     def kill(self) -> None:
@@ -73,9 +79,11 @@ def words(task: Task, folder: Path, threads: Asked) -> list[str]:
     return ["-m", "proxnas", *task.argv, f"--run={folder}", "--resume", f"--threads={threads}"]
 
 
-def started(command: Sequence[str], log: Path, within: Mapping[str, str] = {}) -> subprocess.Popen[bytes]:
-    """A process that ends, with its checkpoint, when this one does; what it prints goes to the log. `within`: what
-    its environment has besides."""
+def started(
+    command: Sequence[str], log: Path, within: Mapping[str, str] = {}
+) -> subprocess.Popen[bytes]:
+    """A process that ends, with its checkpoint, when this one does; what it prints goes to the log.
+    `within`: what its environment has besides."""
     make_folder(log.parent)
     with _log(log) as file:
         return subprocess.Popen(
@@ -84,7 +92,8 @@ def started(command: Sequence[str], log: Path, within: Mapping[str, str] = {}) -
             stdout=file,
             stderr=subprocess.STDOUT,
             env=os.environ | within | {LIFELINE: "1"},
-            process_group=0,  # Ctrl-C is for us to pass on: twice, it would end them without a checkpoint
+            # Ctrl-C is for us to pass on: twice, it would end them without a checkpoint
+            process_group=0,
         )
 
 

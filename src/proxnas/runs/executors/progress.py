@@ -1,4 +1,5 @@
-"""How far many runs are: one display for all workers, read from their run folders. No torch here."""
+"""How far many runs are: one display for all workers, read from their run folders. No torch
+here."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ class LineBoard(SilentBoard):
 
     def end(self, outcome: Outcome) -> None:
         self.ended += 1
-        self.console.print(plain(f"{self.ended}/{self.total} {line(outcome)}"), soft_wrap=True, markup=False)
+        self.console.print(
+            plain(f"{self.ended}/{self.total} {line(outcome)}"), soft_wrap=True, markup=False
+        )
 
 
 class LiveBoard:
@@ -58,7 +61,9 @@ class LiveBoard:
             if task not in self.bars:
                 self.bars[task] = self.bar.add_task(escape(plain(task.name)), total=None, detail="")
             done, epochs, row = progress_of(task.folder)
-            self.bar.update(self.bars[task], completed=done, total=epochs, detail=escape(plain(_valid(row))))
+            self.bar.update(
+                self.bars[task], completed=done, total=epochs, detail=escape(plain(_valid(row)))
+            )
 
     def end(self, outcome: Outcome) -> None:
         if outcome.task in self.bars:
@@ -80,7 +85,8 @@ def _valid(row: dict[str, Any]) -> str:
 
 
 def progress_of(folder: Path) -> tuple[int, int | None, dict[str, Any]]:
-    """(epochs done, epochs in all if known, the last row of metrics) of a run that may be writing just now."""
+    """(epochs done, epochs in all if known, the last row of metrics) of a run that may be writing
+    just now."""
     try:
         lines = read_bytes(folder / "metrics.jsonl", MOST_LINES_BYTES).splitlines(keepends=True)
         rows = [text for text in lines if text.endswith(b"\n")]
@@ -93,13 +99,19 @@ def progress_of(folder: Path) -> tuple[int, int | None, dict[str, Any]]:
 
 @contextmanager
 def shown(console: Console, title: str, total: int, quiet: bool, ended: int = 0) -> Iterator[Board]:
-    """The board that suits where the output goes; so many of all tasks had `ended` before this call."""
+    """The board that suits where the output goes; so many of all tasks had `ended` before this
+    call."""
     if quiet:
         yield SilentBoard()
     elif not console.is_terminal:
         yield LineBoard(console, total, ended)
     else:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                   TextColumn("{task.fields[detail]}"))  # fmt: skip
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[detail]}"),
+        )
         with Bar(*columns, console=console) as bar:
             yield LiveBoard(bar, title, total, ended)

@@ -1,11 +1,13 @@
 """Tasks on a Ray cluster, or on a Ray of this machine's own.
 
-A Ray task starts the same command line that a local worker is, on the node that Ray chose, and returns its exit code.
-The run folders, the data and the working directory must lie where all nodes see them, under the same paths. Ray's own
-retries are off: the pool counts deaths, and a begun run goes on from its checkpoint wherever it is started again.
+A Ray task starts the same command line that a local worker is, on the node that Ray chose, and
+returns its exit code. The run folders, the data and the working directory must lie where all nodes
+see them, under the same paths. Ray's own retries are off: the pool counts deaths, and a begun run
+goes on from its checkpoint wherever it is started again.
 
-Whoever dies, the rest follows: a node that loses its cluster ends its Ray workers, a Ray worker that ends closes the
-pipe that its run watches (interrupt.py), and the run writes its checkpoint and frees its folder.
+Whoever dies, the rest follows: a node that loses its cluster ends its Ray workers, a Ray worker
+that ends closes the pipe that its run watches (interrupt.py), and the run writes its checkpoint and
+frees its folder.
 """
 
 from __future__ import annotations
@@ -36,13 +38,15 @@ from proxnas.runs.executors.tasks import Board, Outcome, Task
 ANSWER = 5.0
 """Seconds that a cluster may take to answer."""
 VISIBLE = 60.0
-"""Seconds until a file that another node has written must be seen here: network file systems keep what they know."""
+"""Seconds until a file that another node has written must be seen here: network file systems keep
+what they know."""
 COUNT = 1.0
 """Seconds between two counts of the cluster's nodes."""
 STORE = 80 * 2**20
 """Bytes of shared memory of a Ray of our own, the least that it takes: exit codes need no room."""
 GRACE = 120.0
-"""Seconds that runs have for their checkpoints when asked to stop: a cluster may be gone altogether."""
+"""Seconds that runs have for their checkpoints when asked to stop: a cluster may be gone
+altogether."""
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 """The first words of every gRPC client: HTTP/2 and no settings."""
 
@@ -57,7 +61,9 @@ class RayExecutor:
         self.address, self.cpus, self.gpus = address, cpus, gpus
         self._counted, self._slots = float("-inf"), 0
 
-    def run(self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]) -> list[Outcome]:
+    def run(
+        self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]
+    ) -> list[Outcome]:
         """See Executor."""
         with connected(self.address) as ray:
             self.ray = ray
@@ -70,17 +76,29 @@ class RayExecutor:
         """How many tasks fit on the nodes that are alive; whoever joins is used."""
         if time.monotonic() > self._counted + COUNT:
             nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-            self._counted, self._slots = time.monotonic(), sum(fitting(node, self.cpus, self.gpus) for node in nodes)
+            self._counted, self._slots = (
+                time.monotonic(),
+                sum(fitting(node, self.cpus, self.gpus) for node in nodes),
+            )
         return self._slots
 
     def _check(self) -> None:
         if not self.slots():
-            asked = f"--cpus-per-task {self.cpus}" + (f" --gpus-per-task {self.gpus:g}" if self.gpus else "")
-            raise InputError(f"{asked}: no node of the Ray cluster has so many: give fewer, or add nodes")
+            asked = f"--cpus-per-task {self.cpus}" + (
+                f" --gpus-per-task {self.gpus:g}" if self.gpus else ""
+            )
+            raise InputError(
+                f"{asked}: no node of the Ray cluster has so many: give fewer, or add nodes"
+            )
 
     def launch(self, task: Task, slot: int) -> RayWorker:
         make_folder(task.log.parent)  # also what a node must see
-        options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0, "scheduling_strategy": "SPREAD"}
+        options = {
+            "num_cpus": self.cpus,
+            "num_gpus": self.gpus,
+            "max_retries": 0,
+            "scheduling_strategy": "SPREAD",
+        }
         remote = self.ray.remote(**options)(work)
         reference = remote.remote(self.command(task), str(task.log.absolute()), str(Path.cwd()))
         return RayWorker(task, slot, self.ray, reference)
@@ -104,7 +122,12 @@ class RayWorker:
     def poll(self) -> End | None:
         if self.ended is None and self.ray.wait([self.reference], timeout=0)[0]:
             self.ended, self.seen = self._end(), time.monotonic()
-        if self.ended and self.ended.code == 0 and not self._visible() and time.monotonic() < self.seen + VISIBLE:
+        if (
+            self.ended
+            and self.ended.code == 0
+            and not self._visible()
+            and time.monotonic() < self.seen + VISIBLE
+        ):
             return None
         return self.ended
 
@@ -115,10 +138,18 @@ class RayWorker:
         except errors.TaskCancelledError:
             return End(128 + signal.SIGTERM)
         except errors.RayTaskError as error:
-            return End(1, f"the worker failed ({' '.join(str(error.cause).split())[:200]}): see {self.task.log}")
+            return End(
+                1,
+                f"the worker failed ({' '.join(str(error.cause).split())[:200]}): see"
+                f" {self.task.log}",
+            )
         except errors.RayError as error:  # the worker, or the whole node
             kind = type(error).__name__
-            return End(1, f"its node or worker was lost again and again ({kind}): see {self.task.log}", lost=True)
+            return End(
+                1,
+                f"its node or worker was lost again and again ({kind}): see {self.task.log}",
+                lost=True,
+            )
 
     def _visible(self) -> bool:
         with suppress(OSError):
@@ -137,8 +168,17 @@ class RayWorker:
 def work(command: list[str], log: str, directory: str) -> tuple[int, str]:
     """On a node: (exit code, why it could not even begin) of a run."""
     if not Path(log).parent.is_dir() or not Path(directory).is_dir():
-        node, missing = socket.gethostname(), directory if Path(log).parent.is_dir() else Path(log).parent
-        return 2, f"{missing}: node {node} of the cluster does not see it: keep runs and data where all nodes see them"
+        node, missing = (
+            socket.gethostname(),
+            directory if Path(log).parent.is_dir() else Path(log).parent,
+        )
+        return (
+            2,
+            (
+                f"{missing}: node {node} of the cluster does not see it: keep runs and data where"
+                " all nodes see them"
+            ),
+        )
     os.chdir(directory)  # what a relative DATA refers to
     process = started([sys.executable, *command], Path(log))
     try:
@@ -162,16 +202,22 @@ def connected(address: str) -> Iterator[Any]:
     """Ray, connected and silent; left again afterwards, and ended if it is our own."""
     check_ray(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")  # a task without GPUs sees none
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1"
+    )  # a task without GPUs sees none
     import ray
 
-    own: dict[str, Any] = {"include_dashboard": False, "object_store_memory": STORE} if address == "local" else {}
+    own: dict[str, Any] = (
+        {"include_dashboard": False, "object_store_memory": STORE} if address == "local" else {}
+    )
     _silence()
     before = _handlers()
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise InputError(f"--ray {address}: {' '.join(str(error).split())[:200]}: is the cluster up?") from error
+        raise InputError(
+            f"--ray {address}: {' '.join(str(error).split())[:200]}: is the cluster up?"
+        ) from error
     finally:
         _restore(before)  # Ray has put its own in their place
     try:
@@ -215,9 +261,13 @@ def check_ray(address: str) -> None:
             answer = connection.recv(9)
     except OSError as error:
         why = error.strerror or str(error)
-        raise InputError(f"--ray {address}: no answer from {found} ({why}): start one with `ray start`") from error
+        raise InputError(
+            f"--ray {address}: no answer from {found} ({why}): start one with `ray start`"
+        ) from error
     if answer[3:4] != bytes((4,)):  # the settings, with which every such server begins
-        raise InputError(f"--ray {address}: what answers at {found} is no Ray cluster: give its HOST:PORT")
+        raise InputError(
+            f"--ray {address}: what answers at {found} is no Ray cluster: give its HOST:PORT"
+        )
 
 
 def _running() -> str:
@@ -229,5 +279,8 @@ def _running() -> str:
 
     found: str | None = canonicalize_bootstrap_address("auto")
     if not found:
-        raise InputError("--ray auto: no Ray runs on this machine: start one with `ray start`, or give --ray HOST:PORT")
+        raise InputError(
+            "--ray auto: no Ray runs on this machine: start one with `ray start`, or give --ray"
+            " HOST:PORT"
+        )
     return found

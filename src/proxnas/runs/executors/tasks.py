@@ -1,9 +1,10 @@
 """Many runs at once: tasks go in, run folders come out, whoever does the work.
 
-A task is a command line of proxnas and the folder that it fills, nothing else, so that it can be handed to a process
-here or to another machine that sees the same folders. The folder is the whole truth: a task is finished when its
-result.json is there and is then never run again; begun ones are continued. `make` gives the executor that the flags
-ask for: processes on this machine (local_executor.py) or tasks of a Ray cluster (ray_executor.py).
+A task is a command line of proxnas and the folder that it fills, nothing else, so that it can be
+handed to a process here or to another machine that sees the same folders. The folder is the whole
+truth: a task is finished when its result.json is there and is then never run again; begun ones are
+continued. `make` gives the executor that the flags ask for: processes on this machine
+(local_executor.py) or tasks of a Ray cluster (ray_executor.py).
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a task ended: its exit code, 0 if it is finished, and the line that says what went wrong."""
+    """How a task ended: its exit code, 0 if it is finished, and the line that says what went
+    wrong."""
 
     task: Task
     code: int
@@ -61,18 +63,23 @@ class Board(Protocol):
 class Executor(Protocol):
     """Runs tasks, some at a time."""
 
-    def run(self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]) -> list[Outcome]:
-        """All outcomes, in the order of the tasks; `done` hears of each as it comes, also of those that were finished
-        before. A failed task does not stop the others. Raises Interrupted after a request to stop, when all workers
-        have written their checkpoints.
+    def run(
+        self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]
+    ) -> list[Outcome]:
+        """All outcomes, in the order of the tasks; `done` hears of each as it comes, also of those
+        that were finished before. A failed task does not stop the others. Raises Interrupted after
+        a request to stop, when all workers have written their checkpoints.
 
-        The next task is taken when there is room for it, so that it may depend on what `done` heard; None: there is
-        none before another has ended."""
+        The next task is taken when there is room for it, so that it may depend on what `done`
+        heard; None: there is none before another has ended."""
 
 
-def share_time(tasks: Sequence[Task], deadline: Deadline, workers: int, later: int = 0) -> Iterator[Task]:
-    """The tasks with --minutes: each gets an equal share of the time that is left when it begins, `workers` at a time;
-    `later`: how many tasks are to follow these. None is begun when the time is over."""
+def share_time(
+    tasks: Sequence[Task], deadline: Deadline, workers: int, later: int = 0
+) -> Iterator[Task]:
+    """The tasks with --minutes: each gets an equal share of the time that is left when it begins,
+    `workers` at a time; `later`: how many tasks are to follow these. None is begun when the time is
+    over."""
     for i, task in enumerate(tasks):
         if deadline.over():
             return
@@ -87,9 +94,16 @@ def share_time(tasks: Sequence[Task], deadline: Deadline, workers: int, later: i
 def reason(task: Task, code: int, deaths: int = 0) -> str:
     """Why a task failed, in a line: what it said itself, else where to read on."""
     if code < 0:
-        return f"killed by {signal.Signals(-code).name} {deaths} times (out of memory?): see {task.log}"
+        return (
+            f"killed by {signal.Signals(-code).name} {deaths} times (out of memory?): see"
+            f" {task.log}"
+        )
     said = [line for line in _tail(task.log) if line.startswith("proxnas: error: ")]
-    return said[-1].removeprefix("proxnas: error: ") if said else f"ended with exit code {code}: see {task.log}"
+    return (
+        said[-1].removeprefix("proxnas: error: ")
+        if said
+        else f"ended with exit code {code}: see {task.log}"
+    )
 
 
 def _tail(log: Path, size: int = 20_000) -> list[str]:
@@ -106,4 +120,6 @@ def check_done(outcomes: Sequence[Outcome], what: str = "runs") -> None:
     failed = [outcome for outcome in outcomes if outcome.code]
     if failed:
         first = failed[0]
-        raise InputError(f"{len(failed)} of {len(outcomes)} {what} failed; {first.task.name}: {first.message}")
+        raise InputError(
+            f"{len(failed)} of {len(outcomes)} {what} failed; {first.task.name}: {first.message}"
+        )

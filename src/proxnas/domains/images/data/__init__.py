@@ -1,1 +1,2 @@
-"""Data sets of many kinds, and streams of batches that are resumable and the same on every device."""
+"""Data sets of many kinds, and streams of batches that are resumable and the same on every
+device."""

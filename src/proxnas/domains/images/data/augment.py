@@ -1,7 +1,8 @@
-"""Random changes that keep an image's class: drawn on the host, so that they are the same whatever the device, and
-applied on the device to whole batches."""
+"""Random changes that keep an image's class: drawn on the host, so that they are the same whatever
+the device, and applied on the device to whole batches."""
 
-# B images of a batch, H height, W width, C channels; x is (B, H, W, C) float32, in units of the stored pixels
+# B images of a batch, H height, W width, C channels; x is (B, H, W, C) float32, in units of the
+# stored pixels
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ from proxnas.domains.images.data.arrays import Images
 
 SMALLEST_AREA = 0.08  # share of the image that a resized crop keeps at least, as in Inception
 LARGEST_RATIO = 4 / 3  # of its sides
-YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))  # of RGB; the first row is luma
+YIQ = (
+    (0.299, 0.587, 0.114),
+    (0.5959, -0.2746, -0.3213),
+    (0.2115, -0.5227, 0.3112),
+)  # of RGB; the first row is luma
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,8 @@ class Augment:
     """What is done to training images."""
 
     shift: bool | None = None
-    """By up to an eighth of the side, black beyond the edge; None: as suits the data (but not with resized_crop)."""
+    """By up to an eighth of the side, black beyond the edge; None: as suits the data (but not with
+    resized_crop)."""
     flip: bool | None = None
     """Left and right exchanged in half of the images; None: as suits the data."""
     cutout: int = 0
@@ -49,7 +55,9 @@ class Augment:
         """With shift and flip decided, and the square found to fit into the image."""
         _, height, width = images.shape
         if self.cutout > min(height, width):
-            raise InputError(f"--cutout {self.cutout}: give a side of 0 to {min(height, width)} pixels")
+            raise InputError(
+                f"--cutout {self.cutout}: give a side of 0 to {min(height, width)} pixels"
+            )
         shift = images.shift and not self.resized_crop if self.shift is None else self.shift
         return replace(self, shift=shift, flip=images.flip if self.flip is None else self.flip)
 
@@ -59,10 +67,11 @@ class Augment:
 
 
 def geometry(augment: Augment, random: list[Tensor], height: int, width: int) -> Tensor | None:
-    """(B, 2, 3): where in an image the pixels of its changed form are found, both being [-1, 1]^2; None: in place.
+    """(B, 2, 3): where in an image the pixels of its changed form are found, both being [-1, 1]^2;
+    None: in place.
 
-    The form is squeezed to the crop, then turned about the middle in pixels of equal sides. The numbers, each (B,) in
-    [0, 1), are taken from the front of `random`.
+    The form is squeezed to the crop, then turned about the middle in pixels of equal sides. The
+    numbers, each (B,) in [0, 1), are taken from the front of `random`.
     """
     if not augment.rotation and not augment.resized_crop:
         return None
@@ -82,9 +91,16 @@ def geometry(augment: Augment, random: list[Tensor], height: int, width: int) ->
 def _crop(random: list[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Half sides and centre of a random rectangle in [-1, 1]^2, each (B,)."""
     area = SMALLEST_AREA + (1 - SMALLEST_AREA) * random.pop(0)
-    stretch = (math.log(LARGEST_RATIO) * (random.pop(0) - 0.5)).exp()  # root of a ratio of 3/4 to 4/3, uniform in log
+    stretch = (
+        math.log(LARGEST_RATIO) * (random.pop(0) - 0.5)
+    ).exp()  # root of a ratio of 3/4 to 4/3, uniform in log
     across, down = (area.sqrt() * stretch).clamp(max=1.0), (area.sqrt() / stretch).clamp(max=1.0)
-    return across, down, (1 - across) * (2 * random.pop(0) - 1), (1 - down) * (2 * random.pop(0) - 1)
+    return (
+        across,
+        down,
+        (1 - across) * (2 * random.pop(0) - 1),
+        (1 - down) * (2 * random.pop(0) - 1),
+    )
 
 
 def warped(x: Tensor, theta: Tensor) -> Tensor:
@@ -102,17 +118,23 @@ def colours(augment: Augment, random: list[Tensor]) -> tuple[Tensor, Tensor] | N
     """
     if not augment.colour:
         return None
-    brightness, contrast, saturation = (1 + augment.colour * (2 * random.pop(0) - 1) for _ in range(3))
-    hue = math.pi * augment.colour * (2 * random.pop(0) - 1)  # half of the strength, of a whole turn
+    brightness, contrast, saturation = (
+        1 + augment.colour * (2 * random.pop(0) - 1) for _ in range(3)
+    )
+    hue = (
+        math.pi * augment.colour * (2 * random.pop(0) - 1)
+    )  # half of the strength, of a whole turn
     cos, sin, zero = saturation * hue.cos(), saturation * hue.sin(), torch.zeros_like(hue)
-    turn = torch.stack((zero + 1, zero, zero, zero, cos, -sin, zero, sin, cos), dim=1).view(-1, 3, 3)
+    turn = torch.stack((zero + 1, zero, zero, zero, cos, -sin, zero, sin, cos), dim=1).view(
+        -1, 3, 3
+    )
     to_yiq = torch.tensor(YIQ)
     return torch.stack((brightness, contrast)), torch.linalg.inv(to_yiq) @ turn @ to_yiq
 
 
 def recoloured(x: Tensor, scales: Tensor, chroma: Tensor, black: float, white: float) -> Tensor:
-    """Brightness, contrast, then saturation and hue, each kept within black .. white; without three channels, no
-    hue."""
+    """Brightness, contrast, then saturation and hue, each kept within black .. white; without three
+    channels, no hue."""
     brightness, contrast = scales[:, :, None, None, None]
     x = (x * brightness).clamp_(black, white)
     mean = _luma(x).mean((1, 2))[:, None, None, None]

@@ -45,7 +45,9 @@ def find(folder: Path) -> tuple[Path, Layout] | None:
     for layout in LAYOUTS:
         if folder.name == layout.folder or (folder / layout.train[0]).is_file():
             return folder, layout
-    inside = [(folder / layout.folder, layout) for layout in LAYOUTS if (folder / layout.folder).is_dir()]
+    inside = [
+        (folder / layout.folder, layout) for layout in LAYOUTS if (folder / layout.folder).is_dir()
+    ]
     if len({layout.name for _, layout in inside}) > 1:
         places = ", ".join(str(place) for place, _ in inside)
         raise InputError(f"{folder}: both CIFAR-10 and CIFAR-100 are in it: give one of {places}")
@@ -58,10 +60,14 @@ def read(folder: Path, layout: Layout) -> Images:
         if not (folder / file).is_file():
             raise InputError(f"{folder}: no file {file}, which belongs to {layout.folder}: {AGAIN}")
     names = layout.read_names(folder / layout.names)
-    if not isinstance(names, list) or not all(isinstance(name, str) and name.isprintable() for name in names):
+    if not isinstance(names, list) or not all(
+        isinstance(name, str) and name.isprintable() for name in names
+    ):
         raise InputError(f"{folder / layout.names}: no list of class names: {AGAIN}")
     if len(names) != layout.classes:
-        raise InputError(f"{folder / layout.names}: {len(names)} class names, not {layout.classes}: {AGAIN}")
+        raise InputError(
+            f"{folder / layout.names}: {len(names)} class names, not {layout.classes}: {AGAIN}"
+        )
     parts = [layout.read(folder / file, layout.classes) for file in (*layout.train, layout.test)]
     x, y = (np.concatenate(arrays) for arrays in zip(*parts[:-1], strict=True))
     return build({"train": (x, y), "test": parts[-1]}, names, layout.name, str(folder), flip=True)
@@ -81,9 +87,15 @@ def _python(path: Path, classes: int) -> Labelled:
     key = "labels" if classes == 10 else "fine_labels"
     stored = read_pickle(path.read_bytes(), str(path))
     planes, labels = stored.get("data"), stored.get(key)
-    if not isinstance(planes, np.ndarray) or planes.dtype != np.uint8 or planes.shape[1:] != (3072,):
+    if (
+        not isinstance(planes, np.ndarray)
+        or planes.dtype != np.uint8
+        or planes.shape[1:] != (3072,)
+    ):
         raise InputError(f"{path}: its data are no rows of 3072 bytes: {AGAIN}")
-    if not isinstance(labels, list) or any(type(label) is not int or not 0 <= label < 2**31 for label in labels):
+    if not isinstance(labels, list) or any(
+        type(label) is not int or not 0 <= label < 2**31 for label in labels
+    ):
         raise InputError(f"{path}: its {key} are no list of numbers: {AGAIN}")
     if len(labels) != len(planes):
         raise InputError(f"{path}: {len(planes)} images but {len(labels)} {key}: {AGAIN}")
@@ -92,7 +104,10 @@ def _python(path: Path, classes: int) -> Labelled:
 
 def _labelled(planes: Array, y: Array, classes: int, path: Path) -> Labelled:
     if y.max() >= classes:
-        raise InputError(f"{path}: label {y.max()} is above {classes - 1}, so this is no CIFAR-{classes}: {AGAIN}")
+        raise InputError(
+            f"{path}: label {y.max()} is above {classes - 1}, so this is no CIFAR-{classes}:"
+            f" {AGAIN}"
+        )
     x = np.ascontiguousarray(planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     return x, y.astype(np.int64)
 
@@ -108,10 +123,44 @@ def _pickled(key: str) -> Callable[[Path], Any]:
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 BATCH_FILES = tuple(f"{batch}.bin" for batch in BATCHES)
 LAYOUTS = (
-    Layout("cifar-10-batches-bin", "cifar10", 10, BATCH_FILES, "test_batch.bin", "batches.meta.txt", _binary, _lines),
     Layout(
-        "cifar-10-batches-py", "cifar10", 10, BATCHES, "test_batch", "batches.meta", _python, _pickled("label_names")
+        "cifar-10-batches-bin",
+        "cifar10",
+        10,
+        BATCH_FILES,
+        "test_batch.bin",
+        "batches.meta.txt",
+        _binary,
+        _lines,
     ),
-    Layout("cifar-100-binary", "cifar100", 100, ("train.bin",), "test.bin", "fine_label_names.txt", _binary, _lines),
-    Layout("cifar-100-python", "cifar100", 100, ("train",), "test", "meta", _python, _pickled("fine_label_names")),
+    Layout(
+        "cifar-10-batches-py",
+        "cifar10",
+        10,
+        BATCHES,
+        "test_batch",
+        "batches.meta",
+        _python,
+        _pickled("label_names"),
+    ),
+    Layout(
+        "cifar-100-binary",
+        "cifar100",
+        100,
+        ("train.bin",),
+        "test.bin",
+        "fine_label_names.txt",
+        _binary,
+        _lines,
+    ),
+    Layout(
+        "cifar-100-python",
+        "cifar100",
+        100,
+        ("train",),
+        "test",
+        "meta",
+        _python,
+        _pickled("fine_label_names"),
+    ),
 )

@@ -1,4 +1,5 @@
-"""Any map-style torch Dataset of (image, label) -> a data set of ours; torchvision's are such, but it is not needed."""
+"""Any map-style torch Dataset of (image, label) -> a data set of ours; torchvision's are such, but
+it is not needed."""
 
 # N images, H height, W width, C channels
 
@@ -31,16 +32,23 @@ def from_dataset(
     flip: bool = False,
     options: LoadOptions = DEFAULTS,
 ) -> Images:
-    """Images of datasets whose items are (image, label), the image a PIL image, an array (H, W) or (H, W, C), or a
-    tensor (H, W) or (C, H, W); the label a whole number. Every item is read once: leave random changes to `Augment`.
+    """Images of datasets whose items are (image, label), the image a PIL image, an array (H, W) or
+    (H, W, C), or a tensor (H, W) or (C, H, W); the label a whole number. Every item is read once:
+    leave random changes to `Augment`.
 
     `classes` names the labels 0, 1, ...; else the dataset's own `classes` do.
     """
     given = {"train": train, "valid": valid, "test": test}
-    items = {part: _items(dataset, part, options) for part, dataset in given.items() if dataset is not None}
+    items = {
+        part: _items(dataset, part, options)
+        for part, dataset in given.items()
+        if dataset is not None
+    }
     known, y = reindexed({part: _labels(these) for part, these in items.items()}, name)
     names = classes or getattr(train, "classes", ())
-    words = tuple(str(names[label] if 0 <= label < len(names) else label) for label in known.tolist())
+    words = tuple(
+        str(names[label] if 0 <= label < len(names) else label) for label in known.tolist()
+    )
     if _array(items["train"].item(0)[0], "train[0]").dtype.kind != "f":
         parts = {part: (these, y[part]) for part, these in items.items()}
         return gather(parts, words, name, name, options, shift=shift, flip=flip)
@@ -76,7 +84,9 @@ class Items:
             return Image.fromarray(array)
         except (TypeError, ValueError) as error:
             kind = f"{array.dtype} of shape {array.shape}"
-            raise BrokenImage(f"{kind}: give uint8 with 1, 3 or 4 channels, or floats in all images") from error
+            raise BrokenImage(
+                f"{kind}: give uint8 with 1, 3 or 4 channels, or floats in all images"
+            ) from error
 
     def trace(self, number: int, content: bool) -> bytes:
         return b""  # a dataset may change its images at random
@@ -98,23 +108,35 @@ class Items:
 
 def _items(dataset: Any, part: str, options: LoadOptions) -> Items:
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-        raise InputError(f"{part}: {type(dataset).__name__} has no length or no items by number: give such a Dataset")
+        raise InputError(
+            f"{part}: {type(dataset).__name__} has no length or no items by number: give such a"
+            " Dataset"
+        )
     if not len(dataset):
-        raise InputError(f"{part}: {type(dataset).__name__} has no items: give at least one image a class")
+        raise InputError(
+            f"{part}: {type(dataset).__name__} has no items: give at least one image a class"
+        )
     for number in range(len(dataset)):
         try:
             image, _ = Items(dataset, part, False).item(number)
         except BrokenImage as error:
             if not options.skip_broken:
-                raise InputError(f"{part}[{number}]: not an image and a label ({error}): mend the dataset") from error
+                raise InputError(
+                    f"{part}[{number}]: not an image and a label ({error}): mend the dataset"
+                ) from error
             continue
-        size = np.asarray(image).nbytes if isinstance(image, Image.Image) else _array(image, f"{part}[{number}]").nbytes
+        size = (
+            np.asarray(image).nbytes
+            if isinstance(image, Image.Image)
+            else _array(image, f"{part}[{number}]").nbytes
+        )
         return Items(dataset, part, remember=size * len(dataset) <= options.resident_limit)
     raise InputError(f"{part}: no item of {type(dataset).__name__} can be read: mend the dataset")
 
 
 def _labels(items: Items) -> Array:
-    """(N,); what torchvision calls `targets` saves reading all images where they are too many to be remembered."""
+    """(N,); what torchvision calls `targets` saves reading all images where they are too many to be
+    remembered."""
     targets = getattr(items.dataset, "targets", None)
     untouched = getattr(items.dataset, "target_transform", None) is None
     if not items.remember and untouched and targets is not None and len(targets) == len(items):
@@ -133,7 +155,9 @@ def _label(label: Any, name: str) -> int:
     try:
         return operator.index(label)
     except TypeError as error:
-        raise InputError(f"{name}: its label is {str(label)[:40]!r}: give a whole number") from error
+        raise InputError(
+            f"{name}: its label is {str(label)[:40]!r}: give a whole number"
+        ) from error
 
 
 def _array(image: Any, name: str) -> Array:
@@ -142,21 +166,28 @@ def _array(image: Any, name: str) -> Array:
         array = image.detach().cpu().numpy()
         return np.moveaxis(array, 0, -1) if array.ndim == 3 else array
     if not isinstance(image, np.ndarray | Image.Image):
-        raise InputError(f"{name}: its image is a {type(image).__name__}: give a PIL image, an array or a tensor")
+        raise InputError(
+            f"{name}: its image is a {type(image).__name__}: give a PIL image, an array or a tensor"
+        )
     return np.asarray(image)
 
 
 def _stacked(items: Items, options: LoadOptions) -> Array:
     """Images of floats as one array: they are taken as they are."""
     if not items.remember:
-        raise InputError(f"{items.part}: floats beyond {options.resident_limit} bytes: give images of uint8 instead")
+        raise InputError(
+            f"{items.part}: floats beyond {options.resident_limit} bytes: give images of uint8"
+            " instead"
+        )
     first = _array(items.item(0)[0], items.name(0))
     found = np.empty((len(items), *first.shape), np.float32)
     for number in range(len(items)):
         try:
             array = _array(items.item(number)[0], items.name(number))
         except BrokenImage as error:
-            raise InputError(f"{items.name(number)}: cannot be read ({error}): mend the dataset") from error
+            raise InputError(
+                f"{items.name(number)}: cannot be read ({error}): mend the dataset"
+            ) from error
         if array.shape != first.shape or array.dtype.kind != "f":
             raise InputError(
                 f"{items.name(number)}: {array.dtype} of shape {array.shape}, but {items.name(0)} "

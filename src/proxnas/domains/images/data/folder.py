@@ -1,4 +1,5 @@
-"""Image folders: a folder a class, in train, valid and test or by themselves; and Tiny ImageNet as it is published."""
+"""Image folders: a folder a class, in train, valid and test or by themselves; and Tiny ImageNet as
+it is published."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def read(folder: Path, options: LoadOptions) -> Images:
     """The images of a folder in one of the three layouts."""
     found, unused = _listed(folder, bool(options.for_model))
     if options.for_model:
-        classes = sorted({name for listed in found.values() for name, files in listed.items() if files})
+        classes = sorted(
+            {name for listed in found.values() for name, files in listed.items() if files}
+        )
     else:
         classes = sorted(found["train"])
         _check_parts(folder, found, classes)
@@ -40,12 +43,14 @@ def read(folder: Path, options: LoadOptions) -> Images:
 
 
 def _listed(folder: Path, for_model: bool) -> tuple[dict[str, Listed], list[str]]:
-    """Part -> class -> files; and what is in the folder but belongs to none of them. A model may be tested on data
-    without a training part."""
+    """Part -> class -> files; and what is in the folder but belongs to none of them. A model may be
+    tested on data without a training part."""
     tops = _folders(folder)
     # a class may be called train: then it has images in it, not folders
     parted = [name for name in tops if part_of(name) and _folders(folder / name)]
-    if not any(part_of(name) == "train" for name in parted) and not (for_model and parted and parted == tops):
+    if not any(part_of(name) == "train" for name in parted) and not (
+        for_model and parted and parted == tops
+    ):
         _check_no_parts(folder, tops)
         return {"train": _classes(folder)}, _loose(folder)
     names = by_part(tops, str(folder))
@@ -67,13 +72,15 @@ def _check_no_parts(folder: Path, tops: list[str]) -> None:
     pure = bool(tops) and all(inside) and not any(_loose(folder / name) for name in tops)
     if pure and all(part_of(name) for name in tops):
         raise InputError(
-            f"{folder}: {tops[0]} but no train in it: rename one of its folders to train, or give the folder above"
+            f"{folder}: {tops[0]} but no train in it: rename one of its folders to train, or give"
+            " the folder above"
         )
     shared = sorted(set.intersection(*inside)) if len(tops) > 1 else []
     if pure and len(shared) > 1:
         raise InputError(
-            f"{folder}: {names_of(tops)} all hold {names_of(shared)}, so they are parts and no classes: "
-            "rename them to train, valid and test, or put the images of a class right into its folder"
+            f"{folder}: {names_of(tops)} all hold {names_of(shared)}, so they are parts and no"
+            " classes: rename them to train, valid and test, or put the images of a class right"
+            " into its folder"
         )
 
 
@@ -96,11 +103,18 @@ def _classes(folder: Path) -> Listed:
     if any(classes.values()):
         return classes
     if _images(folder):
-        raise InputError(f"{folder}: images without class folders, so without labels: sort them into a folder a class")
+        raise InputError(
+            f"{folder}: images without class folders, so without labels: sort them into a folder a"
+            " class"
+        )
     if classes:
         first = folder / min(classes)
-        raise InputError(f"{first}: no images in this class folder, nor in any other: put some in it")
-    raise InputError(f"{folder}: neither CIFAR nor images in class folders: give a folder with a folder a class")
+        raise InputError(
+            f"{first}: no images in this class folder, nor in any other: put some in it"
+        )
+    raise InputError(
+        f"{folder}: neither CIFAR nor images in class folders: give a folder with a folder a class"
+    )
 
 
 def _folders(folder: Path) -> list[str]:
@@ -113,15 +127,25 @@ def _entries(folder: Path) -> list[tuple[str, bool]]:
         return []
     try:
         with os.scandir(folder) as entries:
-            # neither pipes nor sockets, which would be waited for; a link to nothing is a broken image
-            found = [(e.name, e.is_dir()) for e in entries if e.is_dir() or e.is_file() or e.is_symlink()]
+            # neither pipes nor sockets, which would be waited for; a link to nothing is a broken
+            # image
+            found = [
+                (e.name, e.is_dir()) for e in entries if e.is_dir() or e.is_file() or e.is_symlink()
+            ]
     except OSError as error:
-        raise InputError(f"{folder}: cannot be read ({error.strerror}): change its permissions") from error
-    return sorted((name, is_folder) for name, is_folder in found if not name.startswith(".") and name not in NOT_OURS)
+        raise InputError(
+            f"{folder}: cannot be read ({error.strerror}): change its permissions"
+        ) from error
+    return sorted(
+        (name, is_folder)
+        for name, is_folder in found
+        if not name.startswith(".") and name not in NOT_OURS
+    )
 
 
 def image_files(folder: str) -> list[str]:
-    """All image files in a folder and the folders in it, hidden ones left out, in the order of names."""
+    """All image files in a folder and the folders in it, hidden ones left out, in the order of
+    names."""
     return _images(Path(folder))
 
 
@@ -137,25 +161,36 @@ def _images(folder: Path, depth: int = 8) -> list[str]:
 
 
 def _annotated(folder: Path, classes: set[str]) -> Listed:
-    """Tiny ImageNet's val: all images in one folder, and a file with lines of image, class and a box."""
+    """Tiny ImageNet's val: all images in one folder, and a file with lines of image, class and a
+    box."""
     path = folder / ANNOTATIONS
     found: Listed = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+    for number, line in enumerate(
+        path.read_text(encoding="utf-8", errors="replace").splitlines(), 1
+    ):
         words = line.split()
         if not words:
             continue
         if len(words) < 2 or words[1] not in classes:
-            raise InputError(f"{path}: line {number} is not an image and a class of train: extract the archive again")
+            raise InputError(
+                f"{path}: line {number} is not an image and a class of train: extract the archive"
+                " again"
+            )
         image = folder / "images" / os.path.basename(words[0])
         if not image.is_file():
-            raise InputError(f"{path}: line {number} names {words[0][:80]!r}, which is not in images: extract it again")
+            raise InputError(
+                f"{path}: line {number} names {words[0][:80]!r}, which is not in images: extract it"
+                " again"
+            )
         found.setdefault(words[1], []).append(str(image))
     return found
 
 
 def _check_parts(folder: Path, found: dict[str, Listed], classes: list[str]) -> None:
     if len(classes) < 2:
-        raise InputError(f"{folder}: one class only ({classes[0]!r}): give images of at least two classes")
+        raise InputError(
+            f"{folder}: one class only ({classes[0]!r}): give images of at least two classes"
+        )
     for part, listed in found.items():
         _check_classes(folder, part, listed, classes)
 
@@ -164,12 +199,19 @@ def _check_classes(folder: Path, part: str, listed: Listed, classes: list[str]) 
     """Every class has images, and all parts have the same classes."""
     for name, files in listed.items():
         if name not in classes:
-            raise InputError(f"{folder}: class {name!r} is in {part} but not in train: add it there or remove it here")
+            raise InputError(
+                f"{folder}: class {name!r} is in {part} but not in train: add it there or remove it"
+                " here"
+            )
         if not files:
-            raise InputError(f"{folder}: no images of class {name!r} in {part}: put some in its folder or remove it")
+            raise InputError(
+                f"{folder}: no images of class {name!r} in {part}: put some in its folder or"
+                " remove it"
+            )
     if missing := [name for name in classes if name not in listed]:
         raise InputError(
-            f"{folder}: class {missing[0]!r} is in train but not in {part}: add it there or remove it here"
+            f"{folder}: class {missing[0]!r} is in train but not in {part}: add it there or remove"
+            " it here"
         )
 
 

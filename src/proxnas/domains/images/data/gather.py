@@ -1,4 +1,5 @@
-"""Pictures of unlike kinds and sizes -> one data set: looked at, brought to one form, kept in memory or read later."""
+"""Pictures of unlike kinds and sizes -> one data set: looked at, brought to one form, kept in
+memory or read later."""
 
 # N images, H height, W width, C channels
 
@@ -56,7 +57,8 @@ def gather(
     flip: bool = False,
     warnings: tuple[str, ...] = (),
 ) -> Images:
-    """Images of parts of pictures with labels 0 .. K-1; errors begin with the name of a picture, or with `where`."""
+    """Images of parts of pictures with labels 0 .. K-1; errors begin with the name of a picture, or
+    with `where`."""
     total, broken = sum(len(y) for _, y in parts.values()), Broken(options.skip_broken)
     with quiet():
         form, lazy = _looked_at(parts, broken, where, options)
@@ -68,9 +70,15 @@ def gather(
         else:
             broken.settle(total)
             _tell_size(total, form, where, options)
-        if not options.for_model and len(missing := np.setdiff1d(np.arange(len(classes)), found["train"][1])):
-            raise InputError(f"{where}: no readable image of class {classes[missing[0]]} in train: give some")
-        if not options.for_model and (empty := [part for part, (_, y) in found.items() if not len(y)]):
+        if not options.for_model and len(
+            missing := np.setdiff1d(np.arange(len(classes)), found["train"][1])
+        ):
+            raise InputError(
+                f"{where}: no readable image of class {classes[missing[0]]} in train: give some"
+            )
+        if not options.for_model and (
+            empty := [part for part, (_, y) in found.items() if not len(y)]
+        ):
             raise InputError(f"{where}: no readable image in {empty[0]}: give some")
         broken.tell(total)
         return build(
@@ -92,19 +100,32 @@ def _looked_at(
 ) -> tuple[tuple[int, int, int], dict[str, tuple[Lazy, Array]]]:
     """The form that all can take, and the parts without the pictures whose heads are broken."""
     heads = {
-        part: [_head(pictures, number, broken) for number in range(len(y))] for part, (pictures, y) in parts.items()
+        part: [_head(pictures, number, broken) for number in range(len(y))]
+        for part, (pictures, y) in parts.items()
     }
     known = [found for row in heads.values() for found in row if found]
     if not known:
         broken.settle(len(broken.reasons))
-        raise InputError(f"{next(iter(broken.reasons), 'data')}: broken image, and so are all others: mend the data")
+        raise InputError(
+            f"{next(iter(broken.reasons), 'data')}: broken image, and so are all others: mend the"
+            " data"
+        )
     height, width, resize = _size(known, where, options)
-    channels = options.for_model[0] if options.for_model else 1 if all(found.grey for found in known) else 3
+    channels = (
+        options.for_model[0]
+        if options.for_model
+        else 1
+        if all(found.grey for found in known)
+        else 3
+    )
     form = height, width, channels
     lazy = {}
     for part, (pictures, y) in parts.items():
         rows = np.flatnonzero(np.array([found is not None for found in heads[part]], dtype=bool))
-        lazy[part] = Lazy(pictures, rows, form, resize, options.skip_broken), y[rows].astype(np.int64)
+        lazy[part] = (
+            Lazy(pictures, rows, form, resize, options.skip_broken),
+            y[rows].astype(np.int64),
+        )
     return form, lazy
 
 
@@ -118,7 +139,8 @@ def _head(pictures: Pictures, number: int, broken: Broken) -> Head | None:
 
 
 def _size(known: Sequence[Head], where: str, options: LoadOptions) -> tuple[int, int, bool]:
-    """(H, W, whether pictures are brought to it): as asked for, as they all have it, or a side by the data."""
+    """(H, W, whether pictures are brought to it): as asked for, as they all have it, or a side by
+    the data."""
     if options.for_model:
         return _size_for(options.for_model, known, where)
     if options.image_size:
@@ -127,32 +149,41 @@ def _size(known: Sequence[Head], where: str, options: LoadOptions) -> tuple[int,
     if len({(found.height, found.width) for found in known}) == 1:
         if min(smallest.height, smallest.width) < SMALLEST_SIDE:
             sizes = f"{where}: images of {smallest.width} x {smallest.height} pixels"
-            raise InputError(f"{sizes}, less than {SMALLEST_SIDE}: give larger images, or --image-size N")
+            raise InputError(
+                f"{sizes}, less than {SMALLEST_SIDE}: give larger images, or --image-size N"
+            )
         return smallest.height, smallest.width, False
     side = auto_side([min(found.height, found.width) for found in known])
     tell(
-        f"{where}: {len(known)} images from {smallest.width} x {smallest.height} to {largest.width} x {largest.height} "
-        f"pixels: the middle square of each is brought to {side} x {side} (--image-size N: another size)"
+        f"{where}: {len(known)} images from {smallest.width} x {smallest.height} to {largest.width}"
+        f" x {largest.height} pixels: the middle square of each is brought to {side} x {side}"
+        " (--image-size N: another size)"
     )
     return side, side, True
 
 
-def _size_for(shape: tuple[int, int, int], known: Sequence[Head], where: str) -> tuple[int, int, bool]:
+def _size_for(
+    shape: tuple[int, int, int], known: Sequence[Head], where: str
+) -> tuple[int, int, bool]:
     """The size that a model reads; what the pictures lose by it is said."""
     channels, height, width = shape
     other = sum((found.height, found.width) != (height, width) for found in known)
     if other and height == width:
         tell(
-            f"{where}: {other} of {len(known)} images are brought to the {width} x {height} pixels that the model reads"
+            f"{where}: {other} of {len(known)} images are brought to the {width} x {height} pixels"
+            " that the model reads"
         )
     if channels == 1 and (coloured := sum(not found.grey for found in known)):
-        tell(f"{where}: {coloured} of {len(known)} images lose their colours: the model reads grey images")
+        tell(
+            f"{where}: {coloured} of {len(known)} images lose their colours: the model reads grey"
+            " images"
+        )
     return height, width, height == width
 
 
 def auto_side(shorter: Sequence[int]) -> int:
-    """A side for pictures of many sizes, by the median of their shorter sides: few of them are enlarged, and what
-    large ones lose costs little beside the time that it saves."""
+    """A side for pictures of many sizes, by the median of their shorter sides: few of them are
+    enlarged, and what large ones lose costs little beside the time that it saves."""
     middle = int(np.median(np.asarray(shorter)))
     return next((side for side in SIDES if side <= middle), max(SMALLEST_SIDE, middle // 4 * 4))
 
@@ -163,12 +194,18 @@ def _pixels(found: Head) -> int:
 
 def _tell_size(total: int, form: tuple[int, int, int], where: str, options: LoadOptions) -> None:
     """Said before anything is decoded: what is too large for the memory, or for a search."""
-    size, wide = total * prod(form), max(form[:2]) > LARGE and not options.image_size and not options.for_model
+    size, wide = (
+        total * prod(form),
+        max(form[:2]) > LARGE and not options.image_size and not options.for_model,
+    )
     if size <= options.resident_limit and not wide:
         return
     how = ", read batch by batch" if size > options.resident_limit else ""
     smaller = ": --image-size N makes them smaller, and everything faster" if wide else ""
-    tell(f"{where}: {total} images of {form[1]} x {form[0]} are {size / 2**30:.1f} GiB of pixels{how}{smaller}")
+    tell(
+        f"{where}: {total} images of {form[1]} x {form[0]} are {size / 2**30:.1f} GiB of"
+        f" pixels{how}{smaller}"
+    )
 
 
 def _resident(x: Lazy, y: Array, broken: Broken) -> Part:

@@ -1,6 +1,8 @@
-"""Images from the Hugging Face hub, or from parquet files as the hub keeps them, through the package `datasets`.
+"""Images from the Hugging Face hub, or from parquet files as the hub keeps them, through the
+package `datasets`.
 
-hf:NAME?config=C&label=COLUMN&image=COLUMN&train=SPLIT&valid=SPLIT&test=SPLIT, everything from ? on as needed.
+hf:NAME?config=C&label=COLUMN&image=COLUMN&train=SPLIT&valid=SPLIT&test=SPLIT, everything from ? on
+as needed.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ def read(spec: str, options: LoadOptions) -> Images:
     known, y = reindexed(labels, f"hf:{name}", bool(options.for_model))
     names = getattr(splits["train"].features[label], "names", None)
     classes = [str(names[number] if names else number) for number in known.tolist()]
-    parts = {part: (Column.of(split, image, part, not is_local(name)), y[part]) for part, split in splits.items()}
+    parts = {
+        part: (Column.of(split, image, part, not is_local(name)), y[part])
+        for part, split in splits.items()
+    }
     return gather(parts, classes, short_name(Path(name)), f"hf:{name}", options)
 
 
@@ -44,14 +49,17 @@ class Column:
     column: str
     part: str
     may_name_files: bool
-    """Whether an image may be a path in place of a content: in sets that the hub's own package has put on this disk."""
+    """Whether an image may be a path in place of a content: in sets that the hub's own package has
+    put on this disk."""
 
     @classmethod
     def of(cls, split: Any, column: str, part: str, may_name_files: bool) -> Column:
         from datasets import Image as ImageFeature
 
         if isinstance(split.features[column], ImageFeature):
-            split = split.cast_column(column, ImageFeature(decode=False))  # we decode, with our limits
+            split = split.cast_column(
+                column, ImageFeature(decode=False)
+            )  # we decode, with our limits
         return cls(split.select_columns([column]), column, part, may_name_files)
 
     def __len__(self) -> int:
@@ -89,7 +97,9 @@ def _columns(split: Any, chosen: dict[str, str], where: str) -> tuple[str, str]:
     images = images or [name for name, kind in features.items() if _is_content(kind)]
     labels = [name for name, kind in features.items() if isinstance(kind, ClassLabel)]
     labels = labels or [name for name in features if name in LABELS]
-    return _one("image", images, chosen, features, where), _one("label", labels, chosen, features, where)
+    return _one("image", images, chosen, features, where), _one(
+        "label", labels, chosen, features, where
+    )
 
 
 def _is_content(kind: Any) -> bool:
@@ -101,15 +111,26 @@ def _one(what: str, found: list[str], chosen: dict[str, str], features: Any, whe
     if what in chosen:
         return chosen[what]
     if len(found) != 1:
-        number = f"columns {', '.join(found)} could be the {what}" if found else f"no column of {what}s"
-        raise InputError(f"{where}: {number} (columns: {', '.join(features)}): give {where}?{what}=COLUMN")
+        number = (
+            f"columns {', '.join(found)} could be the {what}" if found else f"no column of {what}s"
+        )
+        raise InputError(
+            f"{where}: {number} (columns: {', '.join(features)}): give {where}?{what}=COLUMN"
+        )
     return found[0]
 
 
 def _labels(split: Any, column: str, where: str) -> Array:
     labels = list(split[column]) if column in split.features else [None]
     if any(label is None or label == -1 for label in labels):
-        raise InputError(f"{where}: no labels: leave the part out (?test=) or choose another split (?test=validation)")
-    if not labels or not all(type(label) is type(labels[0]) and isinstance(label, int | str) for label in labels):
-        raise InputError(f"{where}: labels in column {column} are no whole numbers or words: give another column")
+        raise InputError(
+            f"{where}: no labels: leave the part out (?test=) or choose another split"
+            " (?test=validation)"
+        )
+    if not labels or not all(
+        type(label) is type(labels[0]) and isinstance(label, int | str) for label in labels
+    ):
+        raise InputError(
+            f"{where}: labels in column {column} are no whole numbers or words: give another column"
+        )
     return np.array(labels)

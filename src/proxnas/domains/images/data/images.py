@@ -1,4 +1,5 @@
-"""DATA on the command line -> labelled images: a word, a path, or the name of a set on the Hugging Face hub."""
+"""DATA on the command line -> labelled images: a word, a path, or the name of a set on the Hugging
+Face hub."""
 
 from __future__ import annotations
 
@@ -13,9 +14,21 @@ from proxnas.common.seeds import split, stable_seed
 from proxnas.domains.images.data.arrays import Images, Part, from_arrays, search_parts, sized
 from proxnas.domains.images.data.options import DEFAULTS, LoadOptions
 
-__all__ = ["Images", "LoadOptions", "Part", "from_arrays", "load", "search_parts", "split", "stable_seed"]
+__all__ = [
+    "Images",
+    "LoadOptions",
+    "Part",
+    "from_arrays",
+    "load",
+    "search_parts",
+    "split",
+    "stable_seed",
+]
 
-ACCEPTED = "give digits, an .npz file, a CIFAR folder, a folder of class folders, a .parquet file or hf:NAME"
+ACCEPTED = (
+    "give digits, an .npz file, a CIFAR folder, a folder of class folders, a .parquet file or"
+    " hf:NAME"
+)
 
 
 def load(spec: str, options: LoadOptions = DEFAULTS) -> Images:
@@ -24,7 +37,8 @@ def load(spec: str, options: LoadOptions = DEFAULTS) -> Images:
         return _load(spec, options)
     except OSError as error:
         raise InputError(
-            f"{spec!r}: cannot be read ({error.strerror or error}): check the path and its permissions"
+            f"{spec!r}: cannot be read ({error.strerror or error}): check the path and its"
+            " permissions"
         ) from error
 
 
@@ -35,7 +49,9 @@ def _load(spec: str, options: LoadOptions) -> Images:
         from proxnas.domains.images.data import hub
 
         return hub.read(spec.removeprefix("hf:"), options)
-    path = Path(place := os.path.expanduser(spec))  # os.path: unlike Path's, its questions never raise
+    path = Path(
+        place := os.path.expanduser(spec)
+    )  # os.path: unlike Path's, its questions never raise
     if os.path.isdir(place):
         return _folder(path, options)
     if os.path.isfile(place) and path.suffix.lower() == ".npz":
@@ -47,9 +63,17 @@ def _load(spec: str, options: LoadOptions) -> Images:
 
         return hub.read(place, options)
     if os.path.exists(place) or len(path.parts) > 1 or path.suffix:
-        fault = "not a kind of data that can be read" if os.path.exists(place) else "no such file or folder"
+        fault = (
+            "not a kind of data that can be read"
+            if os.path.exists(place)
+            else "no such file or folder"
+        )
         raise InputError(f"{spec!r}: {fault}: {ACCEPTED}")
-    hint = "did you mean digits? " if difflib.get_close_matches(spec.lower(), ["digits"], cutoff=0.5) else ""
+    hint = (
+        "did you mean digits? "
+        if difflib.get_close_matches(spec.lower(), ["digits"], cutoff=0.5)
+        else ""
+    )
     raise InputError(f"unknown data {spec[:200]!r}: {hint}{ACCEPTED}")
 
 

@@ -25,7 +25,8 @@ REMEDY = "replace or remove it, or give --skip-broken"
 
 
 class Pictures(Protocol):
-    """Pictures by number, not decoded yet. Workers get a copy, so it must be possible to pickle them."""
+    """Pictures by number, not decoded yet. Workers get a copy, so it must be possible to pickle
+    them."""
 
     def __len__(self) -> int: ...
 
@@ -36,7 +37,8 @@ class Pictures(Protocol):
         """To be closed by the caller; a BrokenImage if there is none."""
 
     def trace(self, number: int, content: bool) -> bytes:
-        """What another picture would not have: name and size, and if asked for the beginning of its content."""
+        """What another picture would not have: name and size, and if asked for the beginning of its
+        content."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ class Files:
 
 @dataclass(frozen=True, eq=False)
 class Lazy:
-    """Stands for an array (N, H, W, C) of bytes that would not fit into the memory: shape, slices, images by number."""
+    """Stands for an array (N, H, W, C) of bytes that would not fit into the memory: shape, slices,
+    images by number."""
 
     pictures: Pictures
     rows: Array
@@ -110,15 +113,20 @@ class Lazy:
             return pixels(image, self.form, self.resize)
 
     def sound(self, number: int) -> tuple[int, Array]:
-        """One image and its number; if it is broken an InputError, or with skip_broken the next that is not."""
+        """One image and its number; if it is broken an InputError, or with skip_broken the next
+        that is not."""
         for attempt in range(ATTEMPTS):
             candidate = (number + attempt) % len(self)
             try:
                 return candidate, self.read(candidate)
             except BrokenImage as error:
                 if not self.skip_broken:
-                    raise InputError(f"{self.name(candidate)}: broken image ({error}): {REMEDY}") from error
-        raise InputError(f"{self.name(number)}: broken image, and so are the next {ATTEMPTS}: mend the data")
+                    raise InputError(
+                        f"{self.name(candidate)}: broken image ({error}): {REMEDY}"
+                    ) from error
+        raise InputError(
+            f"{self.name(number)}: broken image, and so are the next {ATTEMPTS}: mend the data"
+        )
 
 
 def threaded(function: Any, numbers: range) -> Iterator[Any]:

@@ -1,4 +1,5 @@
-"""Arrays that numpy.savez wrote: never unpickled, and judged by their headers before any of them is read."""
+"""Arrays that numpy.savez wrote: never unpickled, and judged by their headers before any of them is
+read."""
 
 from __future__ import annotations
 
@@ -12,13 +13,20 @@ import numpy as np
 from proxnas.common.errors import InputError, in_one_line
 from proxnas.common.seeds import Array
 from proxnas.common.telling import tell
-from proxnas.domains.images.data.arrays import PARTS, Form, Images, check_forms, from_arrays, short_name
+from proxnas.domains.images.data.arrays import (
+    PARTS,
+    Form,
+    Images,
+    check_forms,
+    from_arrays,
+    short_name,
+)
 from proxnas.domains.images.data.options import DEFAULTS, LoadOptions
 
 LARGEST_ARRAY = 16 * 2**30  # bytes
 BLANK, RATIO = 64 * 2**20, 50
-"""Bytes that any file may unpack to, and so many times its size besides: pictures do not compress that well, but a
-small file of nothing could fill the memory."""
+"""Bytes that any file may unpack to, and so many times its size besides: pictures do not compress
+that well, but a small file of nothing could fill the memory."""
 SAID = 2 * 2**30  # bytes that are read into the memory without a word
 MOST_ENTRIES = 10_000
 
@@ -31,7 +39,9 @@ def read(path: Path, options: LoadOptions = DEFAULTS) -> Images:
         raise
     except Exception as error:  # damaged zips and headers raise nearly every kind
         why = in_one_line(error) if path.stat().st_size else "it is empty"
-        raise InputError(f"{path}: not a readable npz file ({why}): write it again with numpy.savez") from error
+        raise InputError(
+            f"{path}: not a readable npz file ({why}): write it again with numpy.savez"
+        ) from error
     # no flip: a mirrored image of unknown kind may be of another class
     return from_arrays(arrays, short_name(path), str(path), for_model=bool(options.for_model))
 
@@ -40,15 +50,18 @@ def _stored_arrays(path: Path) -> dict[str, Array]:
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         if len(names) > MOST_ENTRIES:
-            raise InputError(f"{path}: {len(names)} entries are too many for arrays of images: write x_train ... only")
+            raise InputError(
+                f"{path}: {len(names)} entries are too many for arrays of images: write x_train ..."
+                " only"
+            )
         forms = {name[:-4]: _header(archive, name) for name in names if name.endswith(".npy")}
     check_forms(forms, str(path))
     known = [name for name in forms if re.fullmatch(f"[xy]_({'|'.join(PARTS)})", name)]
     claimed = sum(math.prod(forms[name][0]) * forms[name][1].itemsize for name in known)
     if claimed > min(LARGEST_ARRAY, BLANK + RATIO * path.stat().st_size):
         raise InputError(
-            f"{path}: its arrays claim {claimed} bytes, above 16 GB or {RATIO} times what the file holds: fix it, or "
-            "write it with numpy.savez, which does not compress"
+            f"{path}: its arrays claim {claimed} bytes, above 16 GB or {RATIO} times what the file"
+            " holds: fix it, or write it with numpy.savez, which does not compress"
         )
     if claimed > SAID:
         tell(f"{path}: {claimed / 2**30:.1f} GiB of arrays are read into the memory")
@@ -59,6 +72,10 @@ def _stored_arrays(path: Path) -> dict[str, Array]:
 def _header(archive: zipfile.ZipFile, name: str) -> Form:
     with archive.open(name) as file:
         version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        read = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
         shape, _, dtype = read(file)
     return shape, dtype

@@ -1,4 +1,5 @@
-"""One image file -> bytes of a fixed form: grey or RGB, 8 bits, upright, at its own size or a given one."""
+"""One image file -> bytes of a fixed form: grey or RGB, 8 bits, upright, at its own size or a given
+one."""
 
 from __future__ import annotations
 
@@ -17,15 +18,26 @@ from proxnas.common.errors import in_one_line
 from proxnas.common.seeds import Array
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
-FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")  # others run programs or are rarely tested
+FORMATS = (
+    "JPEG",
+    "PNG",
+    "BMP",
+    "GIF",
+    "TIFF",
+    "WEBP",
+    "PPM",
+)  # others run programs or are rarely tested
 LARGEST_PIXELS = 64 * 2**20  # below the number at which Pillow itself warns
 BLANK, PIXELS_A_BYTE = 16 * 2**20, 16
-"""Pixels that any file may have, and so many a byte of it besides: photographs have fewer than ten, but a small file of
-nothing could fill the memory."""
+"""Pixels that any file may have, and so many a byte of it besides: photographs have fewer than ten,
+but a small file of nothing could fill the memory."""
 SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 GREY = ("1", "L", "LA", "La", *SIXTEEN_BITS)
 WITH_ALPHA = ("RGBA", "RGBa", "LA", "La", "PA")
-ORIENTATION, SIDEWAYS = 0x0112, (5, 6, 7, 8)  # the tag of a camera, and its values that exchange the sides
+ORIENTATION, SIDEWAYS = (
+    0x0112,
+    (5, 6, 7, 8),
+)  # the tag of a camera, and its values that exchange the sides
 
 
 class BrokenImage(Exception):
@@ -53,15 +65,22 @@ def quiet() -> Iterator[None]:
 def opened(file: str | bytes) -> Image.Image:
     """The image in a file (or in its content), not decoded yet; to be closed by the caller."""
     try:
-        image = Image.open(io.BytesIO(file) if isinstance(file, bytes) else file, formats=_formats())
+        image = Image.open(
+            io.BytesIO(file) if isinstance(file, bytes) else file, formats=_formats()
+        )
     except UnidentifiedImageError as error:
         raise BrokenImage("no image in a format that is read") from error
     except Exception as error:  # damaged headers raise nearly every kind
         raise BrokenImage(in_one_line(error)) from error
-    limit = min(LARGEST_PIXELS, BLANK + PIXELS_A_BYTE * (len(file) if isinstance(file, bytes) else _size(file)))
+    limit = min(
+        LARGEST_PIXELS,
+        BLANK + PIXELS_A_BYTE * (len(file) if isinstance(file, bytes) else _size(file)),
+    )
     if image.width * image.height > limit:
         image.close()
-        raise BrokenImage(f"{image.width} x {image.height} pixels are more than {limit}, too many for such a file")
+        raise BrokenImage(
+            f"{image.width} x {image.height} pixels are more than {limit}, too many for such a file"
+        )
     return image
 
 
@@ -95,7 +114,9 @@ def pixels(image: Image.Image, form: tuple[int, int, int], resize: bool) -> Arra
     height, width, channels = form
     try:
         if resize:
-            image.draft(image.mode, (width, height))  # JPEG: decodes at a half, a quarter ... of the size, but not less
+            image.draft(
+                image.mode, (width, height)
+            )  # JPEG: decodes at a half, a quarter ... of the size, but not less
         image = _eight_bits(ImageOps.exif_transpose(image) if _orientation(image) else image)
         image = image.convert("L" if channels == 1 else "RGB")
         if resize:
@@ -104,7 +125,9 @@ def pixels(image: Image.Image, form: tuple[int, int, int], resize: bool) -> Arra
     except Exception as error:  # damaged files raise nearly every kind
         raise BrokenImage(in_one_line(error)) from error
     if array.shape[:2] != (height, width):
-        raise BrokenImage(f"{array.shape[1]} x {array.shape[0]} pixels instead of {width} x {height}")
+        raise BrokenImage(
+            f"{array.shape[1]} x {array.shape[0]} pixels instead of {width} x {height}"
+        )
     return array.reshape(form)
 
 
@@ -121,7 +144,9 @@ def _eight_bits(image: Image.Image) -> Image.Image:
         return Image.fromarray(((wide + 128) // 257).astype(np.uint8))
     if image.mode in WITH_ALPHA or "transparency" in image.info:
         coloured = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", coloured.size, "white"), coloured).convert("RGB")
+        return Image.alpha_composite(Image.new("RGBA", coloured.size, "white"), coloured).convert(
+            "RGB"
+        )
     return image
 
 
@@ -129,4 +154,6 @@ def _middle(image: Image.Image, side: int) -> Image.Image:
     """The largest square in the middle, scaled."""
     shorter = min(image.size)
     left, top = ((length - shorter) / 2 for length in image.size)
-    return image.resize((side, side), Image.Resampling.BILINEAR, box=(left, top, left + shorter, top + shorter))
+    return image.resize(
+        (side, side), Image.Resampling.BILINEAR, box=(left, top, left + shorter, top + shorter)
+    )

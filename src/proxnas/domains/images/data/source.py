@@ -1,4 +1,5 @@
-"""Where the pixels of a batch come from: one tensor on the device, or files that workers read ahead."""
+"""Where the pixels of a batch come from: one tensor on the device, or files that workers read
+ahead."""
 
 # N images of the part, B of a batch; a table is (pixels, C), the images' pixels one below the other
 
@@ -26,9 +27,11 @@ from proxnas.domains.images.data.lazy import Lazy
 from proxnas.domains.images.data.picture import quiet
 
 Fetched = tuple[Tensor, Tensor, Tensor]
-"""The images that were read (B,), a table, and which images of the table they are (B,); the table on the device."""
+"""The images that were read (B,), a table, and which images of the table they are (B,); the table
+on the device."""
 Read = tuple[list[int], list[int], Array]
-"""The images that were asked for, those that were read in their place, and their pixels (B, H, W, C)."""
+"""The images that were asked for, those that were read in their place, and their pixels (B, H, W,
+C)."""
 
 
 class Source(Protocol):
@@ -82,8 +85,8 @@ class Streamed:
         self._expected: Iterator[Tensor] | None = None
         self._next: Read | None = None
         self._told: set[int] = set()
-        # The one iterator, in a list that outlives self: were it freed in a cycle together with its queues, or left to
-        # the end of the process, the workers would be waited for.
+        # The one iterator, in a list that outlives self: were it freed in a cycle together with its
+        # queues, or left to the end of the process, the workers would be waited for.
         self._ahead: list[Iterator[Read | str]] = []
         weakref.finalize(self, self._ahead.clear)
 
@@ -91,13 +94,17 @@ class Streamed:
         asked = index.tolist()
         if self._next is None:
             self._next = self._from_workers()
-        if self._next is None or self._next[0] != asked:  # not what was announced: read here and now
+        if (
+            self._next is None or self._next[0] != asked
+        ):  # not what was announced: read here and now
             return self._fetched(_Rows(self.x).__getitems__(asked))
         read, self._next = self._next, None
         return self._fetched(read)
 
     def each(self, indices: Sequence[Tensor]) -> Iterator[Fetched]:
-        own = Streamed(self.x, self.device, self.workers)  # what is expected of this one must not be lost
+        own = Streamed(
+            self.x, self.device, self.workers
+        )  # what is expected of this one must not be lost
         own._told = self._told
         own.expect(iter(indices))
         try:
@@ -121,7 +128,8 @@ class Streamed:
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise
-            self.close()  # the workers were ended from outside; this process may be about to write a checkpoint
+            # the workers were ended from outside; this process may be about to write a checkpoint
+            self.close()
             return None
         return None if read is None else _sound(read)
 
@@ -132,7 +140,8 @@ class Streamed:
             num_workers=self.workers,
             collate_fn=_as_it_is,
             worker_init_fn=_begin_worker,
-            # no random numbers are drawn from it, but without it the loader would advance the global one
+            # no random numbers are drawn from it, but without it the loader would advance the
+            # global one
             generator=torch.Generator(),
         )
         return iter(loader)
@@ -140,7 +149,9 @@ class Streamed:
     def _fetched(self, read: Read | str) -> Fetched:
         asked, found, pixels = _sound(read)
         self._tell(number for number, other in zip(asked, found, strict=True) if number != other)
-        table = torch.from_numpy(pixels).to(self.device, non_blocking=True).view(-1, pixels.shape[3])
+        table = (
+            torch.from_numpy(pixels).to(self.device, non_blocking=True).view(-1, pixels.shape[3])
+        )
         return torch.tensor(found), table, torch.arange(len(found))
 
     def _tell(self, broken: Iterator[int]) -> None:
@@ -151,7 +162,8 @@ class Streamed:
 
 
 class _Rows(Dataset[Any]):
-    """Batches of images for the loader; an error is a value, since a traceback from a worker is no line for people."""
+    """Batches of images for the loader; an error is a value, since a traceback from a worker is no
+    line for people."""
 
     def __init__(self, x: Lazy) -> None:
         self.x = x
@@ -183,7 +195,9 @@ class _Batches:
 
 def default_workers() -> int:
     """One less than there are processors for each process of a job on this machine, from 1 to 8."""
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    available = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return max(1, min(8, available // here().local_size - 1))
 
 
@@ -197,7 +211,9 @@ def _begin_worker(_: int) -> None:
     warnings.simplefilter("ignore")
     for signum in STOPPING:
         signal.signal(signum, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # 0: else the loader would interrupt the first one
+    signal.signal(
+        signal.SIGTERM, lambda *_: os._exit(0)
+    )  # 0: else the loader would interrupt the first one
 
 
 def _sound(read: Read | str) -> Read:

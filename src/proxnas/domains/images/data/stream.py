@@ -1,4 +1,5 @@
-"""Batches of images without end: augmented on the device, the same on every device, and resumable from one integer."""
+"""Batches of images without end: augmented on the device, the same on every device, and resumable
+from one integer."""
 
 # N images of the part, B of a batch, H height, W width, C channels
 
@@ -17,7 +18,14 @@ from proxnas.common.launch import here
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, State
 from proxnas.domains.images.data.arrays import Images, Part
-from proxnas.domains.images.data.augment import AS_SUITS, Augment, colours, geometry, recoloured, warped
+from proxnas.domains.images.data.augment import (
+    AS_SUITS,
+    Augment,
+    colours,
+    geometry,
+    recoloured,
+    warped,
+)
 from proxnas.domains.images.data.source import source_of
 from proxnas.runs.order import Order, _shuffled
 
@@ -27,7 +35,8 @@ LEAST = 2
 
 
 class ImageBatches:
-    """One part of a data set: resident on the device as one tensor, or read ahead by workers if it is too large."""
+    """One part of a data set: resident on the device as one tensor, or read ahead by workers if it
+    is too large."""
 
     def __init__(
         self,
@@ -37,13 +46,16 @@ class ImageBatches:
         device: torch.device | str = "cpu",
         workers: int | None = None,
     ) -> None:
-        """`workers`: processes that read images which are not in memory; None: by the number of processors."""
+        """`workers`: processes that read images which are not in memory; None: by the number of
+        processors."""
         x, y = part
         _, self.height, self.width = images.shape
         if not len(y):
             raise InputError(f"{images.name}: this part has no images: give more images a class")
         self.augment = augment.settled(images)
-        self.pad = tuple(max(1, side // 8) if self.augment.shift else 0 for side in (self.height, self.width))
+        self.pad = tuple(
+            max(1, side // 8) if self.augment.shift else 0 for side in (self.height, self.width)
+        )
         self.device = torch.device(device)
         self.source = source_of(x, self.device, workers)
         self.y = torch.from_numpy(y.astype(np.int64))
@@ -59,8 +71,8 @@ class ImageBatches:
         return len(self.y)
 
     def augmented(self, index: Tensor, generator: torch.Generator, part: slice = EVERY) -> Batch:
-        """The images of `index` (B, on the host), changed at random; a part of them is changed as if all were asked
-        for."""
+        """The images of `index` (B, on the host), changed at random; a part of them is changed as
+        if all were asked for."""
         draws = (
             self._draw(2 * self.pad[0] + 1, index, generator),
             self._draw(2 * self.pad[1] + 1, index, generator),
@@ -69,9 +81,14 @@ class ImageBatches:
             self._draw(self.width, index, generator),
         )
         random = list(torch.rand(self.augment.draws(), len(index), generator=generator)[:, part])
-        theta, colour = geometry(self.augment, random, self.height, self.width), colours(self.augment, random)
+        theta, colour = (
+            geometry(self.augment, random, self.height, self.width),
+            colours(self.augment, random),
+        )
         index, table, base = self.source.fetch(index[part])
-        index, base, top, left, mirrored, *centre = self._moved(torch.stack((index, base, *(d[part] for d in draws))))
+        index, base, top, left, mirrored, *centre = self._moved(
+            torch.stack((index, base, *(d[part] for d in draws)))
+        )
         x = self._crop(table, base, top, left, mirrored)
         if theta is not None:
             x = warped(x, self._moved(theta))
@@ -79,15 +96,19 @@ class ImageBatches:
             x = recoloured(x, self._moved(colour[0]), self._moved(colour[1]), *self._range)
         x = self._normalised(x)
         if self.augment.cutout:
-            rows, columns = self._hidden(self._rows, centre[0]), self._hidden(self._columns, centre[1])
+            rows, columns = (
+                self._hidden(self._rows, centre[0]),
+                self._hidden(self._columns, centre[1]),
+            )
             x = x.masked_fill_((rows[:, :, None] & columns[:, None, :])[..., None], 0.0)
         return self._batch(x, index)
 
     def evaluation_batches(self, batch_size: int, most: int | None = None) -> Iterator[Batch]:
-        """The whole part once, as it is, in batches of equal size (to within one) and mixed classes, or the first of
-        them; of several processes each has every so many-th.
+        """The whole part once, as it is, in batches of equal size (to within one) and mixed
+        classes, or the first of them; of several processes each has every so many-th.
 
-        Search networks normalise by the batch, and the statistics of a small remainder or of one class would be poor.
+        Search networks normalise by the batch, and the statistics of a small remainder or of one
+        class would be poor.
         """
         _check_batch_size(batch_size)
         order = _shuffled(len(self), stable_seed(0, "evaluation"))
@@ -106,7 +127,9 @@ class ImageBatches:
         index, table, base = fetched
         index, base = self._moved(torch.stack((index, base)))
         top, left = (torch.full_like(index, pad) for pad in self.pad)
-        return self._batch(self._normalised(self._crop(table, base, top, left, torch.zeros_like(index))), index)
+        return self._batch(
+            self._normalised(self._crop(table, base, top, left, torch.zeros_like(index))), index
+        )
 
     @staticmethod
     def _draw(below: int, index: Tensor, generator: torch.Generator) -> Tensor:
@@ -118,26 +141,41 @@ class ImageBatches:
     def _channels(self, values: tuple[float, ...]) -> Tensor:
         return torch.tensor(values, dtype=torch.float64).mul(self._unit).float().to(self.device)
 
-    def _crop(self, table: Tensor, base: Tensor, top: Tensor, left: Tensor, mirrored: Tensor) -> Tensor:
-        """(B, H, W, C) in float32 from row `top` and column `left` of the images `base` of the table as if they were
-        padded with black; all arguments but the table, (pixels, C), are (B,)."""
+    def _crop(
+        self, table: Tensor, base: Tensor, top: Tensor, left: Tensor, mirrored: Tensor
+    ) -> Tensor:
+        """(B, H, W, C) in float32 from row `top` and column `left` of the images `base` of the
+        table as if they were padded with black; all arguments but the table, (pixels, C), are
+        (B,)."""
         rows = top[:, None] + (self._rows - self.pad[0])
         across = torch.where(mirrored[:, None] == 1, self._columns.flip(0), self._columns)
         columns = left[:, None] + across - self.pad[1]
-        inside_rows, inside_columns = rows.clamp(0, self.height - 1), columns.clamp(0, self.width - 1)
+        inside_rows, inside_columns = (
+            rows.clamp(0, self.height - 1),
+            columns.clamp(0, self.width - 1),
+        )
         # selecting whole pixels of a flat list is four times faster than three index tensors
         lines = (base[:, None] * self.height + inside_rows) * self.width
         pixels = (lines[:, :, None] + inside_columns[:, None, :]).flatten()
-        x = table.index_select(0, pixels).view(len(base), self.height, self.width, -1).to(torch.float32)
+        x = (
+            table.index_select(0, pixels)
+            .view(len(base), self.height, self.width, -1)
+            .to(torch.float32)
+        )
         if self.augment.shift:
-            x.mul_(((rows == inside_rows)[:, :, None] & (columns == inside_columns)[:, None, :])[..., None])
+            x.mul_(
+                ((rows == inside_rows)[:, :, None] & (columns == inside_columns)[:, None, :])[
+                    ..., None
+                ]
+            )
         return x
 
     def _normalised(self, x: Tensor) -> Tensor:
         return x.sub(self._mean).div_(self._std)
 
     def _hidden(self, line: Tensor, centre: Tensor) -> Tensor:
-        """Which rows (or columns) the square covers, (B, H): those inside the image, as in Cutout."""
+        """Which rows (or columns) the square covers, (B, H): those inside the image, as in
+        Cutout."""
         start = centre[:, None] - self.augment.cutout // 2
         return (line >= start) & (line < start + self.augment.cutout)
 
@@ -146,23 +184,30 @@ class ImageBatches:
 
 
 class Stream:
-    """Augmented batches for ever; each epoch is a new shuffle, and its incomplete last batch is dropped.
+    """Augmented batches for ever; each epoch is a new shuffle, and its incomplete last batch is
+    dropped.
 
-    Epoch e is shuffled by (seed, name, e) and batch t augmented by (seed, name, t), so t is the whole state. Of several
-    processes each has its part of every batch, the same images changed in the same way as if there were one.
+    Epoch e is shuffled by (seed, name, e) and batch t augmented by (seed, name, t), so t is the
+    whole state. Of several processes each has its part of every batch, the same images changed in
+    the same way as if there were one.
     """
 
     def __init__(self, part: ImageBatches, batch_size: int, seed: int, name: str = "") -> None:
         """`name` keeps streams of the same seed independent."""
         _check_batch_size(batch_size)
         if batch_size > len(part):
-            raise InputError(f"--batch-size {batch_size}: this part has {len(part)} images: give at most {len(part)}")
+            raise InputError(
+                f"--batch-size {batch_size}: this part has {len(part)} images: give at most"
+                f" {len(part)}"
+            )
         self.part, self.seed, self.name = part, seed, name
         self.order = Order(len(part), batch_size, seed, name)
         self.mine = here().part(batch_size)
         if self.mine.stop - self.mine.start < LEAST and not here().alone:
-            raise InputError(f"--batch-size {batch_size}: is divided among {here().size} processes: give at least "
-                             f"{LEAST * here().size}")  # fmt: skip
+            raise InputError(
+                f"--batch-size {batch_size}: is divided among {here().size} processes: give at"
+                f" least {LEAST * here().size}"
+            )
         self.delivered = 0
         self._announced = False
 
@@ -172,12 +217,17 @@ class Stream:
 
     def next(self) -> Batch:
         if not self._announced:
-            order, mine = self.order, self.mine  # not self: workers that know the stream would keep it alive
+            order, mine = (
+                self.order,
+                self.mine,
+            )  # not self: workers that know the stream would keep it alive
             self.part.expect(order.index(t)[mine] for t in count(self.delivered))
             self._announced = True
         index = self.order.index(self.delivered)
         # random numbers are drawn on the host, where they are the same whatever the device
-        generator = torch.Generator().manual_seed(stable_seed(self.seed, f"{self.name}/augment", self.delivered))
+        generator = torch.Generator().manual_seed(
+            stable_seed(self.seed, f"{self.name}/augment", self.delivered)
+        )
         self.delivered += 1
         return self.part.augmented(index, generator, self.mine)
 

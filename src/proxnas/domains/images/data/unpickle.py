@@ -1,9 +1,11 @@
-"""A reader of pickles that can only make numpy arrays, bytes, strings, numbers, lists, tuples and dicts.
+"""A reader of pickles that can only make numpy arrays, bytes, strings, numbers, lists, tuples and
+dicts.
 
-A pickle is a program. Here it runs on a machine of our own, which knows no classes and calls nothing by name: the three
-functions that a pickled array names (`_reconstruct`, `ndarray`, `dtype`) and the one that Python 3 writes bytes with
-(`encode`) are played by code below, everything else is refused. What is made never takes more than a few times the
-bytes of the file: strings and arrays are cut out of it, and arrays may not claim more.
+A pickle is a program. Here it runs on a machine of our own, which knows no classes and calls
+nothing by name: the three functions that a pickled array names (`_reconstruct`, `ndarray`, `dtype`)
+and the one that Python 3 writes bytes with (`encode`) are played by code below, everything else is
+refused. What is made never takes more than a few times the bytes of the file: strings and arrays
+are cut out of it, and arrays may not claim more.
 """
 
 from __future__ import annotations
@@ -28,10 +30,26 @@ NAMES = {
 }
 DTYPES = ("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8")
 PUSHED = {
-    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "STRING", "BINSTRING",
-    "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE",
+    "INT",
+    "BININT",
+    "BININT1",
+    "BININT2",
+    "LONG",
+    "LONG1",
+    "LONG4",
+    "FLOAT",
+    "BINFLOAT",
+    "STRING",
+    "BINSTRING",
+    "SHORT_BINSTRING",
+    "BINBYTES",
+    "SHORT_BINBYTES",
+    "BINBYTES8",
+    "UNICODE",
+    "BINUNICODE",
+    "SHORT_BINUNICODE",
     "BINUNICODE8",
-}  # fmt: skip
+}
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 MADE: dict[str, Callable[[], Any]] = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple}
 IGNORED = {"PROTO", "FRAME", "STOP"}
@@ -59,17 +77,26 @@ class _Built:
 def read_pickle(content: bytes, where: str) -> dict[str, Any]:
     """The dict in a pickle, its keys as strings; errors begin with `where`."""
     if len(content) > LARGEST_FILE:
-        raise InputError(f"{where}: {len(content)} bytes are too many for a CIFAR file: give the official one")
+        raise InputError(
+            f"{where}: {len(content)} bytes are too many for a CIFAR file: give the official one"
+        )
     try:
         stored = _Machine(len(content)).run(content)
         if not isinstance(stored, dict):
             raise Refused("it holds no dict")
-        return {_text(key): value.value if isinstance(value, _Built) else value for key, value in stored.items()}
+        return {
+            _text(key): value.value if isinstance(value, _Built) else value
+            for key, value in stored.items()
+        }
     except Refused as error:
-        raise InputError(f"{where}: refused: {error}: give a file of the official CIFAR archive") from error
+        raise InputError(
+            f"{where}: refused: {error}: give a file of the official CIFAR archive"
+        ) from error
     except Exception as error:  # damaged pickles raise nearly every kind
         why = in_one_line(error) if content else "it is empty"
-        raise InputError(f"{where}: not a readable pickle ({why}): extract the archive again") from error
+        raise InputError(
+            f"{where}: not a readable pickle ({why}): extract the archive again"
+        ) from error
 
 
 class _Machine:
@@ -78,7 +105,8 @@ class _Machine:
     def __init__(self, budget: int) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
-        self.budget = budget  # bytes that `encode` may still make: a memoised string could be encoded over and over
+        # bytes that `encode` may still make: a memoised string could be encoded over and over
+        self.budget = budget
 
     def run(self, content: bytes) -> Any:
         """What the pickle leaves on the stack."""
@@ -132,13 +160,16 @@ class _Machine:
     def name(self, module: Any, name: Any) -> None:
         if not (isinstance(module, str) and isinstance(name, str)) or (module, name) not in NAMES:
             raise Refused(
-                f"a pickle that names {str(module)[:60]!r}.{str(name)[:60]!r}, which is none of numpy's arrays"
+                f"a pickle that names {str(module)[:60]!r}.{str(name)[:60]!r}, which is none of"
+                " numpy's arrays"
             )
         self.stack.append(_Name(NAMES[module, name]))
 
     def stack_name(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
-        self.name(module if isinstance(module, str) else None, name if isinstance(name, str) else None)
+        self.name(
+            module if isinstance(module, str) else None, name if isinstance(name, str) else None
+        )
 
     def call(self) -> None:
         """An admitted function with its arguments, played here."""
@@ -149,7 +180,11 @@ class _Machine:
             self.stack.append(_Built("array"))
         elif function.word == "dtype" and arguments and _text(arguments[0]) in DTYPES:
             self.stack.append(_Built("dtype", np.dtype(_text(arguments[0]))))
-        elif function.word == "encode" and len(arguments) == 2 and _text(arguments[1]) in ("latin1", "latin-1"):
+        elif (
+            function.word == "encode"
+            and len(arguments) == 2
+            and _text(arguments[1]) in ("latin1", "latin-1")
+        ):
             self.stack.append(self._encoded(arguments[0]))
         else:
             raise Refused(f"a pickle that calls {function.word} with strange arguments")
@@ -168,7 +203,8 @@ class _Machine:
         target.value = self._array(state) if target.kind == "array" else _dtype(target.value, state)
 
     def _array(self, state: tuple[Any, ...]) -> Array:
-        """ndarray.__setstate__((version, shape, dtype, in Fortran's order, bytes)), with everything checked."""
+        """ndarray.__setstate__((version, shape, dtype, in Fortran's order, bytes)), with everything
+        checked."""
         _, shape, dtype, fortran, raw = state
         if not isinstance(dtype, _Built) or dtype.kind != "dtype" or type(shape) is not tuple:
             raise Refused("an array without dtype or shape")
@@ -178,12 +214,18 @@ class _Machine:
             raise Refused("an array of an impossible shape")
         if math.prod(sides) * dtype.value.itemsize != len(content):
             raise Refused(f"an array of shape {tuple(sides)} with {len(content)} bytes")
-        return np.frombuffer(content, dtype.value).reshape(sides, order="F" if fortran is True else "C")
+        return np.frombuffer(content, dtype.value).reshape(
+            sides, order="F" if fortran is True else "C"
+        )
 
 
 def _dtype(dtype: Any, state: tuple[Any, ...]) -> np.dtype[Any]:
     """dtype.__setstate__((version, byte order, None, ...)) of a plain number."""
-    if len(state) < 8 or any(entry is not None for entry in state[2:5]) or _text(state[1]) not in ("|", "<", ">", "="):
+    if (
+        len(state) < 8
+        or any(entry is not None for entry in state[2:5])
+        or _text(state[1]) not in ("|", "<", ">", "=")
+    ):
         raise Refused("an array of what is not plain numbers")
     plain: np.dtype[Any] = dtype.newbyteorder(_text(state[1]))
     return plain
@@ -210,7 +252,9 @@ STEPS: dict[str, Callable[[_Machine, Any], Any]] = {
     "POP": lambda m, _: m.stack.pop(),
     "POP_MARK": lambda m, _: m.since_mark(),
     **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), lambda m, number: m.put(number)),
-    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda m, number: m.stack.append(m.memo[number])),
+    **dict.fromkeys(
+        ("GET", "BINGET", "LONG_BINGET"), lambda m, number: m.stack.append(m.memo[number])
+    ),
     "TUPLE": lambda m, _: m.stack.append(tuple(m.since_mark())),
     "TUPLE1": lambda m, _: m.take(1),
     "TUPLE2": lambda m, _: m.take(2),

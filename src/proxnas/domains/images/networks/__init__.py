@@ -1,4 +1,5 @@
-"""Discrete networks from a Genotype or made by hand, and the stacks of cells that search networks share with them."""
+"""Discrete networks from a Genotype or made by hand, and the stacks of cells that search networks
+share with them."""
 
 from __future__ import annotations
 
@@ -21,19 +22,23 @@ NETWORKS: dict[str, str] = {
 
 
 def build(genotype: Architecture, size: Size) -> Stack | Stages | HandMade:
-    """The network that is trained, for a genotype of any kind that classifies images, or for a design.
+    """The network that is trained, for a genotype of any kind that classifies images, or for a
+    design.
 
     A design has a size of its own: of `size` it takes what is read and told apart, and the stem.
 
-    It is called with images and gives logits; `forward_auxiliary` gives (logits, auxiliary logits or None), and
-    `set_drop_path(probability)` sets how often a path is left out in training.
+    It is called with images and gives logits; `forward_auxiliary` gives (logits, auxiliary logits
+    or None), and `set_drop_path(probability)` sets how often a path is left out in training.
     """
     if isinstance(genotype, Design):
         module, function = DESIGNS[genotype.name].split(":")
         made: HandMade = getattr(import_module(module), function)(size)
         return made
     if genotype.kind not in NETWORKS:
-        raise InputError(f"a cell of kind {genotype.kind} makes no image classifier: give one of {', '.join(NETWORKS)}")
+        raise InputError(
+            f"a cell of kind {genotype.kind} makes no image classifier: give one of"
+            f" {', '.join(NETWORKS)}"
+        )
     module, function = NETWORKS[genotype.kind].split(":")
     network: Stack | Stages = getattr(import_module(module), function)(genotype, size)
     return network

@@ -1,11 +1,14 @@
-"""Networks made by hand: what all of them share, and those that are one chain (ResNet-18, MobileNet).
+"""Networks made by hand: what all of them share, and those that are one chain (ResNet-18,
+MobileNet).
 
-All have the interface of the networks of cells: `forward_auxiliary` and `set_drop_path`, though none has an auxiliary
-tower or paths to drop. The stem decides how often an image is halved:
+All have the interface of the networks of cells: `forward_auxiliary` and `set_drop_path`, though
+none has an auxiliary tower or paths to drop. The stem decides how often an image is halved:
 
     imagenet      as published, for 224 x 224
-    tinyimagenet  once less: the pooling after the first convolution (or the first stride after it) is left out
-    cifar         twice less: the first convolution does not halve either, and is 3 x 3; for 32 x 32 and smaller
+    tinyimagenet  once less: the pooling after the first convolution (or the first stride after it)
+                  is left out
+    cifar         twice less: the first convolution does not halve either, and is 3 x 3; for 32 x 32
+                  and smaller
 """
 
 # C channels, N images, H height, W width
@@ -24,7 +27,11 @@ class HandMade(nn.Module):
 
     def __init__(self, features: nn.Module, C: int, classes: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.features, self.dropout, self.classifier = features, nn.Dropout(dropout), nn.Linear(C, classes)
+        self.features, self.dropout, self.classifier = (
+            features,
+            nn.Dropout(dropout),
+            nn.Linear(C, classes),
+        )
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -42,7 +49,8 @@ class HandMade(nn.Module):
 
 
 class Form(NamedTuple):
-    """How a network begins: the first convolution, and whether the map is halved once more soon after it."""
+    """How a network begins: the first convolution, and whether the map is halved once more soon
+    after it."""
 
     kernel: int
     stride: int
@@ -51,10 +59,16 @@ class Form(NamedTuple):
 
 def form(stem: str) -> Form:
     """The beginning for images of that kind."""
-    return {"cifar": Form(3, 1, False), "tinyimagenet": Form(3, 2, False), "imagenet": Form(7, 2, True)}[stem]
+    return {
+        "cifar": Form(3, 1, False),
+        "tinyimagenet": Form(3, 2, False),
+        "imagenet": Form(7, 2, True),
+    }[stem]
 
 
-def conv(C_in: int, C: int, kernel: int = 1, stride: int = 1, groups: int = 1, relu: bool = True) -> nn.Sequential:
+def conv(
+    C_in: int, C: int, kernel: int = 1, stride: int = 1, groups: int = 1, relu: bool = True
+) -> nn.Sequential:
     """Convolution, batch norm and, mostly, ReLU."""
     layer = nn.Conv2d(C_in, C, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
     return nn.Sequential(layer, nn.BatchNorm2d(C), *([nn.ReLU()] if relu else []))
@@ -67,7 +81,10 @@ def halving() -> nn.MaxPool2d:
 
 def stem(image_channels: int, C: int, begin: Form, kernel: int = 0) -> list[nn.Module]:
     """The first convolution and, on large images, pooling."""
-    return [conv(image_channels, C, kernel or begin.kernel, begin.stride), *([halving()] if begin.pool else [])]
+    return [
+        conv(image_channels, C, kernel or begin.kernel, begin.stride),
+        *([halving()] if begin.pool else []),
+    ]
 
 
 class Residual(nn.Module):
@@ -86,7 +103,8 @@ class Residual(nn.Module):
 
 
 def resnet18(size: Size) -> HandMade:
-    """He, Zhang, Ren, Sun, 'Deep Residual Learning for Image Recognition', CVPR 2016: four stages of two blocks."""
+    """He, Zhang, Ren, Sun, 'Deep Residual Learning for Image Recognition', CVPR 2016: four stages
+    of two blocks."""
     layers, C_in = stem(size.image_channels, 64, form(size.stem)), 64
     for C in (64, 128, 256, 512):
         layers += [Residual(C_in, C, 1 if C == 64 else 2), Residual(C, C, 1)]
@@ -95,7 +113,8 @@ def resnet18(size: Size) -> HandMade:
 
 
 def mobilenet(size: Size) -> HandMade:
-    """Howard et al., 'MobileNets: Efficient Convolutional Neural Networks for Mobile Vision Applications', 2017."""
+    """Howard et al., 'MobileNets: Efficient Convolutional Neural Networks for Mobile Vision
+    Applications', 2017."""
     begin = form(size.stem)
     layers: list[nn.Module] = [conv(size.image_channels, 32, 3, begin.stride)]
     early = 2 if begin.pool else 1

@@ -1,4 +1,5 @@
-"""Networks made by hand whose maps part and come together again: GoogLeNet, ShuffleNet v2, DenseNet-BC."""
+"""Networks made by hand whose maps part and come together again: GoogLeNet, ShuffleNet v2,
+DenseNet-BC."""
 
 # C channels, N images, H height, W width; k: growth of a dense block
 
@@ -14,10 +15,13 @@ from proxnas.domains.images.networks.cnn import Size
 class Inception(nn.Module):
     """Four branches side by side: 1x1, twice 3x3, and pooling.
 
-    The third branch has 3x3 where the paper has 5x5, as in the widely used implementation with batch norm.
+    The third branch has 3x3 where the paper has 5x5, as in the widely used implementation with
+    batch norm.
     """
 
-    def __init__(self, C_in: int, C1: int, reduced3: int, C3: int, reduced5: int, C5: int, C_pool: int) -> None:
+    def __init__(
+        self, C_in: int, C1: int, reduced3: int, C3: int, reduced5: int, C5: int, C_pool: int
+    ) -> None:
         super().__init__()
         pool = nn.MaxPool2d(3, stride=1, padding=1)
         self.branches = nn.ModuleList(
@@ -44,11 +48,13 @@ STAGES = (
     ),
     ((832, 256, 160, 320, 32, 128, 128), (832, 384, 192, 384, 48, 128, 128)),
 )
-"""The nine modules of GoogLeNet: channels in, 1x1, before 3x3, 3x3, before 5x5, 5x5, after pooling."""
+"""The nine modules of GoogLeNet: channels in, 1x1, before 3x3, 3x3, before 5x5, 5x5, after
+pooling."""
 
 
 def googlenet(size: Size) -> HandMade:
-    """Inception-v1: Szegedy et al., 'Going Deeper with Convolutions', CVPR 2015; batch norm, no side classifiers."""
+    """Inception-v1: Szegedy et al., 'Going Deeper with Convolutions', CVPR 2015; batch norm, no
+    side classifiers."""
     layers = [*stem(size.image_channels, 64, form(size.stem)), conv(64, 64), conv(64, 192, 3)]
     for modules in STAGES:
         layers += [halving(), *(Inception(*channels) for channels in modules)]
@@ -56,7 +62,8 @@ def googlenet(size: Size) -> HandMade:
 
 
 class Shuffled(nn.Module):
-    """Half of the channels pass, half are convolved; with stride 2 all go both ways. Then both are shuffled."""
+    """Half of the channels pass, half are convolved; with stride 2 all go both ways. Then both are
+    shuffled."""
 
     def __init__(self, C_in: int, C: int, stride: int) -> None:
         super().__init__()
@@ -64,7 +71,9 @@ class Shuffled(nn.Module):
         begin = half if self.halves else C_in
         self.passed: nn.Module = nn.Identity()
         if not self.halves:
-            self.passed = nn.Sequential(conv(C_in, C_in, 3, 2, groups=C_in, relu=False), conv(C_in, half))
+            self.passed = nn.Sequential(
+                conv(C_in, C_in, 3, 2, groups=C_in, relu=False), conv(C_in, half)
+            )
         depthwise = conv(half, half, 3, stride, groups=half, relu=False)
         self.convolved = nn.Sequential(conv(begin, half), depthwise, conv(half, half))
 
@@ -84,7 +93,8 @@ def _shuffled(size: Size, widths: tuple[int, int, int], last: int) -> HandMade:
 
 
 def shufflenet(size: Size) -> HandMade:
-    """Ma, Zhang, Zheng, Sun, 'ShuffleNet V2: Practical Guidelines for Efficient CNN Architecture Design', ECCV 2018."""
+    """Ma, Zhang, Zheng, Sun, 'ShuffleNet V2: Practical Guidelines for Efficient CNN Architecture
+    Design', ECCV 2018."""
     return _shuffled(size, (116, 232, 464), 1024)
 
 
@@ -106,17 +116,24 @@ class Dense(nn.Module):
 
 def before(C_in: int, C: int, kernel: int) -> list[nn.Module]:
     """Batch norm and ReLU, then a convolution."""
-    return [nn.BatchNorm2d(C_in), nn.ReLU(), nn.Conv2d(C_in, C, kernel, padding=kernel // 2, bias=False)]
+    return [
+        nn.BatchNorm2d(C_in),
+        nn.ReLU(),
+        nn.Conv2d(C_in, C, kernel, padding=kernel // 2, bias=False),
+    ]
 
 
 def densenet(size: Size, depth: int = 190, k: int = 40) -> HandMade:
-    """Huang, Liu, van der Maaten, Weinberger, 'Densely Connected Convolutional Networks', CVPR 2017: DenseNet-BC.
+    """Huang, Liu, van der Maaten, Weinberger, 'Densely Connected Convolutional Networks', CVPR
+    2017: DenseNet-BC.
 
     Three dense blocks, between which channels and map are halved.
     """
     C = 2 * k
     begin = form(size.stem)
-    first = nn.Conv2d(size.image_channels, C, begin.kernel, begin.stride, begin.kernel // 2, bias=False)
+    first = nn.Conv2d(
+        size.image_channels, C, begin.kernel, begin.stride, begin.kernel // 2, bias=False
+    )
     layers: list[nn.Module] = [first, *([halving()] if begin.pool else [])]
     for block in range(3):
         if block:

@@ -1,8 +1,10 @@
-"""Stacks of convolutional cells: the skeleton that search and final networks share, and cells from a Genotype.
+"""Stacks of convolutional cells: the skeleton that search and final networks share, and cells from
+a Genotype.
 
-The network of DARTS, which the paper uses: a stem, L cells, of which those at L/3 and 2L/3 halve the image and double
-the channels, global average pooling and a linear classifier. Cell k reads the outputs of cells k-2 and k-1. Stems are
-those for CIFAR (32 x 32 pixels or fewer), ImageNet (224 x 224) and Tiny ImageNet (64 x 64).
+The network of DARTS, which the paper uses: a stem, L cells, of which those at L/3 and 2L/3 halve
+the image and double the channels, global average pooling and a linear classifier. Cell k reads the
+outputs of cells k-2 and k-1. Stems are those for CIFAR (32 x 32 pixels or fewer), ImageNet (224 x
+224) and Tiny ImageNet (64 x 64).
 """
 
 from __future__ import annotations
@@ -16,12 +18,20 @@ from torch import Tensor, nn
 from proxnas.cells.genotype import Cell, Edge, Genotype
 from proxnas.common.errors import unknown
 from proxnas.domains.images.networks.parts import STEMS, AuxiliaryHead, DropPath, set_drop_path
-from proxnas.domains.images.operations import FINAL, SEARCHED, FactorizedReduce, Norm, Zero, relu_conv_norm
+from proxnas.domains.images.operations import (
+    FINAL,
+    SEARCHED,
+    FactorizedReduce,
+    Norm,
+    Zero,
+    relu_conv_norm,
+)
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large a stack of cells is, what it reads and tells apart, and what it has besides cells."""
+    """How large a stack of cells is, what it reads and tells apart, and what it has besides
+    cells."""
 
     cells: int
     channels: int
@@ -37,7 +47,8 @@ class Size:
 
 @dataclass(frozen=True)
 class CellPlace:
-    """Where a cell stands: the channels of its two inputs and its own, and whether it or the one before halves."""
+    """Where a cell stands: the channels of its two inputs and its own, and whether it or the one
+    before halves."""
 
     C_before_last: int
     C_last: int
@@ -51,7 +62,8 @@ CellBuilder = Callable[[CellPlace], tuple[nn.Module, int]]
 
 
 class Stack(nn.Module):
-    """Stem, cells, pooling, classifier; in training perhaps an auxiliary classifier after two thirds of the cells."""
+    """Stem, cells, pooling, classifier; in training perhaps an auxiliary classifier after two
+    thirds of the cells."""
 
     def __init__(self, size: Size, build_cell: CellBuilder, norm: Norm) -> None:
         super().__init__()
@@ -67,7 +79,9 @@ class Stack(nn.Module):
             C_before_last, C_last, reduction_last = C_last, C_out, reduction
             if size.auxiliary and k == self.auxiliary_place:
                 deep = size.stem != "cifar"
-                self.auxiliary = AuxiliaryHead(C_last, size.classes, stride=2 if deep else 3, last_norm=not deep)
+                self.auxiliary = AuxiliaryHead(
+                    C_last, size.classes, stride=2 if deep else 3, last_norm=not deep
+                )
         self.classifier = nn.Linear(C_last, size.classes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -79,7 +93,8 @@ class Stack(nn.Module):
         return logits, None if self.auxiliary is None else self.auxiliary(two_thirds)
 
     def set_drop_path(self, probability: float) -> None:
-        """From now on operations other than identities are left out with that probability, in training."""
+        """From now on operations other than identities are left out with that probability, in
+        training."""
         set_drop_path(self, probability)
 
     def _run(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,23 +131,31 @@ class Preprocess(nn.Module):
 
 
 class DiscreteCell(nn.Module):
-    """A cell of a Genotype: node = sum of its operations' outputs, output = its concatenated nodes."""
+    """A cell of a Genotype: node = sum of its operations' outputs, output = its concatenated
+    nodes."""
 
     def __init__(self, cell: Cell, place: CellPlace, searched: bool) -> None:
         super().__init__()
         build, norm = SEARCHED if searched else FINAL
         self.preprocess = Preprocess(place, norm)
-        nodes = [present(node) or node[:1] for node in cell.nodes]  # a node without any is zero: one `none` makes it
+        nodes = [
+            present(node) or node[:1] for node in cell.nodes
+        ]  # a node without any is zero: one `none` makes it
         self.edges = [[(edge.input, edge.value) for edge in node] for node in nodes]
         self.concat = list(cell.concat)
         self.operations = nn.ModuleList(
-            nn.ModuleList(build(edge.op, place.C, 2 if place.reduction and edge.input < 2 else 1) for edge in node)
+            nn.ModuleList(
+                build(edge.op, place.C, 2 if place.reduction and edge.input < 2 else 1)
+                for edge in node
+            )
             for node in nodes
         )
         self.drop_path = DropPath()
         # an input that is part of the output of a reduction cell is halved too, as its inventors do
         whole = [i for i in cell.concat if place.reduction and i < 2]
-        self.halved = nn.ModuleDict({str(i): FactorizedReduce(place.C, place.C, norm) for i in whole})
+        self.halved = nn.ModuleDict(
+            {str(i): FactorizedReduce(place.C, place.C, norm) for i in whole}
+        )
 
     def forward(self, before_last: Tensor, last: Tensor) -> Tensor:
         states: list[Tensor] = self.preprocess(before_last, last)
@@ -149,9 +172,13 @@ def present(node: Sequence[Edge]) -> list[Edge]:
 
 
 def outputs_of(
-    states: list[Tensor], edges: list[tuple[int, float]], operations: nn.Module, drop_path: nn.Module
+    states: list[Tensor],
+    edges: list[tuple[int, float]],
+    operations: nn.Module,
+    drop_path: nn.Module,
 ) -> list[Tensor]:
-    """The outputs of a node's operations, times their factors (1 unless the search kept a_k), some paths dropped."""
+    """The outputs of a node's operations, times their factors (1 unless the search kept a_k), some
+    paths dropped."""
     outputs = []
     for (i, value), operation in zip(edges, operations.children(), strict=True):
         y = operation(states[i])
@@ -169,7 +196,8 @@ def sum_of(tensors: list[Tensor]) -> Tensor:
 
 
 def channels_last(module: nn.Module) -> nn.Module:
-    """The module with its weights in channels_last: twice as fast on CPUs, and what tensor cores want."""
+    """The module with its weights in channels_last: twice as fast on CPUs, and what tensor cores
+    want."""
     for w in module.parameters():
         if w.ndim == 4:
             w.data = w.data.contiguous(memory_format=torch.channels_last)

@@ -1,4 +1,5 @@
-"""The network of NAS-Bench-201: three stages of equal cells at C, 2C, 4C channels, residual blocks between them."""
+"""The network of NAS-Bench-201: three stages of equal cells at C, 2C, 4C channels, residual blocks
+between them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,13 @@ from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
 from proxnas.domains.images.networks.cnn import Size, outputs_of, present, sum_of
 from proxnas.domains.images.networks.parts import DropPath, conv_norm, set_drop_path
-from proxnas.domains.images.operations import NASBENCH201, Norm, final_norm, relu_conv_norm, search_norm
+from proxnas.domains.images.operations import (
+    NASBENCH201,
+    Norm,
+    final_norm,
+    relu_conv_norm,
+    search_norm,
+)
 
 NODES = 4
 EDGES = tuple((i, j) for j in range(1, NODES) for i in range(j))
@@ -43,7 +50,10 @@ class Stages(nn.Module):
     def __init__(self, size: Size, build_cell: CellBuilder, norm: Norm) -> None:
         super().__init__()
         if size.stem != "cifar":
-            raise InputError(f"a NAS-Bench-201 network has the stem cifar, not {size.stem}: train it by that protocol")
+            raise InputError(
+                f"a NAS-Bench-201 network has the stem cifar, not {size.stem}: train it by that"
+                " protocol"
+            )
         C = size.channels
         self.stem = nn.Sequential(*conv_norm(size.image_channels, C, 1, norm))
         self.body = nn.Sequential()
@@ -65,7 +75,8 @@ class Stages(nn.Module):
         return self(x), None
 
     def set_drop_path(self, probability: float) -> None:
-        """From now on operations other than identities are left out with that probability, in training."""
+        """From now on operations other than identities are left out with that probability, in
+        training."""
         set_drop_path(self, probability)
 
 
@@ -90,6 +101,7 @@ class DiscreteCell(nn.Module):
 
 
 def nasbench201_network(genotype: Genotype, size: Size, searched: bool = False) -> Stages:
-    """The discrete network of a NAS-Bench-201 genotype; size.cells is the number of cells a stage."""
+    """The discrete network of a NAS-Bench-201 genotype; size.cells is the number of cells a
+    stage."""
     norm = search_norm if searched else final_norm
     return Stages(size, lambda C: DiscreteCell(genotype, C, norm), norm)

@@ -32,11 +32,14 @@ class CifarStem(nn.Sequential):
 
 
 class DeepStem(nn.Module):
-    """Three convolutions for large images: the first cell reads the outputs of the second and of the third."""
+    """Three convolutions for large images: the first cell reads the outputs of the second and of
+    the third."""
 
     halves = True
 
-    def __init__(self, image_channels: int, C: int, norm: Norm, strides: tuple[int, int, int]) -> None:
+    def __init__(
+        self, image_channels: int, C: int, norm: Norm, strides: tuple[int, int, int]
+    ) -> None:
         super().__init__()
         first = conv_norm(image_channels, C // 2, strides[0], norm)
         self.before_last = nn.Sequential(*first, nn.ReLU(), *conv_norm(C // 2, C, strides[1], norm))
@@ -56,10 +59,12 @@ STEMS: dict[str, Callable[[int, int, Norm], CifarStem | DeepStem]] = {
 
 
 class AuxiliaryHead(nn.Module):
-    """A second classifier on the map after two thirds of the cells; it helps training and is dropped afterwards.
+    """A second classifier on the map after two thirds of the cells; it helps training and is
+    dropped afterwards.
 
-    A window of 5 x 5 pixels, moved by 3 (deep stems: by 2), makes 2 x 2 of the map that its inventors had; a map too
-    small for that is averaged into 2 x 2 parts instead, a larger one is averaged after the last convolution.
+    A window of 5 x 5 pixels, moved by 3 (deep stems: by 2), makes 2 x 2 of the map that its
+    inventors had; a map too small for that is averaged into 2 x 2 parts instead, a larger one is
+    averaged after the last convolution.
     """
 
     def __init__(self, C: int, classes: int, stride: int, last_norm: bool) -> None:
@@ -81,7 +86,8 @@ class AuxiliaryHead(nn.Module):
 
 
 class DropPath(nn.Module):
-    """In training, leaves out what it is given for each image of a batch by chance; the others are scaled up."""
+    """In training, leaves out what it is given for each image of a batch by chance; the others are
+    scaled up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +97,8 @@ class DropPath(nn.Module):
         if not self.training or self.probability == 0:
             return x
         kept = torch.rand(x.shape[0], 1, 1, 1, device=x.device) >= self.probability
-        # in place: operations end in a normalisation or in pooling, whose backward does not read what they put out
+        # in place: operations end in a normalisation or in pooling, whose backward does not read
+        # what they put out
         return x.mul_((kept / (1 - self.probability)).to(x.dtype))
 
 

@@ -1,6 +1,8 @@
-"""The cell spaces of DARTS and of the paper: two input states, four nodes, each reading all states before it.
+"""The cell spaces of DARTS and of the paper: two input states, four nodes, each reading all states
+before it.
 
-darts7       the seven DARTS operations, split as the paper: normal cell identity and convolutions, reduction cell
+darts7       the seven DARTS operations, split as the paper: normal cell identity and convolutions,
+reduction cell
              identity and pooling
 darts8       all of DARTS' operations with `none` in both cells, as DARTS itself searches
 nasp12       the paper's twelve operations (Appendix B.3), split likewise
@@ -81,7 +83,9 @@ class CellSpace:
     def genotype(self, A_bar: Matrices) -> Genotype:
         concat = tuple(range(INPUTS, INPUTS + NODES))
         cells = {
-            name: Cell(tuple(map(tuple, selected_edges(group, A_bar[name].tolist(), SOURCES))), concat)
+            name: Cell(
+                tuple(map(tuple, selected_edges(group, A_bar[name].tolist(), SOURCES))), concat
+            )
             for name, group in self.groups.items()
         }
         return Genotype("cnn", cells, space=self.name)
@@ -97,7 +101,8 @@ class SearchCell(nn.Module):
         super().__init__()
         self.preprocess = Preprocess(place, parts.norm)
         self.nodes = nn.ModuleList(
-            Node([self._choice(Row(name, e), group.candidates, place, parts) for e in rows]) for rows in group.nodes
+            Node([self._choice(Row(name, e), group.candidates, place, parts) for e in rows])
+            for rows in group.nodes
         )
 
     @staticmethod

@@ -1,10 +1,12 @@
-"""The micro space of ENAS and ASNG: five nodes, each the sum of two operations with freely chosen inputs.
+"""The micro space of ENAS and ASNG: five nodes, each the sum of two operations with freely chosen
+inputs.
 
-A side of a node is what a Group calls a node: rows of one side read the states before it, and one of them is kept. So
-both sides may read the same state, and even run the same operation on it, each with weights of its own.
+A side of a node is what a Group calls a node: rows of one side read the states before it, and one
+of them is kept. So both sides may read the same state, and even run the same operation on it, each
+with weights of its own.
 
-Other than there the output of a cell is the concatenation of all its nodes, not of those that nothing reads followed by
-a 1x1 convolution: the cell that is returned is the cell that was trained.
+Other than there the output of a cell is the concatenation of all its nodes, not of those that
+nothing reads followed by a 1x1 convolution: the cell that is returned is the cell that was trained.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ SOURCES = [i for n in range(NODES) for _ in range(SIDES) for i in range(INPUTS +
 def _sides() -> tuple[tuple[int, ...], ...]:
     sizes = [INPUTS + n for n in range(NODES) for _ in range(SIDES)]
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return tuple(tuple(range(start, start + size)) for start, size in zip(starts, sizes, strict=True))
+    return tuple(
+        tuple(range(start, start + size)) for start, size in zip(starts, sizes, strict=True)
+    )
 
 
 GROUP = Group(OPERATIONS, _sides(), max_inputs=1)
@@ -56,7 +60,10 @@ class Enas5:
     @staticmethod
     def _stack(size: Size, parts: Parts) -> nn.Module:
         def build(place: CellPlace) -> tuple[nn.Module, int]:
-            return SearchCell("reduce" if place.reduction else "normal", place, parts), place.C * NODES
+            return (
+                SearchCell("reduce" if place.reduction else "normal", place, parts),
+                place.C * NODES,
+            )
 
         return Stack(size, build, parts.norm)
 

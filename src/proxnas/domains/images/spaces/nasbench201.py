@@ -1,4 +1,5 @@
-"""The space of NAS-Bench-201: one cell of four nodes and six edges, five operations, no limit on inputs."""
+"""The space of NAS-Bench-201: one cell of four nodes and six edges, five operations, no limit on
+inputs."""
 
 from __future__ import annotations
 
@@ -54,13 +55,17 @@ class SearchCell(nn.Module):
 
     def __init__(self, C: int, norm: Norm) -> None:
         super().__init__()
-        self.nodes = nn.ModuleList(Node([self._choice(e, C, norm) for e in rows]) for rows in GROUP.nodes)
+        self.nodes = nn.ModuleList(
+            Node([self._choice(e, C, norm) for e in rows]) for rows in GROUP.nodes
+        )
 
     @staticmethod
     def _choice(e: int, C: int, norm: Norm) -> Choice:
         ops = {name: make(C, 1, norm) for name, make in NASBENCH201.items()}
         # as in the benchmark's own search code pooling is not normalised here
-        return Choice({n: Pure(n, op) if "pool" in n else op for n, op in ops.items()}, share=Row("cell", e))
+        return Choice(
+            {n: Pure(n, op) if "pool" in n else op for n, op in ops.items()}, share=Row("cell", e)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         states = [x]

@@ -1,4 +1,5 @@
-"""Raw text in three parts, from a folder, a file, Python's own documentation or the Hugging Face hub.
+"""Raw text in three parts, from a folder, a file, Python's own documentation or the Hugging Face
+hub.
 
 Everything is judged before it is used: size, encoding, and whether there is anything in it at all.
 """
@@ -18,7 +19,8 @@ from proxnas.domains.parts import by_part
 ACCEPTED = "give pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME"
 PARTS = ("train", "valid", "test")
 AROUND = (("", ".txt"), ("ptb.", ".txt"), ("wiki.", ".tokens"))
-"""What stands around the part in the name of its file: ours, and as PTB and WikiText-2 are handed out."""
+"""What stands around the part in the name of its file: ours, and as PTB and WikiText-2 are handed
+out."""
 SHARES = (0.8, 0.9)
 """Where one text is cut into train, valid and test."""
 LARGEST_FILE = 2**30  # bytes; as tokens it takes ten times as much memory
@@ -60,12 +62,17 @@ def read(spec: str) -> Corpus:
         return _file(Path(place))
     if os.path.exists(place):
         raise InputError(f"{spec!r}: not a kind of text that can be read: {ACCEPTED}")
-    fault = "no such file or folder" if len(Path(place).parts) > 1 or Path(place).suffix else "unknown text"
+    fault = (
+        "no such file or folder"
+        if len(Path(place).parts) > 1 or Path(place).suffix
+        else "unknown text"
+    )
     raise InputError(f"{fault} {spec[:200]!r}: {ACCEPTED}")
 
 
 def cut(text: str) -> tuple[str, str, str]:
-    """The first 80%, the next 10% and the last 10% of a text, cut at the end of a line or word if there is one near."""
+    """The first 80%, the next 10% and the last 10% of a text, cut at the end of a line or word if
+    there is one near."""
     first, second = (_boundary(text, round(share * len(text))) for share in SHARES)
     return text[:first], text[first:second], text[second:]
 
@@ -80,11 +87,14 @@ def _boundary(text: str, position: int) -> int:
 
 
 def _pydocs() -> Corpus:
-    """The language reference behind Python's help(): each topic is cut, so that all parts speak of all topics."""
+    """The language reference behind Python's help(): each topic is cut, so that all parts speak of
+    all topics."""
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
-        raise InputError(f"pydocs: this Python comes without pydoc_data ({error}): {ACCEPTED}") from error
+        raise InputError(
+            f"pydocs: this Python comes without pydoc_data ({error}): {ACCEPTED}"
+        ) from error
     cuts = [cut(_lines(topics[name])) for name in sorted(topics)]
     train, valid, test = ("".join(parts) for parts in zip(*cuts, strict=True))
     return Corpus("pydocs", "pydocs", train, valid, test)
@@ -100,14 +110,17 @@ def _folder(folder: Path) -> Corpus:
 
 
 def _part_files(folder: Path) -> dict[str, Path]:
-    """Part -> its file, by the usual names of parts in upper or lower case; of ours and another's ours counts."""
+    """Part -> its file, by the usual names of parts in upper or lower case; of ours and another's
+    ours counts."""
     try:
         files = sorted(name for name in os.listdir(folder) if os.path.isfile(folder / name))
     except OSError:  # whoever reads it will say what is wrong
         return {}
     found: dict[str, Path] = {}
     for before, after in AROUND:
-        fitting = [f for f in files if f.casefold().startswith(before) and f.casefold().endswith(after)]
+        fitting = [
+            f for f in files if f.casefold().startswith(before) and f.casefold().endswith(after)
+        ]
         words = {file[len(before) : -len(after)]: file for file in fitting}
         for part, word in by_part(words, str(folder)).items():
             found.setdefault(part, folder / words[word])
@@ -119,10 +132,13 @@ def _file(path: Path) -> Corpus:
 
 
 def read_text(path: Path) -> str:
-    """A UTF-8 file, its lines ending in \\n; binary data, an empty file or a huge one is refused by name."""
+    """A UTF-8 file, its lines ending in \\n; binary data, an empty file or a huge one is refused by
+    name."""
     size = path.stat().st_size
     if size > LARGEST_FILE:
-        raise InputError(f"{path}: {size:,} bytes is above the limit of {LARGEST_FILE:,}: give a part of it")
+        raise InputError(
+            f"{path}: {size:,} bytes is above the limit of {LARGEST_FILE:,}: give a part of it"
+        )
     data = path.read_bytes()
     if not data.strip():
         raise InputError(f"{path}: is empty: give a file with text in it")
@@ -142,16 +158,23 @@ def _lines(text: str) -> str:
 
 
 def _hub(spec: str) -> Corpus:
-    """A data set of the hub with a column of text: its own parts, or its train part cut in three."""
+    """A data set of the hub with a column of text: its own parts, or its train part cut in
+    three."""
     from proxnas.domains.hub import loaded
 
     name, chosen, splits = loaded(spec, ("text",))
     where = f"hf:{name}"
-    texts = {part: _joined(splits[part], chosen.get("text", "text"), where) for part in PARTS if part in splits}
+    texts = {
+        part: _joined(splits[part], chosen.get("text", "text"), where)
+        for part in PARTS
+        if part in splits
+    }
     if not texts["train"].strip():
         raise InputError(f"{where}: is empty: choose another data set")
     missing = [part for part in PARTS if part not in texts]
-    return Corpus(_short(Path(name).stem), where, **_completed(texts), warnings=_cut_lines(where, missing))
+    return Corpus(
+        _short(Path(name).stem), where, **_completed(texts), warnings=_cut_lines(where, missing)
+    )
 
 
 def _completed(texts: dict[str, str]) -> dict[str, str]:
@@ -170,7 +193,10 @@ def _cut_lines(where: str, missing: list[str]) -> tuple[str, ...]:
     """What is to be said of parts that were cut from the training text."""
     if not missing:
         return ()
-    line = f"{where}: no part {' and '.join(missing)}: cut from the end of its training text, a tenth each"
+    line = (
+        f"{where}: no part {' and '.join(missing)}: cut from the end of its training text, a tenth"
+        " each"
+    )
     tell(line)
     return (line,)
 
@@ -181,7 +207,9 @@ def _joined(split: Any, column: str, where: str) -> str:
         raise InputError(f"{where}: no column {column} (found: {found}): give {where}?text=COLUMN")
     rows = split[column]
     if not all(isinstance(row, str) for row in rows):
-        raise InputError(f"{where}: column {column} holds other things than strings: give {where}?text=COLUMN")
+        raise InputError(
+            f"{where}: column {column} holds other things than strings: give {where}?text=COLUMN"
+        )
     return "".join(_lines(row) for row in rows)
 
 

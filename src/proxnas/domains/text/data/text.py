@@ -1,4 +1,5 @@
-"""Text as numbers: three parts and the vocabulary of the first, checked before anything is built on them."""
+"""Text as numbers: three parts and the vocabulary of the first, checked before anything is built on
+them."""
 
 # N tokens of a part, V words of the vocabulary; train, valid and test are (N,), int64
 
@@ -55,7 +56,8 @@ class Text:
     valid: Array
     test: Array
     warnings: tuple[str, ...] = ()
-    """What is odd about the text, a line each: it was said when it was read, and belongs into results."""
+    """What is odd about the text, a line each: it was said when it was read, and belongs into
+    results."""
     fingerprint: Fingerprint = field(default_factory=dict)
     """Whether it is still the same text."""
 
@@ -64,27 +66,45 @@ class Text:
         return len(self.vocabulary)
 
 
-def load(spec: str, options: TextOptions | None = None, vocabulary: Sequence[str] | None = None) -> Text:
+def load(
+    spec: str, options: TextOptions | None = None, vocabulary: Sequence[str] | None = None
+) -> Text:
     """The text that DATA names, numbered by its own vocabulary, or by that of a model."""
     return to_numbers(read(spec), options or TextOptions(), vocabulary)
 
 
-def to_numbers(corpus: Corpus, options: TextOptions, vocabulary: Sequence[str] | None = None) -> Text:
+def to_numbers(
+    corpus: Corpus, options: TextOptions, vocabulary: Sequence[str] | None = None
+) -> Text:
     """Cut into tokens, count the words of the training part, and number them."""
 
-    def tokens(part: str) -> Iterator[str]:  # twice over train: a list of its words takes many times its memory
+    def tokens(
+        part: str,
+    ) -> Iterator[str]:  # twice over train: a list of its words takes many times its memory
         limit = options.train_tokens if part == "train" else 0
-        return islice(words.split(getattr(corpus, part), options.tokens, f"{corpus.where}, {part}"), limit or None)
+        return islice(
+            words.split(getattr(corpus, part), options.tokens, f"{corpus.where}, {part}"),
+            limit or None,
+        )
 
     used = tuple(vocabulary or words.build(tokens("train"), options.max_words, options.min_count))
     if len(set(used) - {words.UNKNOWN, words.END}) < 2:
         raise InputError(
-            f"{corpus.where}: the training part has fewer than two words that occur more than once: "
-            "give a longer text, or --min-count 1"
+            f"{corpus.where}: the training part has fewer than two words that occur more than once:"
+            " give a longer text, or --min-count 1"
         )
     parts = {part: words.encode(tokens(part), used) for part in PARTS}
     for part, numbers in parts.items():
         if len(numbers) < LEAST_TOKENS:
-            raise InputError(f"{corpus.where}: {len(numbers)} tokens in part {part}: give a longer text")
+            raise InputError(
+                f"{corpus.where}: {len(numbers)} tokens in part {part}: give a longer text"
+            )
     fingerprint = of_texts({part: getattr(corpus, part) for part in PARTS})
-    return Text(corpus.name, options.tokens, used, **parts, warnings=corpus.warnings, fingerprint=fingerprint)
+    return Text(
+        corpus.name,
+        options.tokens,
+        used,
+        **parts,
+        warnings=corpus.warnings,
+        fingerprint=fingerprint,
+    )

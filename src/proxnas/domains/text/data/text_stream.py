@@ -1,6 +1,8 @@
-"""Windows of a text without end, in order, so that a hidden state can be carried over; resumable from two integers."""
+"""Windows of a text without end, in order, so that a hidden state can be carried over; resumable
+from two integers."""
 
-# N tokens of a text, B columns of a batch, L = N // B rows, T tokens of a window; x and y are (T, B), y one token later
+# N tokens of a text, B columns of a batch, L = N // B rows, T tokens of a window; x and y are (T,
+# B), y one token later
 
 from __future__ import annotations
 
@@ -19,14 +21,17 @@ from proxnas.domains.text.data.vocabulary import Array
 SHORTEST, LONGER = 5, 20
 """Random lengths lie between SHORTEST and bptt + LONGER."""
 HALVED, SPREAD = 0.05, 5.0
-"""With this chance a length is drawn around bptt / 2 instead of bptt, with this standard deviation."""
+"""With this chance a length is drawn around bptt / 2 instead of bptt, with this standard
+deviation."""
 
 
 class TextStream:
-    """Passes over a text in windows of random lengths; `starts` says that the hidden state must be forgotten.
+    """Passes over a text in windows of random lengths; `starts` says that the hidden state must be
+    forgotten.
 
-    The lengths of pass p are drawn by (seed, name, p) before it begins, so p and the number of windows delivered of it
-    are the whole state, and the number of windows of a pass is known. Of several processes each has its columns.
+    The lengths of pass p are drawn by (seed, name, p) before it begins, so p and the number of
+    windows delivered of it are the whole state, and the number of windows of a pass is known. Of
+    several processes each has its columns.
     """
 
     def __init__(
@@ -39,25 +44,31 @@ class TextStream:
         device: torch.device | str = "cpu",
         random_lengths: bool = True,
     ) -> None:
-        """`name` keeps streams of the same seed independent; without random lengths windows are as long as bptt."""
+        """`name` keeps streams of the same seed independent; without random lengths windows are as
+        long as bptt."""
         self.columns = columns(tokens, batch_size, device)
         rows = len(self.columns) - 1  # the last token is only predicted
         if not 1 <= bptt <= rows:
             raise InputError(
-                f"--bptt {bptt}: {len(tokens)} tokens in {batch_size} columns leave {rows} to predict in each: "
-                f"give 1 to {rows}, or a smaller --batch-size"
+                f"--bptt {bptt}: {len(tokens)} tokens in {batch_size} columns leave {rows} to"
+                f" predict in each: give 1 to {rows}, or a smaller --batch-size"
             )
         if batch_size % here().size:
-            raise InputError(f"--batch-size {batch_size}: its columns are divided among {here().size} processes: give "
-                             "a multiple of that")  # fmt: skip
+            raise InputError(
+                f"--batch-size {batch_size}: its columns are divided among {here().size} processes:"
+                " give a multiple of that"
+            )
         self.mine = here().part(batch_size)
         self.batch_size, self.bptt, self.seed, self.name = batch_size, bptt, seed, name
         self.random_lengths = random_lengths
-        self.passes = self.delivered = 0  # passes finished before this one; windows delivered of this one
+        self.passes = self.delivered = (
+            0  # passes finished before this one; windows delivered of this one
+        )
         self._bounds = self._draw()
 
     def __len__(self) -> int:
-        """Windows of this pass: that of the last window, until the next one is asked for or `begin_pass` is called."""
+        """Windows of this pass: that of the last window, until the next one is asked for or
+        `begin_pass` is called."""
         return len(self._bounds) - 1
 
     @property
@@ -80,7 +91,9 @@ class TextStream:
         self.begin_pass()
         start, stop = self._bounds[self.delivered : self.delivered + 2]
         self.delivered += 1
-        return Batch(self.columns[start:stop, self.mine], self.columns[start + 1 : stop + 1, self.mine])
+        return Batch(
+            self.columns[start:stop, self.mine], self.columns[start + 1 : stop + 1, self.mine]
+        )
 
     def state_dict(self) -> State:
         return {"passes": self.passes, "delivered": self.delivered}
@@ -95,28 +108,36 @@ class TextStream:
         if not self.random_lengths:
             return [*range(0, rows, self.bptt), rows]
         # RandomState: its numbers are frozen for all versions of numpy
-        random = np.random.RandomState(stable_seed(self.seed, f"{self.name}/lengths", self.passes) % 2**32)
+        random = np.random.RandomState(
+            stable_seed(self.seed, f"{self.name}/lengths", self.passes) % 2**32
+        )
         bounds = [0]
         while bounds[-1] < rows:
             centre = self.bptt / 2 if random.random_sample() < HALVED else float(self.bptt)
-            length = min(max(int(random.normal(centre, SPREAD)), min(SHORTEST, self.bptt)), self.bptt + LONGER)
+            length = min(
+                max(int(random.normal(centre, SPREAD)), min(SHORTEST, self.bptt)),
+                self.bptt + LONGER,
+            )
             bounds.append(min(bounds[-1] + length, rows))
         return bounds
 
 
 def columns(tokens: Array, batch_size: int, device: torch.device | str = "cpu") -> Tensor:
-    """The text cut into B equal pieces that stand side by side, (L, B); the N % B tokens left over are dropped."""
+    """The text cut into B equal pieces that stand side by side, (L, B); the N % B tokens left over
+    are dropped."""
     rows = len(tokens) // max(batch_size, 1)
     if batch_size < 1 or rows < 2:
         raise InputError(
-            f"--batch-size {batch_size}: the text has {len(tokens)} tokens, and each column needs two: "
-            f"give 1 to {max(1, len(tokens) // 2)}"
+            f"--batch-size {batch_size}: the text has {len(tokens)} tokens, and each column needs"
+            f" two: give 1 to {max(1, len(tokens) // 2)}"
         )
     pieces = torch.from_numpy(tokens[: rows * batch_size].reshape(batch_size, rows))
     return pieces.t().contiguous().to(device)
 
 
-def windows(tokens: Array, batch_size: int, bptt: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
+def windows(
+    tokens: Array, batch_size: int, bptt: int, device: torch.device | str = "cpu"
+) -> Iterator[Batch]:
     """The text once, in order, for evaluation; a text too short for so many columns gets fewer."""
     if bptt < 1:
         raise InputError(f"--bptt {bptt}: give at least 1")

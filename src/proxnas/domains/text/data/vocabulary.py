@@ -21,29 +21,33 @@ LONGEST_LINE = 20_000_000
 
 
 def split(text: str, kind: Kind, where: str) -> Iterator[str]:
-    """The tokens of a text: characters, or what white space separates with <eos> at the end of each line."""
+    """The tokens of a text: characters, or what white space separates with <eos> at the end of each
+    line."""
     return iter(text) if kind == "char" else _words(text, where)
 
 
 def _words(text: str, where: str) -> Iterator[str]:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         if len(line) > LONGEST_LINE:
-            raise InputError(f"{where}: line {number} has over {LONGEST_LINE:,} characters: break it into lines")
+            raise InputError(
+                f"{where}: line {number} has over {LONGEST_LINE:,} characters: break it into lines"
+            )
         words = line.split()
         if len(line) > LONGEST_WORD and max(map(len, words), default=0) > LONGEST_WORD:
             raise InputError(
-                f"{where}: line {number} has a word of over {LONGEST_WORD:,} characters, so this is no text in words: "
-                "give --tokens char"
+                f"{where}: line {number} has a word of over {LONGEST_WORD:,} characters, so this is"
+                " no text in words: give --tokens char"
             )
         yield from words
         yield END
 
 
 def build(tokens: Iterable[str], max_words: int = 0, min_count: int = 0) -> tuple[str, ...]:
-    """The words of the training text, the most frequent first; <unk> is among them, at the end if it never occurs.
+    """The words of the training text, the most frequent first; <unk> is among them, at the end if
+    it never occurs.
 
-    A text without <unk> gives a model nothing to learn it from, so (min_count 0) words that occur once stand for the
-    unknown ones then; a text that has it, like PTB, keeps all its words.
+    A text without <unk> gives a model nothing to learn it from, so (min_count 0) words that occur
+    once stand for the unknown ones then; a text that has it, like PTB, keeps all its words.
     """
     counts = Counter(tokens)
     least = min_count or (1 if UNKNOWN in counts else 2)
