@@ -21,8 +21,8 @@ import pytest
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.common.interrupt import Interrupted
+from proxnas.runs.executors import choice
 from proxnas.runs.executors import ray as ray_executor
-from proxnas.runs.executors import tasks as executor
 from proxnas.runs.executors.progress import SilentBoard
 from proxnas.runs.executors.ray import RayExecutor, check_ray, fitting
 from proxnas.runs.executors.tasks import Outcome, Task
@@ -102,13 +102,13 @@ def test_a_share_of_a_gpu_and_several_cpus() -> None:
 
 
 def test_the_executor_is_what_the_flags_ask_for() -> None:
-    made = executor.make(ManyFlags(ray="auto", cpus_per_task=3, gpus_per_task=0.5), threads=2)
+    made = choice.make(ManyFlags(ray="auto", cpus_per_task=3, gpus_per_task=0.5), threads=2)
     assert isinstance(made, RayExecutor) and (made.address, made.cpus, made.gpus) == (
         "auto",
         3,
         0.5,
     )
-    by_threads = executor.make(ManyFlags(ray="auto"), threads=2)
+    by_threads = choice.make(ManyFlags(ray="auto"), threads=2)
     assert isinstance(by_threads, RayExecutor) and by_threads.cpus == 2
 
 

@@ -222,7 +222,7 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     number = [1]
     monkeypatch.setattr(torch, "set_num_threads", lambda count: number.__setitem__(0, count))
     monkeypatch.setattr(torch, "get_num_threads", lambda: number[0])
-    for module in ("threads", "environment", "searching"):
+    for module in ("runs.threads", "common.environment", "searching.job"):
         monkeypatch.setattr(f"proxnas.{module}.available", lambda: 2)
 
 
