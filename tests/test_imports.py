@@ -41,7 +41,6 @@ LEFT = {
     ("domains.images.task", "searching.options"),
     ("domains.modules.task", "searching.options"),
     ("domains.tasks", "searching.options"),
-    ("domains.text.options", "searching.limit_options"),
     ("domains.text.search_options", "searching.options"),
     ("domains.text.settings", "searching.settings"),
     ("domains.text.task", "searching.options"),
@@ -51,8 +50,6 @@ LEFT = {
     ("searching.refine", "workflows.jobs"),
     ("searching.settings", "workflows.lengthening"),
     ("training.options", "domains.images.options"),
-    ("training.options", "domains.spaces"),
-    ("training.options", "searching.limit_options"),
 }
 """Arrows that still point the wrong way, all of them through options that know every component."""
 WITHOUT_TORCH = [

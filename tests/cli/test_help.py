@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from proxnas.domains.text.options import TextFitConfig
 from proxnas.domains.text.settings import parse_text_train
 from proxnas.runs.options import RunConfig
 from proxnas.searching.settings import parse, parse_search
-from proxnas.training.options import FitConfig
 from proxnas.workflows.compare_options import CompareConfig
+from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 from proxnas.workflows.sweep_options import SweepConfig
 from proxnas.workflows.train_settings import parse_train
 from support.commands import call

@@ -31,12 +31,11 @@ from proxnas.core.size.complexity import parameters
 from proxnas.core.size.projection import best_within
 from proxnas.domains import spaces
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.text.options import TextFitConfig
 from proxnas.methods import METHODS
 from proxnas.searching.job import Search
 from proxnas.searching.sizing import sizes
-from proxnas.training.options import FitConfig
 from proxnas.workflows.fit import search_config
+from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 from support.searches import same
 
 MakeSearch = Callable[..., Search]

@@ -20,11 +20,10 @@ from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
 from proxnas.cli.main import main
 from proxnas.domains.images.model import load_model
-from proxnas.domains.text.options import TextFitConfig
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.progress import Silent
 from proxnas.searching.settings import parse, read_values
-from proxnas.training.options import FitConfig, TrainConfig
+from proxnas.training.options import TrainConfig
 from proxnas.workflows.fit import (
     MOST_TRAINING,
     fit_result,
@@ -33,6 +32,7 @@ from proxnas.workflows.fit import (
     search_config,
     train_config,
 )
+from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 
 BENCH = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
 SEARCH = {"cells": 1, "channels": 2}

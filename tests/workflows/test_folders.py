@@ -13,8 +13,8 @@ import pytest
 from proxnas.cli import compare, fit, search, sweep, train
 from proxnas.runs.options import RunConfig
 from proxnas.searching.settings import parse, parse_search, storable
-from proxnas.training.options import FitConfig
 from proxnas.workflows.compare_options import CompareConfig
+from proxnas.workflows.fit_options import FitConfig
 from proxnas.workflows.folders import run_folder
 from proxnas.workflows.sweep_options import SweepConfig
 from proxnas.workflows.train_settings import parse_train

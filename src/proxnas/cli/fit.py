@@ -11,8 +11,8 @@ from proxnas.cli import text as text_commands
 from proxnas.common.say import say
 from proxnas.runs.processes import check_untimed
 from proxnas.searching.settings import parse, parse_resumed
-from proxnas.training.options import FitConfig
 from proxnas.workflows.fit import fit, plan_fit
+from proxnas.workflows.fit_options import FitConfig
 from proxnas.workflows.folders import data_word, run_folder
 from proxnas.workflows.train_settings import need, stored
 

@@ -11,12 +11,13 @@ from proxnas.common.errors import InputError
 from proxnas.common.launch import check_flags
 from proxnas.common.say import say
 from proxnas.domains.text.data.corpus import is_text
-from proxnas.domains.text.options import TextFitConfig, TextTestConfig, TextTrainConfig
+from proxnas.domains.text.options import TextTestConfig, TextTrainConfig
 from proxnas.domains.text.settings import PROG, parse_text_train, values_of, words_of
 from proxnas.runs.deadline import deadline_of
 from proxnas.runs.processes import check_untimed, run_together, to_start
 from proxnas.searching.settings import epochs_given, given_values, parse, parse_resumed
-from proxnas.training.options import FitConfig, TestConfig
+from proxnas.training.options import TestConfig
+from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 from proxnas.workflows.folders import data_word, run_folder, slug
 from proxnas.workflows.jobs import run_text_training, text_training_fitted_to_minutes
 from proxnas.workflows.train_settings import need, stored

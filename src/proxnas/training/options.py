@@ -1,4 +1,4 @@
-"""What train, test, predict and fit are told: frozen dataclasses, checked at birth, each error
+"""What train, test and predict are told: frozen dataclasses, checked at birth, each error
 naming its flag.
 
 No torch here: `--help` must be quick.
@@ -12,20 +12,14 @@ from typing import Annotated, Literal
 
 import tyro
 
-from proxnas.common.errors import unknown
 from proxnas.domains.images.options import ImageFlags
-from proxnas.domains.spaces import SPACES
-from proxnas.methods import METHODS
 from proxnas.runs.logging_options import LogFlags
-from proxnas.runs.options import FolderConfig, JobConfig, RunConfig, flag, require
-from proxnas.searching.limit_options import BudgetFlags
+from proxnas.runs.options import JobConfig, RunConfig, flag, require
 
 DataArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
 LONGEST_WARMUP = 0.2
 """Share of a training that its warm-up takes at most: of one epoch, an epoch of warm-up would be
 all."""
-FitMinutes = Annotated[float, tyro.conf.arg(aliases=["--budget-minutes"])]
-"""--minutes of fit, with the name that it had."""
 
 
 @dataclass(frozen=True)
@@ -151,50 +145,6 @@ class PredictConfig(RunConfig):
         require(self.top >= 1, "--top", self.top, "give a number of at least 1")
 
 
-@dataclass(frozen=True)
-class FitConfig(ImageFlags, BudgetFlags, FolderConfig):
-    """Search a cell on DATA, train its network, test it and export it.
-
-    For text there are flags of their own: proxnas fit pydocs --help
-    """
-
-    data: DataArgument = ""
-    """digits, an .npz file, a CIFAR folder, a folder of class folders or hf:NAME."""
-    minutes: FitMinutes = 0.0
-    """Time of everything: the epochs of both are chosen such that it is enough, and it is kept by
-    the clock; 0: any time, and the epochs of the protocol."""
-    space: str = "darts7"
-    """Where to search: as in `proxnas search`, and so are --method and --eta."""
-    method: str = "nasp"
-    eta: float = 0.0
-    protocol: Literal["auto", "quick", "cifar", "imagenet", "tinyimagenet"] = "auto"
-    """Sizes and training; auto: cifar for a CIFAR folder, tinyimagenet for its folder, else
-    quick."""
-    search_epochs: int = 0
-    """Epochs of the search; 0: as the protocol or the budget says."""
-    epochs: int = 0
-    """Epochs of the training; 0: as the protocol or the budget says."""
-    batch_size: int = 0
-    """Of both; 0: as the protocol says, smaller where that would make few steps."""
-    cells: int = 0
-    """Cells of the trained network; 0: as the protocol says, fewer where --minutes are few.
-    Likewise --channels."""
-    channels: int = 0
-    search_config: str = ""
-    """JSON file with more flags of the search."""
-    train_config: str = ""
-    """JSON file with more flags of the training."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.space not in SPACES:
-            raise unknown("--space", self.space, SPACES)
-        if self.method not in METHODS:
-            raise unknown("--method", self.method, METHODS)
-        check_ranges(self, FIT_RANGES)
-        self.check_budget()
-
-
 Range = tuple[float, float]
 TRAIN_RANGES: dict[str, Range] = {
     "cells": (1, 200),
@@ -215,15 +165,6 @@ TRAIN_RANGES: dict[str, Range] = {
     "drop_path": (0, 0.99),
     "ema": (0, 0.999999),
     "checkpoint_minutes": (0, 1e9),
-}
-FIT_RANGES: dict[str, Range] = {
-    "minutes": (0, 1e7),
-    "eta": (0, 1e9),
-    "search_epochs": (0, 1_000_000),
-    "epochs": (0, 1_000_000),
-    "batch_size": (0, 1_000_000),
-    "cells": (0, 200),
-    "channels": (0, 4096),
 }
 
 

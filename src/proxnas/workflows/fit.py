@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
 from proxnas.common.errors import InputError
-from proxnas.domains.text.options import TextFitConfig, TextTrainConfig
+from proxnas.domains.text.options import TextTrainConfig
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.options import RunConfig
 from proxnas.searching.limit_options import BudgetFlags
 from proxnas.searching.options import SearchConfig
 from proxnas.searching.settings import parse_search, read_values
 from proxnas.training.few_steps import LEAST_STEPS, SMALLEST_BATCH, batch_for, epochs_for
-from proxnas.training.options import FitConfig, TrainConfig
+from proxnas.training.options import TrainConfig
 from proxnas.workflows import fit_words
+from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 from proxnas.workflows.jobs import (
     build_search,
     build_training,

@@ -17,7 +17,7 @@ from proxnas.common.environment import describe, pick_device
 from proxnas.domains.text.data.text import Text, load
 from proxnas.domains.text.deliver import deliver_text
 from proxnas.domains.text.model import load_text_model
-from proxnas.domains.text.options import TEXT_PROTOCOLS, TextFitConfig, TextTrainConfig
+from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainConfig
 from proxnas.domains.text.train import build_text_training, text_options
 from proxnas.domains.text.training import TextTraining
 from proxnas.runs.deadline import Deadline
@@ -39,6 +39,7 @@ from proxnas.workflows.fit import (
     search_epochs,
     time_for,
 )
+from proxnas.workflows.fit_options import TextFitConfig
 from proxnas.workflows.jobs import build_search, fitting, run_search, run_text_training, store
 from proxnas.workflows.plan import measure, plan_search
 from proxnas.workflows.train_settings import stored

@@ -10,7 +10,7 @@ import pytest
 
 from proxnas.cli.main import main
 from proxnas.cli.text import about_fitting_text
-from proxnas.domains.text.options import TextFitConfig
+from proxnas.workflows.fit_options import TextFitConfig
 from proxnas.workflows.fit_text import search_config, train_config
 
 SMALL = [

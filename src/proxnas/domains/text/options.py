@@ -11,12 +11,9 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from proxnas.common.errors import unknown
-from proxnas.methods import METHODS
 from proxnas.runs.logging_options import LogFlags
-from proxnas.runs.options import FolderConfig, JobConfig, RunConfig, require
-from proxnas.searching.limit_options import BudgetFlags
-from proxnas.training.options import FitMinutes, Range, check_ranges
+from proxnas.runs.options import JobConfig, RunConfig
+from proxnas.training.options import Range, check_ranges
 
 CellArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CELL")]
 TextArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
@@ -194,59 +191,3 @@ class GenerateConfig(RunConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_ranges(self, {"words": (1, 1_000_000), "temperature": (0, 1000)})
-
-
-@dataclass(frozen=True)
-class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig):
-    """Search a recurrent cell on a text, train its language model, test it, export it and let it
-    write."""
-
-    data: TextArgument = ""
-    """pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME (with
-    --space rnn)."""
-    space: str = "rnn"
-    method: str = "nasp"
-    """As in `proxnas search`."""
-    protocol: Literal["quick", "ptb", "wt2"] = "quick"
-    """Sizes and training."""
-    minutes: FitMinutes = 0.0
-    """Time of everything: the epochs of both are chosen such that it is enough, and it is kept by
-    the clock; 0: any time, and the epochs of the protocol."""
-    search_epochs: int = 0
-    """Epochs of the search; 0: as the protocol or the budget says."""
-    epochs: int = 0
-    """Epochs of the training; 0: as the protocol or the budget says."""
-    batch_size: int = 0
-    """Of both; 0: as the protocol says, smaller for a short text. Likewise --bptt."""
-    bptt: int = 0
-    units: int = 0
-    """Of the trained network; 0: as the protocol says."""
-    search_config: str = ""
-    """JSON file with more flags of the search."""
-    train_config: str = ""
-    """JSON file with more flags of the training."""
-    prompt: str = ""
-    """How the text begins that the model writes at the end; --words and --temperature are as in
-    generate."""
-    words: int = 60
-    temperature: float = 0.7
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.space == "rnn", "--space", self.space, "is for images: give rnn for text")
-        if self.method not in METHODS:
-            raise unknown("--method", self.method, METHODS)
-        self.check_budget()
-        check_ranges(
-            self,
-            {name: (0, TEXT_RANGES[name][1]) for name in ("epochs", "batch_size", "bptt", "units")},
-        )
-        check_ranges(
-            self,
-            {
-                "search_epochs": (0, 1_000_000),
-                "minutes": (0, 1e7),
-                "words": (1, 1_000_000),
-                "temperature": (0, 1000),
-            },
-        )
