@@ -24,6 +24,7 @@ from proxnas.common.launch import (
     speaks,
     taking,
 )
+from proxnas.common.options import AboutOptions
 from proxnas.common.say import note, say
 from proxnas.runs.processes import Ended
 
@@ -123,6 +124,8 @@ def _answered(work: Callable[[], int]) -> int:
             code = work()
         sys.stdout.flush()  # here, where a broken pipe can still be told
         return code
+    except AboutOptions as error:
+        return _say(error.as_flag(), 2)
     except InputError as error:
         return _say(str(error), 2)
     except PeerLost as error:

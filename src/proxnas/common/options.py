@@ -1,0 +1,309 @@
+"""Options: frozen dataclasses, each declared by the component that uses it.
+
+    @dataclass(frozen=True)
+    class GdasOptions(Options):
+        tau_end: Annotated[float, POSITIVE] = 0.1
+        "Temperature towards the last step."
+
+A field says which numbers it may hold, the string below it is its help, and a wrong value is an
+`OptionError` when the options are made. Options are composed of others; the names below one
+composition all differ, so that they can be flags and keys of config.json without a prefix.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from proxnas.common.errors import InputError, unknown
+
+POSITIONAL = ("data", "cell")
+"""Options that are words of a command line without a flag."""
+
+
+def flag_of(name: str) -> str:
+    """The option as a command line spells it."""
+    return name.upper() if name in POSITIONAL else "--" + name.replace("_", "-")
+
+
+class AboutOptions(InputError):
+    """An error whose words name options: {max_skip} is max_skip in Python, --max-skip on a command
+    line. Other braces are doubled, as for str.format."""
+
+    def __init__(self, template: str) -> None:
+        super().__init__(template)
+        self.template = template
+
+    def spelt(self, spell: Callable[[str], str]) -> str:
+        """The message with every option as `spell` has it."""
+        return self.template.format_map(_Spelling(spell))
+
+    def __str__(self) -> str:
+        return self.spelt(str)
+
+    def as_flag(self) -> str:
+        """The message in the words of a command line."""
+        return self.spelt(flag_of)
+
+
+class OptionError(AboutOptions):
+    """An option has a value that it cannot have. The advice may name others: {learning_rate}."""
+
+    def __init__(self, name: str, value: object, advice: str) -> None:
+        super().__init__(f"{{{name}}} {escape(value)}: {advice}")
+        self.name, self.value, self.advice = name, value, advice
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self.value, self.advice)
+
+
+class _Spelling(dict[str, str]):
+    """Name -> how it is spelt, for every name."""
+
+    def __init__(self, spell: Callable[[str], str]) -> None:
+        super().__init__()
+        self.spell = spell
+
+    def __missing__(self, name: str) -> str:
+        return self.spell(name)
+
+
+def escape(value: object) -> str:
+    """A value of the user's within the words of an `AboutOptions`."""
+    return str(value).replace("{", "{{").replace("}", "}}")
+
+
+def unknown_value(name: str, value: object, known: Iterable[str]) -> AboutOptions:
+    """The error for an option that names nothing in a registry, with the nearest names."""
+    return AboutOptions(escape(unknown("\0", str(value), known)).replace("\0", f"{{{name}}}"))
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a field may hold."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    """Whether `low` itself is excluded."""
+    below: bool = False
+    """Whether `high` itself is excluded."""
+    also: float | None = None
+    """A number outside that stands for something else."""
+    reason: str = ""
+    """What other numbers would lead to, behind the advice."""
+
+    def admits(self, value: float) -> bool:
+        """Whether the number is finite and within."""
+        if value == self.also:
+            return True
+        high_enough = value > self.low if self.above else value >= self.low
+        low_enough = value < self.high if self.below else value <= self.high
+        return is_finite(value) and high_enough and low_enough
+
+    def advice(self) -> str:
+        """What to give."""
+        if math.isinf(self.high):
+            words = f"above {_shown(self.low)}" if self.above else f"of at least {_shown(self.low)}"
+        elif self.above:
+            words = f"above {_shown(self.low)}, at most {_shown(self.high)}"
+        elif self.below:
+            words = f"from {_shown(self.low)} to below {_shown(self.high)}"
+        else:
+            words = f"from {_shown(self.low)} to {_shown(self.high)}"
+        also = "" if self.also is None else f", or {_shown(self.also)}"
+        return f"give a number {words}{also}" + (f", {self.reason}" if self.reason else "")
+
+
+def is_finite(value: float) -> bool:
+    """Whether it can be computed with: neither NaN nor infinite, nor a whole number past every
+    float."""
+    return abs(value) <= sys.float_info.max
+
+
+def _shown(number: float) -> str:
+    return str(int(number)) if number == int(number) else f"{number:g}"
+
+
+POSITIVE = Range(0, above=True)
+NOT_NEGATIVE = Range(0)
+SHARE = Range(0, 1, above=True)
+BELOW_ONE = Range(0, 1, below=True)
+COUNT = Range(1, 1_000_000)
+COUNT_OR_NONE = Range(0, 1_000_000)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a component is told; checked when it is made."""
+
+    def __post_init__(self) -> None:
+        for name, hint in hints_of(type(self)).items():
+            check_value(name, getattr(self, name), hint)
+        self.check()
+
+    def check(self) -> None:
+        """An error for values that do not go together."""
+
+
+AnyOptions = TypeVar("AnyOptions", bound=Options)
+
+
+def hints_of(cls: type[Options]) -> dict[str, Any]:
+    """Field -> its type with its range, in the order in which they are declared."""
+    if cls not in _HINTS:
+        hints = get_type_hints(cls, include_extras=True)
+        _HINTS[cls] = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    return _HINTS[cls]
+
+
+_HINTS: dict[type[Options], dict[str, Any]] = {}
+
+
+def check_value(name: str, value: Any, hint: Any) -> None:
+    """An OptionError for a value of another type than the field's, or out of its range."""
+    bare, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    if not fits(value, bare):
+        raise OptionError(name, _quoted(value), f"give {wanted(bare)}")
+    for note in notes:
+        if isinstance(note, Range) and is_number(value) and not note.admits(value):
+            raise OptionError(name, value, note.advice())
+
+
+def _quoted(value: Any) -> str:
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a field's type; whole numbers are numbers too, but true is none."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return fits(value, get_args(hint)[0])
+    if origin in (Union, UnionType):
+        return any(fits(value, kind) for kind in get_args(hint))
+    if origin is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in get_args(hint))
+    if hint is float:
+        return is_number(value) and is_finite(value)
+    if hint is int:
+        return is_number(value) and isinstance(value, Integral)
+    if hint is None:
+        return value is None
+    return isinstance(value, origin or hint) if isinstance(origin or hint, type) else True
+
+
+def is_number(value: Any) -> bool:
+    """Whether it counts or measures something."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def wanted(hint: Any) -> str:
+    """A field's type for people."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return wanted(get_args(hint)[0])
+    if origin in (Union, UnionType):
+        return " or ".join(wanted(kind) for kind in get_args(hint))
+    if origin is Literal:
+        choices = [str(choice) for choice in get_args(hint)]
+        return choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
+    return words.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def parts_of(options: Options) -> Iterator[Options]:
+    """The options and all that they are composed of."""
+    yield options
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if isinstance(value, Options):
+            yield from parts_of(value)
+
+
+def flatten(options: Options) -> dict[str, Any]:
+    """Name -> value of all options below a composition."""
+    found: dict[str, Any] = {}
+    for part in parts_of(options):
+        for field in dataclasses.fields(part):
+            value = getattr(part, field.name)
+            if isinstance(value, Options):
+                continue
+            if field.name in found:
+                raise TypeError(f"{type(options).__name__} has {field.name} twice")
+            found[field.name] = value
+    return found
+
+
+Parts = Mapping[str, type[Options]]
+"""Field -> the class that is taken for it, where a composition leaves that open."""
+
+
+def flat_hints(cls: type[Options], parts: Parts | None = None) -> dict[str, Any]:
+    """Name -> type of all options below a composition."""
+    found: dict[str, Any] = {}
+    for name, hint in hints_of(cls).items():
+        part = _part(name, hint, parts)
+        found |= {name: hint} if part is None else flat_hints(part, parts)
+    return found
+
+
+def build(
+    cls: type[AnyOptions], values: Mapping[str, Any], parts: Parts | None = None
+) -> AnyOptions:
+    """The composition with these values, the others as declared; an error for a name it lacks."""
+    known = flat_hints(cls, parts)
+    for name in values:
+        if name not in known:
+            raise unknown("option", name, known)
+    return _build(cls, values, parts)
+
+
+def _build(
+    cls: type[AnyOptions], values: Mapping[str, Any], parts: Parts | None = None
+) -> AnyOptions:
+    given: dict[str, Any] = {}
+    for name, hint in hints_of(cls).items():
+        part = _part(name, hint, parts)
+        if part is not None:
+            given[name] = _build(part, values, parts)
+        elif name in values:
+            given[name] = values[name]
+    return cls(**given)
+
+
+def _part(name: str, hint: Any, parts: Parts | None) -> type[Options] | None:
+    """The class of a field that holds options; None for a plain one."""
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if not (isinstance(hint, type) and issubclass(hint, Options)):
+        return None
+    return (parts or {}).get(name, hint)
+
+
+def changed(options: AnyOptions, **values: Any) -> AnyOptions:
+    """The same composition with other values, by their flat names."""
+    left = dict(values)
+    found = _changed(options, left)
+    if left:
+        raise unknown("option", next(iter(left)), flatten(options))
+    return found
+
+
+def _changed(options: AnyOptions, left: dict[str, Any]) -> AnyOptions:
+    given: dict[str, Any] = {}
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if isinstance(value, Options):
+            part = _changed(value, left)
+            if part is not value:
+                given[field.name] = part
+        elif field.name in left:
+            given[field.name] = left.pop(field.name)
+    return dataclasses.replace(options, **given) if given else options
