@@ -17,7 +17,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxnas.cells.genotype import CELLS, FIRST_NODE, MAX_BYTES, OPERATIONS, Cell, Edge, Genotype
+from proxnas.cells.genotype import (
+    CELLS,
+    CHAIN_BODIES,
+    CHAIN_ENTRIES,
+    CHAIN_STAGES,
+    FIRST_NODE,
+    MAX_BYTES,
+    OPERATIONS,
+    Cell,
+    Edge,
+    Genotype,
+)
 from proxnas.cells.reading import read_genotype
 from proxnas.common.errors import InputError
 from support.places import SHARED
@@ -41,6 +52,10 @@ def genotypes(draw: st.DrawFn) -> Genotype:
 def _cells(draw: st.DrawFn, kind: str) -> Cell:
     ops = st.sampled_from(OPERATIONS[kind])
     values = st.just(1.0) | st.floats(allow_nan=False, allow_infinity=False)
+    if kind == "chain":
+        kinds = [CHAIN_ENTRIES, CHAIN_BODIES] * CHAIN_STAGES
+        blocks = [Edge(draw(st.sampled_from(ops)), i, draw(values)) for i, ops in enumerate(kinds)]
+        return Cell(tuple((block,) for block in blocks), (len(kinds),))
     first = FIRST_NODE[kind]
 
     def node(index: int) -> tuple[Edge, ...]:

@@ -97,7 +97,7 @@ def test_the_genotype_is_valid_and_builds_a_network_that_runs(
     if (
         space != "nasbench201"
     ):  # an edge that is set to `none` is absent, and two slots of asng may choose the same
-        least, most = {"darts8": (1, 2), "rnn": (1, 1)}.get(
+        least, most = {"darts8": (1, 2), "rnn": (1, 1), "resnet": (1, 1)}.get(
             space, (1 if method == "asng" else 2, 2)
         )
         assert all(

@@ -2,8 +2,9 @@
 
 States of a cell are numbered. cnn: 0 and 1 are the outputs of the two previous cells, node n (from
 0) is n + 2. rnn: 0 is the first state (tanh of the linear map), node n is n + 1 and has one input.
-nasbench201: 0 is the input, nodes 1, 2 and 3 have one edge from every state before them. A node is
-the sum of its edges. custom: a module of the user's own; its cells are its Choices by name, each
+nasbench201: 0 is the input, nodes 1, 2 and 3 have one edge from every state before them. chain: 0
+is the image, every node has one edge, from the state before it, in turn an entry and a body. A node
+is the sum of its edges. custom: a module of the user's own; its cells are its Choices by name, each
 one node with one edge from the input, state 0.
 """
 
@@ -24,6 +25,11 @@ SCHEMA, MAX_BYTES = 1, 1_000_000
 BY_HAND = "network"
 """Kind of what has a name in place of cells: designs.py."""
 
+CHAIN_ENTRIES = ("conv_3x3", "conv_5x5", "sep_conv_3x3", "sep_conv_5x5")
+CHAIN_BODIES = (
+    *("res_3x3", "res_3x3_se", "res_5x5", "res_group_3x3", "res_sep_3x3"),
+    *("bottleneck_2", "bottleneck_2_se", "bottleneck_4", "skip_connect"),
+)
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "cnn": (
         *(
@@ -48,16 +54,19 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     ),
     "rnn": ("none", "tanh", "relu", "sigmoid", "identity"),
     "nasbench201": ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3"),
+    "chain": (*CHAIN_ENTRIES, *CHAIN_BODIES),
 }
 CELLS: dict[str, tuple[str, ...]] = {
     "cnn": ("normal", "reduce"),
     "rnn": ("recurrent",),
     "nasbench201": ("cell",),
+    "chain": ("chain",),
 }
 CUSTOM = "custom"
 """The kind of any module that holds Choices: it has cells and operations of its own."""
 KINDS = (*OPERATIONS, CUSTOM)
-FIRST_NODE: dict[str, int] = {"cnn": 2, "rnn": 1, "nasbench201": 1, CUSTOM: 1}
+CHAIN_STAGES = 3
+FIRST_NODE: dict[str, int] = {"cnn": 2, "rnn": 1, "nasbench201": 1, "chain": 1, CUSTOM: 1}
 
 
 class Edge(NamedTuple):
@@ -297,7 +306,25 @@ def _check_cell(kind: str, name: str, cell: Cell | None) -> Cell:
                 f"cell {name}: a NAS-Bench-201 cell has 3 nodes (not {len(nodes)}) and concat [3]"
             )
         nodes = tuple(tuple(sorted(node, key=lambda edge: edge.input)) for node in nodes)
+    if kind == "chain":
+        _check_chain(name, nodes, cell.concat)
     return Cell(nodes, _check_concat(name, cell.concat, states=FIRST_NODE[kind] + len(nodes)))
+
+
+def _check_chain(name: str, nodes: tuple[tuple[Edge, ...], ...], concat: Any) -> None:
+    """An entry and a body a stage, each node reading the one before it."""
+    blocks = 2 * CHAIN_STAGES
+    if len(nodes) != blocks or concat not in ([blocks], (blocks,)):
+        raise InputError(
+            f"cell {name}: a chain has {blocks} nodes (not {len(nodes)}) and concat [{blocks}]"
+        )
+    for i, node in enumerate(nodes):
+        allowed = CHAIN_BODIES if i % 2 else CHAIN_ENTRIES
+        if len(node) != 1 or node[0].input != i or node[0].op not in allowed:
+            raise InputError(
+                f"cell {name}, node {i + 1}: needs one edge from state {i}, one of"
+                f" {', '.join(allowed)}"
+            )
 
 
 def _check_nodes(name: str, nodes: Any, first: int) -> tuple[tuple[Edge, ...], ...]:

@@ -22,17 +22,20 @@ TITLES = {
     "reduce": "reduction cell",
     "recurrent": "recurrent cell",
     "cell": "cell",
+    "chain": "chain of blocks",
 }
 INPUTS = {
     "cnn": ("c_{k-2}", "c_{k-1}"),
     "rnn": ("x_{t}, h_{t-1}",),
     "nasbench201": ("input",),
+    "chain": ("image",),
     CUSTOM: ("input",),
 }
 OUTPUTS = {
     "cnn": ("c_{k}", "concat"),
     "rnn": ("h_{t}", "mean"),
     "nasbench201": ("output", ""),
+    "chain": ("classifier", ""),
     CUSTOM: ("output", ""),
 }
 

@@ -40,7 +40,7 @@ class SearchConfig(
     or hf:NAME. For --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt
     file, or hf:NAME."""
     space: str = "darts7"
-    """darts7, darts8, nasp12, nasp12-full, nasbench201, enas5 or rnn."""
+    """darts7, darts8, nasp12, nasp12-full, nasbench201, resnet, enas5 or rnn."""
     method: str = "nasp"
     """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng,
     bayesnas, evolution, local, reinforce or pnas."""
@@ -56,7 +56,7 @@ class SearchConfig(
     batch_size: int = 32
     """Images of a step; of all --processes together."""
     cells: int = 5
-    """Cells of the search network (nasbench201: a stage)."""
+    """Cells of the search network (nasbench201, resnet: a stage)."""
     channels: int = 16
     """Channels of its first cell."""
     cutout: int = 0

@@ -78,6 +78,11 @@ def nasbench201(protocol: str, method: str) -> dict[str, Any]:
     return sizes | ({"refine": BY_ITSELF} if method == "nasp" else {})
 
 
+def resnet() -> dict[str, Any]:
+    """The network that is searched is the one that is trained, in width and in depth."""
+    return {"cells": 1, "channels": 32, "final_cells": 1, "final_channels": 32}
+
+
 AS_PUBLISHED = {
     "arch_noise": 0.0,
     "ties": "first",
@@ -193,6 +198,8 @@ def resolve_search(argv: list[str]) -> tuple[SearchConfig, dict[str, Any]]:
     layers |= {"protocol": protocol}
     if named.space == "nasbench201":
         layers |= nasbench201(protocol, named.method)
+    if named.space == "resnet":
+        layers |= resnet()
     of_method = METHOD_DEFAULTS.get(named.method, {})
     layers |= {
         k: v for k, v in of_method.items() if not text or k not in layers

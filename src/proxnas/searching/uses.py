@@ -122,7 +122,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "eta_cells": (
         PRICE,
         Need(
-            lambda c: c.space not in ("nasbench201", "rnn"),
+            lambda c: c.space not in ("nasbench201", "resnet", "rnn"),
             lambda c: f"in --space {c.space}, which has one cell only",
         ),
     ),

@@ -39,7 +39,7 @@ class TrainConfig(ImageFlags, LogFlags, JobConfig):
     else quick."""
 
     cells: int = 8
-    """Cells of the network (nasbench201: a stage)."""
+    """Cells of the network (nasbench201, resnet: a stage)."""
     channels: int = 16
     """Channels of its first cell."""
     stem: Literal["cifar", "imagenet", "tinyimagenet"] = "cifar"

@@ -72,6 +72,11 @@ def tinyimagenet() -> dict[str, Any]:
     return imagenet() | images | {"batch_size": 96, "stem": "tinyimagenet"}
 
 
+def chain() -> dict[str, Any]:
+    """Residual stages: one block a stage, 32 channels in the first, no auxiliary tower."""
+    return {"cells": 1, "channels": 32, "stem": "cifar", "auxiliary": 0.0}
+
+
 def nasbench201() -> dict[str, Any]:
     """The benchmark's own network: five cells a stage, sixteen channels, no auxiliary tower, no
     path dropout."""
@@ -79,3 +84,5 @@ def nasbench201() -> dict[str, Any]:
 
 
 PROTOCOLS = {"quick": quick, "cifar": cifar, "imagenet": imagenet, "tinyimagenet": tinyimagenet}
+BY_KIND = {"nasbench201": nasbench201, "chain": chain}
+"""What networks of a kind are made of, whatever the protocol."""

@@ -21,7 +21,7 @@ from proxnas.searching.settings import (
     with_help,
 )
 from proxnas.training.options import TrainConfig
-from proxnas.training.protocols import PROTOCOLS, nasbench201
+from proxnas.training.protocols import BY_KIND, PROTOCOLS
 
 PROG = "proxnas train"
 OF_CELLS: dict[str, Any] = {"cells": 1, "channels": 1, "auxiliary": 0.0, "drop_path": 0.0}
@@ -34,7 +34,8 @@ def defaults(protocol: str, data: str, genotype: Architecture | None) -> dict[st
     values = PROTOCOLS[name]() | {"protocol": name}
     if isinstance(genotype, Design):
         return values | OF_CELLS
-    return values | (nasbench201() if genotype and genotype.kind == "nasbench201" else {})
+    of_kind = BY_KIND.get(genotype.kind) if genotype else None
+    return values | (of_kind() if of_kind else {})
 
 
 def parse_train(argv: list[str]) -> TrainConfig:

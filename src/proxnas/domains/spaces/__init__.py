@@ -17,6 +17,7 @@ SPACES: dict[str, str] = {
     "nasp12": "proxnas.domains.images.spaces.cnn:nasp12",
     "nasp12-full": "proxnas.domains.images.spaces.cnn:nasp12_full",
     "nasbench201": "proxnas.domains.images.spaces.nasbench201:NasBench201",
+    "resnet": "proxnas.domains.images.spaces.resnet:ResNet",
     "enas5": "proxnas.domains.images.spaces.enas5:Enas5",
     "rnn": "proxnas.domains.text.space:RecurrentSpace",
 }

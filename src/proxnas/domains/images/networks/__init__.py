@@ -11,17 +11,19 @@ from proxnas.common.errors import InputError
 
 if TYPE_CHECKING:
     from proxnas.domains.images.networks.baselines import HandMade
+    from proxnas.domains.images.networks.chain import Chain
     from proxnas.domains.images.networks.cnn import Size, Stack
     from proxnas.domains.images.networks.nasbench201 import Stages
 
 NETWORKS: dict[str, str] = {
     "cnn": "proxnas.domains.images.networks.cnn:cell_network",
     "nasbench201": "proxnas.domains.images.networks.nasbench201:nasbench201_network",
+    "chain": "proxnas.domains.images.networks.chain:chain_network",
 }
 """Kind of a genotype -> 'module:function' that makes its network, resolved late."""
 
 
-def build(genotype: Architecture, size: Size) -> Stack | Stages | HandMade:
+def build(genotype: Architecture, size: Size) -> Stack | Stages | Chain | HandMade:
     """The network that is trained, for a genotype of any kind that classifies images, or for a
     design.
 
@@ -40,5 +42,5 @@ def build(genotype: Architecture, size: Size) -> Stack | Stages | HandMade:
             f" {', '.join(NETWORKS)}"
         )
     module, function = NETWORKS[genotype.kind].split(":")
-    network: Stack | Stages = getattr(import_module(module), function)(genotype, size)
+    network: Stack | Stages | Chain = getattr(import_module(module), function)(genotype, size)
     return network

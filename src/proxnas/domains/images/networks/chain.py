@@ -1,0 +1,223 @@
+"""A chain of residual stages, as fast to train on a CPU as a network of its size can be.
+
+A stage is an entry, which doubles the channels and halves the map, and residual blocks, which keep
+both. Convolutions are followed by a normalisation each, so that their weights may have any norm.
+
+    entry     convolution, max pooling, normalisation, ReLU
+    body      ReLU(x + f(x)); f by its kind: 3x3 or 5x5 convolutions, grouped, separable, a
+              bottleneck, with or without squeeze-and-excitation; or x itself
+"""
+
+# C channels, H height, W width of a map
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from proxnas.cells.genotype import Edge, Genotype
+from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.images.networks.parts import DropPath, set_drop_path
+from proxnas.domains.images.operations import Norm, final_norm, search_norm
+
+STAGES = 3
+SMALLEST_MAP = 4
+"""Shorter side of the smallest map that is still halved."""
+SQUEEZE = 4
+"""Channels for each unit of squeeze-and-excitation."""
+GROUPS = 4
+STRIDES = {"cifar": 1, "tinyimagenet": 2, "imagenet": 4}
+"""Of the first convolution, by the stem: larger images are made smaller at once."""
+
+Entry = Callable[[int, int, int, Norm], nn.Module]
+"""Makes an entry of (C_in, C, stride, norm)."""
+Body = Callable[[int, Norm], nn.Module]
+"""Makes a block of C channels."""
+
+
+class Halve(nn.Module):
+    """Max pooling; a map that is small already stays as it is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if min(x.shape[2:]) < SMALLEST_MAP:
+            return x
+        return nn.functional.max_pool2d(x, 2, ceil_mode=True)
+
+
+class SqueezeExcite(nn.Module):
+    """Each channel times a factor in (0, 1), by the means of all (Hu, Shen, Sun, CVPR 2018)."""
+
+    def __init__(self, C: int) -> None:
+        super().__init__()
+        units = max(4, C // SQUEEZE)
+        self.factors = nn.Sequential(
+            nn.Conv2d(C, units, 1), nn.ReLU(), nn.Conv2d(units, C, 1), nn.Sigmoid()
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = x * self.factors(x.mean((2, 3), keepdim=True))
+        return y
+
+
+class Residual(nn.Module):
+    """ReLU(x + f(x))."""
+
+    def __init__(self, *f: nn.Module) -> None:
+        super().__init__()
+        self.f = nn.Sequential(*f)
+        self.drop_path = DropPath()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.relu(x + self.drop_path(self.f(x)))
+
+
+def conv(C_in: int, C: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Module:
+    """A convolution that keeps the map, but for its stride."""
+    return nn.Conv2d(C_in, C, kernel, stride, kernel // 2, groups=groups, bias=False)
+
+
+def full_entry(kernel: int) -> Entry:
+    """One convolution over all channels."""
+    return lambda C_in, C, stride, norm: nn.Sequential(
+        conv(C_in, C, kernel, stride), Halve(), norm(C), nn.ReLU()
+    )
+
+
+def separable_entry(kernel: int) -> Entry:
+    """A depthwise convolution, then a 1x1."""
+    return lambda C_in, C, stride, norm: nn.Sequential(
+        conv(C_in, C_in, kernel, stride, C_in), conv(C_in, C, 1), Halve(), norm(C), nn.ReLU()
+    )
+
+
+def pair(kernel: int, excite: bool = False) -> Body:
+    """Two convolutions."""
+
+    def build(C: int, norm: Norm) -> nn.Module:
+        first = [conv(C, C, kernel), norm(C), nn.ReLU()]
+        second = [conv(C, C, kernel), norm(C)]
+        return Residual(*first, *second, *([SqueezeExcite(C)] if excite else []))
+
+    return build
+
+
+def grouped(C: int, norm: Norm) -> nn.Module:
+    """A 3x3 convolution in groups of channels, which a 1x1 mixes."""
+    groups = math.gcd(C, GROUPS)
+    first = [conv(C, C, 3, groups=groups), norm(C), nn.ReLU()]
+    return Residual(*first, conv(C, C, 1), norm(C))
+
+
+def separable(C: int, norm: Norm) -> nn.Module:
+    """Two depthwise convolutions, each with a 1x1."""
+    first = [conv(C, C, 3, groups=C), conv(C, C, 1), norm(C), nn.ReLU()]
+    return Residual(*first, conv(C, C, 3, groups=C), conv(C, C, 1), norm(C))
+
+
+def bottleneck(narrow: int, excite: bool = False) -> Body:
+    """A 3x3 convolution at a share of the channels, between two 1x1."""
+
+    def build(C: int, norm: Norm) -> nn.Module:
+        few = max(4, C // narrow)
+        down = [conv(C, few, 1), norm(few), nn.ReLU()]
+        middle = [conv(few, few, 3), norm(few), nn.ReLU()]
+        up = [conv(few, C, 1), norm(C), *([SqueezeExcite(C)] if excite else [])]
+        return Residual(*down, *middle, *up)
+
+    return build
+
+
+def skip(C: int, norm: Norm) -> nn.Module:
+    """The map itself."""
+    return nn.Identity()
+
+
+ENTRIES: dict[str, Entry] = {
+    "conv_3x3": full_entry(3),
+    "conv_5x5": full_entry(5),
+    "sep_conv_3x3": separable_entry(3),
+    "sep_conv_5x5": separable_entry(5),
+}
+BODIES: dict[str, Body] = {
+    "res_3x3": pair(3),
+    "res_3x3_se": pair(3, excite=True),
+    "res_5x5": pair(5),
+    "res_group_3x3": grouped,
+    "res_sep_3x3": separable,
+    "bottleneck_2": bottleneck(2),
+    "bottleneck_2_se": bottleneck(2, excite=True),
+    "bottleneck_4": bottleneck(4),
+    "skip_connect": skip,
+}
+MIDDLE = ("conv_3x3", "res_3x3")
+"""Entry and body of the plain network, which stands in the middle of the space."""
+
+
+class Chain(nn.Module):
+    """Stages of C, 2C, 4C channels, the mean over the map, a linear classifier.
+
+    `entry(stage, C_in, C, stride)` and `body(stage, C)` make the blocks; a stage has `size.cells`
+    bodies, all of one kind.
+    """
+
+    def __init__(
+        self,
+        size: Size,
+        entry: Callable[[int, int, int, int], nn.Module],
+        body: Callable[[int, int], nn.Module],
+    ) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential()
+        C_in = size.image_channels
+        for stage in range(STAGES):
+            C = size.channels * 2**stage
+            self.blocks.append(entry(stage, C_in, C, 1 if stage else STRIDES[size.stem]))
+            self.blocks.extend(body(stage, C) for _ in range(size.cells))
+            C_in = C
+        self.classifier = nn.Linear(C_in, size.classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.blocks(x).mean((2, 3)))
+        return logits
+
+    def forward_auxiliary(self, x: Tensor) -> tuple[Tensor, None]:
+        """(logits, None): this network has no auxiliary classifier, whatever its Size asks for."""
+        return self(x), None
+
+    def set_drop_path(self, probability: float) -> None:
+        """From now on f of a block is left out with that probability, in training."""
+        set_drop_path(self, probability)
+
+
+class Scaled(nn.Module):
+    """A block whose output is multiplied by what the search kept of A."""
+
+    def __init__(self, block: nn.Module, value: float) -> None:
+        super().__init__()
+        self.block, self.value = block, value
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.block(x) * self.value
+        return y
+
+
+def chain_network(genotype: Genotype, size: Size, searched: bool = False) -> Chain:
+    """The discrete network of a chain; `searched`: normalised as in a search network."""
+    norm = search_norm if searched else final_norm
+    edges = [node[0] for node in genotype.cells["chain"].nodes]
+
+    def entry(stage: int, C_in: int, C: int, stride: int) -> nn.Module:
+        edge = edges[2 * stage]
+        return _scaled(ENTRIES[edge.op](C_in, C, stride, norm), edge)
+
+    def body(stage: int, C: int) -> nn.Module:
+        edge = edges[2 * stage + 1]
+        return _scaled(BODIES[edge.op](C, norm), edge)
+
+    return Chain(size, entry, body)
+
+
+def _scaled(block: nn.Module, edge: Edge) -> nn.Module:
+    return block if edge.value == 1 else Scaled(block, edge.value)
