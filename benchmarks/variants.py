@@ -1,5 +1,5 @@
 """Variants of NASP that are rows of the quality study only: none of them found better cells, so
-none became an option.
+none became an option; and controls.
 
     python benchmarks/variants.py NAME search DATA ...
 
@@ -18,10 +18,11 @@ from torch import Tensor
 from proxnas.cli import main as cli
 from proxnas.common.types import Batch, Matrices
 from proxnas.core import choice, scoring
+from proxnas.core.size.complexity import parameters
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images import operations as ops
 from proxnas.methods import proximal
-from proxnas.methods.base import random_cell
+from proxnas.methods.base import Setup, random_cell
 from proxnas.methods.optimizers import WeightOptimizer
 
 Draw = Callable[[Supernet, int], Matrices]
@@ -97,6 +98,25 @@ def in_turn(net: Supernet, t: int) -> Matrices:
     return paths
 
 
+def from_the_largest() -> None:
+    """No search: A is the size of each candidate, and stays so. With --refine a control of what the
+    refinement makes of the largest cell."""
+    plain = proximal.Proximal.__init__
+
+    def begin(self: proximal.Proximal, setup: Setup, *rest: Any) -> None:
+        plain(self, setup, *rest)
+        for place in self.net.choices.values():
+            sizes = torch.tensor([float(parameters(c)) for c in place.candidates])
+            self.A[place.row.group][place.row.edge] = sizes
+        most = max(float(A.max()) for A in self.A.values())
+        for name, A in self.A.items():
+            A.copy_(0.9 * A / most + 0.01 * self.priority[name])  # ties go by the seed
+        self.A_bar = self.path = self.select(self.A)
+
+    proximal.Proximal.__init__ = begin
+    proximal.Proximal.descend = lambda self, dA: None
+
+
 VARIANTS: dict[str, Callable[[], None]] = {
     "without none": without_none,
     "annealed pace": annealed_pace,
@@ -108,6 +128,7 @@ VARIANTS: dict[str, Callable[[], None]] = {
     ),
     "uniform warmup": lambda: off_the_path(uniform, lambda progress: float(progress < 0.25)),
     "30% in turn": lambda: off_the_path(in_turn, lambda progress: 0.3),
+    "from the largest": from_the_largest,
 }
 
 

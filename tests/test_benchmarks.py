@@ -4,6 +4,7 @@ itself is bench's."""
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import math
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from proxnas.cells.genotype import Genotype
 from proxnas.core.size.complexity import parameters
@@ -31,6 +33,7 @@ def script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", FOLDER / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # where dataclasses look for their module
     spec.loader.exec_module(module)
     return module
 
@@ -76,8 +79,13 @@ def test_speed_measures_once_and_writes_tables_and_figure(tmp_path, monkeypatch,
     assert table in capsys.readouterr().out
 
 
-def test_quality_reduces_and_sums_up(tmp_path: Path) -> None:
-    quality = script("quality")
+@pytest.fixture
+def quality(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(FOLDER)  # as when it is run
+    return script("quality")
+
+
+def test_quality_reduces_to_equal_classes(tmp_path: Path, quality: ModuleType) -> None:
     folder = tmp_path / "cifar-10-batches-bin"
     folder.mkdir()
     generator = np.random.default_rng(0)
@@ -86,17 +94,127 @@ def test_quality_reduces_and_sums_up(tmp_path: Path) -> None:
         records[:, 0] = np.arange(40) % 10
         (folder / name).write_bytes(records.tobytes())
     (folder / "batches.meta.txt").write_text("\n".join("abcdefghij"))
-    images = load(str(quality.reduced(str(folder), tmp_path / "reduced.npz")))
-    assert images.shape == (3, 16, 16)
-    assert np.bincount(images.y_train).tolist() == [20] * 10
-    rows = [
-        {"configuration": "nasp", "seed": seed, "seconds": 80.0, "changes": 7, "valid_loss": 1.25}
-        | {"table": {"cifar10_test": test, "cifar10_valid_ep12": 80.0}}
-        for seed, test in ((0, 93.0), (1, 94.0))
+    all_images = load(str(quality.reduced(str(folder), tmp_path / "all.npz")))
+    assert all_images.shape == (3, 16, 16)
+    assert np.bincount(all_images.y_train).tolist() == [20] * 10
+    some = load(str(quality.reduced(str(folder), tmp_path / "some.npz", 80)))
+    assert np.bincount(some.y_train).tolist() == [8] * 10
+
+
+def test_shuffled_labels_are_those_of_other_images(tmp_path: Path, quality: ModuleType) -> None:
+    x, y = np.arange(200, dtype=np.uint8).reshape(50, 2, 2, 1), np.arange(50) % 10
+    np.savez(tmp_path / "data.npz", x_train=x, y_train=y, x_test=x[:5], y_test=y[:5])
+    paths = [tmp_path / f"{seed}.npz" for seed in (0, 1)]
+    shuffled = [
+        np.load(quality.with_shuffled_labels(tmp_path / "data.npz", seed, path))
+        for seed, path in enumerate(paths)
     ]
+    for arrays in shuffled:
+        assert (arrays["x_train"] == x).all() and (arrays["y_test"] == y[:5]).all()
+        assert np.bincount(arrays["y_train"]).tolist() == [5] * 10
+        assert (arrays["y_train"] == y).mean() < 0.4
+    assert (shuffled[0]["y_train"] != shuffled[1]["y_train"]).any()
+
+
+def quality_row(seed: int, value: float, **others: Any) -> dict[str, Any]:
+    row = {"configuration": "nasp", "seed": seed, "judge": value, "params": 1000, "skips": 1}
+    return row | {"equals": 92.0, "beaten": 0.9, "seconds": 80.0} | others
+
+
+def test_quality_sums_up_by_configuration(quality: ModuleType) -> None:
+    rows = [quality_row(0, 93.0), quality_row(1, 94.0, equals=None, beaten=None, skips=2)]
     assert (
         quality.summary(rows)[-1]
-        == "| nasp | 0,1 | 93.50 | 0.71 | 93.00 | 80.00 | 1.250 | 80 | 7 |"
+        == "| nasp | 0,1 | 93.50 | 0.71 | 93.00 | 92.00 | 90% | 1.5 | 1,000 | 80 |"
+    )
+    cells = {"cell": {"nodes": [[["a", 0]], [["b", 0], ["a", 1]], [["a", 0]]]}}
+    rows = [quality_row(0, 93.0, genotype={"cells": cells})]
+    assert quality.operations(rows)[-1] == "| nasp | cell | a 75%, b 25% |"
+
+
+@pytest.mark.parametrize("space", ["nasbench201", "darts7", "darts8"])
+def test_random_cells_of_a_size_have_it(space: str, quality: ModuleType) -> None:
+    judges = sys.modules["quality_judges"]
+    examples = [*judges.random_genotypes(space, 1, seed=1), judges.largest(space, 0)]
+    for size in [judges.size_of(cell, space) for cell in examples]:
+        cells = judges.of_size(space, size, 3)
+        assert len(cells) == 3
+        assert all(abs(judges.size_of(cell, space) / size - 1) <= 0.1 for cell in cells)
+        assert all("none" not in str(cell) or space == "nasbench201" for cell in cells)
+
+
+@pytest.mark.parametrize("space", ["nasbench201", "darts7", "darts8"])
+def test_no_cell_is_larger_than_the_largest(space: str, quality: ModuleType) -> None:
+    judges = sys.modules["quality_judges"]
+    most = judges.size_of(judges.largest(space, 0), space)
+    assert most == judges.size_of(judges.largest_and_flat(space, 1), space)
+    cells = judges.random_genotypes(space, 5, seed=0)
+    assert all(judges.size_of(cell, space) <= most for cell in cells)
+    if space != "nasbench201":
+        cells = judges.largest_and_flat(space, 0).cells.values()
+        assert {edge.input for cell in cells for node in cell.nodes for edge in node} == {0, 1}
+        assert judges.largest(space, 0) != judges.largest(space, 1)
+
+
+def test_darts_cells_are_judged_by_a_file(tmp_path: Path, quality: ModuleType) -> None:
+    source = "judge = lambda cells: [sum(op == 'max_pool_3x3' for op, _ in r) for _, r in cells]"
+    (tmp_path / "judge.py").write_text(source)
+    cells = sys.modules["quality_judges"].random_genotypes("darts7", 5, seed=0)
+    counts = [str(cell).count("max_pool_3x3") for cell in cells]
+    assert quality.judge_of(str(tmp_path))(cells) == counts
+
+
+def test_seconds_of_interrupted_attempts_are_added(tmp_path: Path, quality: ModuleType) -> None:
+    work = [sys.executable, "-c", "sum(range(10**6))"]
+    first = quality.processor_seconds(work, tmp_path / "time")
+    assert quality.processor_seconds(work, tmp_path / "time") > first > 0
+    with pytest.raises(subprocess.CalledProcessError):
+        quality.processor_seconds([sys.executable, "-c", "exit(3)"], tmp_path / "time")
+
+
+def test_signals_are_ranked_with_the_size_held_fixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    signals = script("quality_signals")
+    generator = np.random.default_rng(0)
+    size, rest = generator.normal(size=(2, 4000))
+    only_size, both = size**3, size + rest
+    assert signals.correlation(only_size, size) == pytest.approx(1)
+    assert signals.partial(both, rest, size) == pytest.approx(1, abs=0.1)
+    assert signals.partial(size + 0.1 * generator.normal(size=4000), both, size) < 0.1
+    asked = []
+
+    def double(genotype: Genotype, space: str, data: Any) -> dict[str, float]:
+        asked.append(genotype)
+        return {"parameters": float(len(asked)), "other": -float(len(asked))}
+
+    monkeypatch.setattr(signals, "KINDS", {"counts": double})
+    for _ in range(2):  # the second time all rows are known
+        arguments = ("darts7", 5, ["counts"], None, lambda cells: range(len(cells)), tmp_path)
+        rows = list(signals.measure(*arguments))
+        assert len(asked) == 5
+    lines = signals.summary(rows)
+    assert lines[-2].startswith("| parameters | counts | 5 | +1.00 | +0.00 |")
+    assert lines[-1].startswith("| other | counts | 5 | -1.00 | +0.00 |")
+
+
+def test_signals_of_a_cell_follow_their_definitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    signals = script("quality_signals")
+    chain = "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|"
+    assert signals.depth(Genotype.from_string(chain)) == 2  # 1, 2 and 3 far from the input
+    line = torch.nn.Sequential(torch.nn.Linear(2, 3, bias=False), torch.nn.Linear(3, 1, bias=False))
+    for w in line.parameters():
+        w.data.fill_(-0.5)
+    # R = 2 * 3 * 0.5^2, and sum w dR/dw = R for each of the two layers
+    assert signals.synflow(line, (2,)) == pytest.approx(math.log(2 * 6 * 0.25))
+    a, b = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+    assert signals.agreement([[a], [a], [a]]) == pytest.approx(1)
+    assert signals.agreement([[a], [b]]) == pytest.approx(0)
+    # mean |g| 1 and 2, deviations sqrt 2 and 0 (left out)
+    assert signals.zico([[torch.tensor([0.0, 2.0])], [torch.tensor([2.0, 2.0])]]) == pytest.approx(
+        math.log(1 / math.sqrt(2))
     )
 
 
@@ -162,41 +280,58 @@ def test_recurrent_cells_are_summed_up_by_text_and_cell() -> None:
     )
 
 
-def test_every_configuration_of_the_quality_study_is_a_search() -> None:
-    quality = script("quality")
-    for flags in quality.CONFIGURATIONS.values():
-        parse_search(["digits", *quality.SIZES, *quality.ALONE, *flags])
+def test_every_configuration_of_the_quality_study_is_a_search(quality: ModuleType) -> None:
+    spaces = itertools.cycle(quality.SPACES.values())  # parsing takes long
+    for sizes, flags in zip(spaces, quality.CONFIGURATIONS.values(), strict=False):
+        parse_search(["digits", *sizes, *quality.LENGTH, *quality.ALONE, *flags])
     assert quality.VARIANTS.keys() == script("variants").VARIANTS.keys()
 
 
-def test_a_refined_search_has_two_rows_which_are_kept_once(tmp_path, monkeypatch) -> None:
-    quality = script("quality")
-    monkeypatch.setattr(
-        quality, "look_up", lambda table, cell: {"cifar10_test": float(len(cell.to_string()))}
-    )
-    monkeypatch.setattr(quality.subprocess, "run", lambda command, **how: None)
+def test_a_refined_search_has_two_rows_and_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quality: ModuleType
+) -> None:
+    commands: list[list[str]] = []
+
+    def search(command: list[str], stored: Path) -> float:
+        commands.append(command)
+        return 40.0
+
+    monkeypatch.setattr(quality, "processor_seconds", search)
+    monkeypatch.setattr(quality, "EQUALS", 3)
     cells = [
         json.loads(
             Genotype.from_string(f"|{op}~0|+|none~0|none~1|+|none~0|none~1|none~2|").to_json()
         )
         for op in ("skip_connect", "nor_conv_3x3")
     ]
-    run = tmp_path / "nasp-refined-7"
+    name = "nasp refined with shuffled labels"
+    run = tmp_path / "nasbench201-nasp-refined-with-shuffled-labels-7"
     run.mkdir()
     (run / "metrics.jsonl").write_text('{"changes": 3}\n{"changes": 4}\n')
     refined = {"from": cells[0], "seconds": 20.0}
     result = {"genotype": cells[1], "valid_loss": 1.5, "seconds": 50.0, "refined": refined}
     (run / "result.json").write_text(json.dumps(result))
-    rows = quality.search("nasp refined", 7, Path("data"), "table", tmp_path)
-    assert [(row["configuration"], row["seconds"]) for row in rows] == [
-        ("nasp refined", 50.0),
-        ("nasp refined, before", 30.0),
-    ]
-    assert "nor_conv_3x3" in rows[0]["arch"] and "skip_connect" in rows[1]["arch"]
-    assert [row["changes"] for row in rows] == [7, 7]
+    np.savez(tmp_path / "data.npz", y_train=np.arange(10))
+    study = quality.Study(
+        "nasbench201",
+        lambda cells: [float(len(cell.to_string())) for cell in cells],
+        tmp_path / "data.npz",
+        tmp_path,
+        quality.CONFIGURATIONS,
+    )
     for _ in range(2):
-        quality.keep(rows, tmp_path / "rows.jsonl")
-    assert (tmp_path / "rows.jsonl").read_text().count("\n") == 2
+        rows = study.rows(name, 7)
+        assert [(row["configuration"], row["seconds"]) for row in rows] == [
+            (name, 40.0),
+            (f"{name}, before", 24.0),
+        ]
+        assert [row["skips"] for row in rows] == [0, 1]
+        assert [row["changes"] for row in rows] == [7, 7]
+    assert len(commands) == 1 and len((tmp_path / "rows.jsonl").read_text().splitlines()) == 2
+    assert commands[0][commands[0].index("search") + 1] == str(run.with_suffix(".npz"))
+    assert "--refine 24" in " ".join(commands[0])
+    control = study.rows("largest cell", 0)[0]
+    assert control["skips"] == 0 and len(commands) == 1
 
 
 @pytest.mark.slow
