@@ -109,6 +109,11 @@ format: install  ## lets ruff repair what it can and format the rest
 bench: install  ## all timings of docs/performance.md: tables on the screen, JSON and figures in bench/
 	@$(RUN) benchmarks/speed.py bench $(ARGS)
 
+.PHONY: docs
+docs: install  ## the pages in docs/ as a site, in site/index.html
+	@$(RUN) -c 'import mkdocs, material' 2>/dev/null || $(PIP) install --editable '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+
 .PHONY: faults
 faults: install  ## kills, full disks, malformed files, load: what docs/reliability.md promises, in great number (25 minutes)
 	@$(PYTEST) tests/cli/test_faults.py tests/common
@@ -126,5 +131,5 @@ lower:  ## the tests with the lowest versions of all dependencies, in .venv-lowe
 
 .PHONY: clean
 clean:  ## removes .venv, builds and caches; keeps runs/ and bench/
-	@rm -rf $(VENV) .venv-lower build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .venv-lower build dist site src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -429,3 +430,24 @@ def test_busy_processes_compute_and_end() -> None:
         pass
     with pytest.raises(ValueError), busy.busy(2):
         raise ValueError
+
+
+def test_the_picture_shows_every_cell_in_its_turn(tmp_path) -> None:
+    picture = script("picture")
+    rows = [
+        {"epoch": epoch, "valid_accuracy": epoch / 10, "params": 1234, "genotype": cell(op)}
+        for epoch, op in enumerate(["skip_connect", "nor_conv_3x3", "nor_conv_3x3"], start=1)
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    frames = picture.frames(tmp_path)
+    assert [frame.words.split(":")[0] for frame in frames] == ["after epoch 1", "after epoch 3"]
+    root = ElementTree.fromstring(picture.animated(frames))
+    seen = [group.get("class") for group in root.findall("{http://www.w3.org/2000/svg}g")]
+    assert seen == ["frame f0", "frame f1"]
+
+
+def cell(op: str) -> dict[str, Any]:
+    """A NAS-Bench-201 cell with one operation everywhere, as metrics.jsonl has it."""
+    nodes = (f"|{'|'.join(f'{op}~{i}' for i in range(node))}|" for node in range(1, 4))
+    stored: dict[str, Any] = json.loads(Genotype.from_string("+".join(nodes)).to_json())
+    return stored

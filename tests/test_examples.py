@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sklearn.datasets import load_digits
 
 from support.places import ROOT
 
@@ -91,6 +92,13 @@ def python_blocks(page: Path) -> str:
     )
 
 
+def readers_data() -> dict[str, Any]:
+    """What a reader of the README is supposed to have."""
+    x, y = load_digits(return_X_y=True)
+    x = x.astype("float32") / 16
+    return {"x_train": x[:300], "y_train": y[:300], "x_valid": x[300:600], "y_valid": y[300:600]}
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/custom.md"])
 def test_the_python_of_a_page_runs(
     page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -98,7 +106,7 @@ def test_the_python_of_a_page_runs(
     monkeypatch.chdir(tmp_path)
     code = python_blocks(ROOT / page)
     assert "proxnas.search(" in code
-    exec(compile(code, page, "exec"), {"__name__": page})
+    exec(compile(code, page, "exec"), {"__name__": page, **readers_data()})
 
 
 def test_the_comparison_of_transformers_runs() -> None:

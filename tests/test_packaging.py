@@ -29,6 +29,7 @@ TARGETS = [
     "check",
     "format",
     "bench",
+    "docs",
     "faults",
     "lower",
     "clean",
