@@ -249,3 +249,10 @@ def test_what_a_page_imports_is_there(page: Path) -> None:
     for module, names in re.findall(r"^ *from (proxnas[\w.]*) import ([\w, ]+)$", text, re.M):
         for name in names.split(","):
             assert hasattr(import_module(module), name.strip()), f"{module}: {name}"
+
+
+def test_the_changes_of_the_first_version_are_what_there_is() -> None:
+    """Sections by subject, each once; there is nothing before it that it could have changed."""
+    titles = re.findall(r"^### (.*)$", CHANGES.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(titles) == len(set(titles))
+    assert not {"Added", "Changed", "Fixed", "Removed"} & set(titles)
