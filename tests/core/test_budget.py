@@ -36,7 +36,7 @@ from proxnas.searching.job import Search
 from proxnas.searching.sizing import sizes
 from proxnas.workflows.fit import search_config
 from proxnas.workflows.fit_options import FitConfig, TextFitConfig
-from support.searches import same
+from support.searches import same, spy_on_paths
 
 MakeSearch = Callable[..., Search]
 FINAL = ("--final-cells", "3", "--final-channels", "4")
@@ -245,9 +245,10 @@ def test_all_that_is_trained_is_within_the_limit(make_search: MakeSearch) -> Non
     limit = limit_at(make_search, 0.3)
     search = make_search("--max-params", str(limit), "--explore", "0.5", *FINAL)
     assert search.budget is not None
+    paths = spy_on_paths(search.net)
     for _ in range(3):
         search.step()
-        assert search.budget.meets(search.method.path)  # type: ignore[attr-defined]
+        assert all(search.budget.meets(path) for path in paths)
         assert search.budget.meets(search.method.architecture()[1])
         assert search.returned() is search.method.architecture()[1]
 
@@ -255,15 +256,16 @@ def test_all_that_is_trained_is_within_the_limit(make_search: MakeSearch) -> Non
 def test_the_price_rises_while_A_asks_for_too_much_and_falls_again(make_search: MakeSearch) -> None:
     tight, loose = (limit_at(make_search, share) for share in (0.0, 1.0))
     method: Any = make_search("--max-params", str(tight), *FINAL).method
-    assert method.price == 0
+    price = method.additions.price
+    assert price.value == 0
     method.step()
-    assert method.price > 0 and method.eta == method.price
-    method.price, method.budget.aim = 1.0, loose
+    assert price.value > 0 and method.eta == price.value
+    price.value, price.budget.aim = 1.0, loose
     method.step()
-    assert 0 < method.price < 1 and method.eta == 0  # there is room: nothing is charged
-    method.price = 0.0
+    assert 0 < price.value < 1 and method.eta == 0  # there is room: nothing is charged
+    price.value = 0.0
     method.step()
-    assert method.price == 0
+    assert price.value == 0
 
 
 def test_the_price_presses_what_A_selects_without_the_limit(make_search: MakeSearch) -> None:
@@ -274,10 +276,9 @@ def test_the_price_presses_what_A_selects_without_the_limit(make_search: MakeSea
         name: keep_inputs(a, prox_c1(a), method.net.groups[name]) != 0
         for name, a in method.A.items()
     }
-    assert method.budget.excess(wanted) > 0
-    assert all(
-        torch.equal(at, wanted[name].double()) for name, at in method._penalised(None).items()
-    )
+    assert method.discretize.budget.excess(wanted) > 0
+    place = method.penalty.place(method.A, method.A_bar, method.A_bar, None)
+    assert all(torch.equal(at, wanted[name].double()) for name, at in place.items())
 
 
 @pytest.mark.parametrize(

@@ -141,8 +141,9 @@ def test_a_larger_eta_finds_a_smaller_cell(make_search: Callable[..., Search]) -
 
 def test_eta_may_count_the_normal_cell_only(make_search: Callable[..., Search]) -> None:
     costs = [
-        make_search("--eta", "1", "--eta-cells", cells).method.costs for cells in ("all", "normal")
-    ]  # type: ignore[attr-defined]
+        make_search("--eta", "1", "--eta-cells", cells).method.state_dict()["costs"]
+        for cells in ("all", "normal")
+    ]
     assert [set(c) for c in costs] == [{"normal", "reduce"}, {"normal"}]
 
 

@@ -20,6 +20,7 @@ from proxnas.core.size.cost_file import read_costs
 from proxnas.core.size.costs import candidate_costs, entries, materialised
 from proxnas.core.supernet import Supernet
 from proxnas.searching.job import Search
+from support.searches import spy_on_paths
 
 CPU = torch.device("cpu")
 
@@ -120,7 +121,8 @@ def test_a_search_has_the_costs_that_are_asked_for(
     make_search: Callable[..., Search], flags: tuple[str, ...]
 ) -> None:
     method: Any = make_search("--eta", "1", *flags).method
-    for group, costs in method.costs.items():
+    found = method.penalty.costs
+    for group, costs in found.items():
         assert float(costs.sum()) == pytest.approx(1.0)
         free = [
             op
@@ -128,9 +130,9 @@ def test_a_search_has_the_costs_that_are_asked_for(
             if cost == 0
         ]
         assert ("none" in free) == ("none" in method.net.groups[group].candidates)
-    if "flops" in flags and "normal" in method.costs:
+    if "flops" in flags and "normal" in found:
         names = method.net.groups["normal"].candidates
-        cost = dict(zip(names, method.costs["normal"].tolist(), strict=True))
+        cost = dict(zip(names, found["normal"].tolist(), strict=True))
         assert (
             cost["skip_connect"]
             == 0
@@ -143,7 +145,7 @@ def test_a_search_has_the_costs_that_are_asked_for(
 def test_activations_cost_nothing_but_time(make_search: Callable[..., Search]) -> None:
     search = make_search("--space", "rnn", "--eta", "1", "--cost", "latency")
     method: Any = search.method
-    assert method.costs["recurrent"].any()
+    assert method.penalty.costs["recurrent"].any()
     search.step()
     for cost in ("params", "flops"):
         with pytest.raises(InputError, match=r"--eta 1\.0: does nothing for nasp in --space rnn"):
@@ -165,10 +167,11 @@ def test_R_presses_what_a_step_selects_or_all_of_A(
         "1e6",
     )
     method: Any = make_search(*plain, "--eta-at", at, "--explore", explore).method
-    before, path = method.A["normal"].clone(), method.select(method.A, method._noise())["normal"]
+    before, paths = method.A["normal"].clone(), spy_on_paths(method.net)
     method.step()
+    path = paths[0]["normal"]  # where line 4 takes the gradient
     pressed = (before - method.A["normal"]) > 1e-6
-    costly = (method.costs["normal"] > 0).expand_as(pressed)
+    costly = (method.penalty.costs["normal"] > 0).expand_as(pressed)
     assert torch.equal(pressed, costly if at == "A" else costly & (path != 0))
 
 

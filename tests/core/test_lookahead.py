@@ -1,23 +1,17 @@
-"""lookahead.py and what NASP adds to its authors' form: potentials, exploration, one common
-scale."""
+"""lookahead.py: what training a candidate promises; and steps of A on one common scale."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from proxnas.common.types import Batch, Matrices
+from proxnas.common.types import Batch
 from proxnas.core.choice import Choice
 from proxnas.core.supernet import Supernet
 from proxnas.methods.architecture import ArchitectureOptimizer, ArchitectureOptions
-from proxnas.methods.proximal import Proximal
-from proxnas.searching.job import Search
-
-MakeSearch = Callable[..., Search]
 
 
 class Net(nn.Module):
@@ -138,92 +132,3 @@ def test_the_common_scale_remembers_a_hundred_steps() -> None:
     square = (0.99 * 3.0**2 + 1.0**2) / (0.99 + 1)
     expected = -0.01 * torch.ones(2, dtype=torch.float64) * (1 + 1 / math.sqrt(square))
     torch.testing.assert_close(moved("scaled", [3.0, 3.0], [1.0, 1.0]), expected)
-
-
-# ----------------------------------------------------------------- exploration
-
-
-def nasp(make_search: MakeSearch, *flags: str) -> Proximal:
-    method = make_search("--space", "nasbench201", *flags).method
-    assert isinstance(method, Proximal)
-    return method
-
-
-def taken(method: Proximal, steps: int) -> list[Matrices]:
-    paths = []
-    for _ in range(steps):
-        method.step()
-        paths.append({name: path.clone() for name, path in method.path.items()})
-    return paths
-
-
-def test_exploring_steps_take_other_paths_than_the_cell_that_is_returned(
-    make_search: MakeSearch,
-) -> None:
-    method = nasp(make_search, "--explore", "1", "--arch-learning-rate", "1e-12")
-    paths = taken(method, 4)
-    cell = method.architecture()[1]["cell"]
-    assert torch.equal(cell, method.select(method.A)["cell"])
-    assert len({tuple(path["cell"].flatten().tolist()) for path in paths}) == 4
-    assert torch.equal(
-        method.select(method.A)["cell"], nasp(make_search, "--explore", "0").A_bar["cell"]
-    )
-
-
-def test_exploration_ends_with_the_search(make_search: MakeSearch) -> None:
-    method = nasp(make_search, "--explore", "1", "--epochs", "1")
-    assert method._noise() is not None
-    method.w_optimizer.t = len(method.train)
-    assert method._noise() is None
-
-
-def test_without_exploration_every_step_runs_the_cell_itself(make_search: MakeSearch) -> None:
-    method = nasp(make_search, "--explore", "0")
-    for path in taken(method, 3):
-        assert path.keys() == method.A_bar.keys()
-    assert torch.equal(method.path["cell"], method.A_bar["cell"])
-
-
-@pytest.mark.parametrize(("every", "wanted"), [("1", [0, 2, 4]), ("3", [0, 3])])
-def test_it_looks_ahead_every_so_many_steps(
-    every: str, wanted: list[int], make_search: MakeSearch
-) -> None:
-    method = nasp(make_search, "--look-ahead", "2", "--arch-every", every)
-    looks, look = [], method.net.potentials
-
-    def counted(train: Batch, valid: Batch) -> Matrices:
-        looks.append(method.w_optimizer.t)
-        return look(train, valid)
-
-    method.net.potentials = counted  # type: ignore[method-assign]
-    taken(method, 5)
-    assert looks == wanted
-
-
-@pytest.mark.parametrize(("steps", "pause"), [(4, 100), (400, 100), (1562, 390)])
-def test_it_looks_ahead_four_times_an_epoch_at_most(
-    steps: int, pause: int, make_search: MakeSearch
-) -> None:
-    _, times = nasp(make_search, "--look-ahead", "100").occasional(steps, epochs=50)
-    assert times == 1 / pause
-
-
-def test_what_is_promised_counts_as_much_as_the_horizon_says(make_search: MakeSearch) -> None:
-    once, twice = (nasp(make_search, "--look-ahead", "1", "--horizon", h) for h in ("1", "2"))
-    for method in (once, twice):
-        method._use(method.path)
-    batches = once.train.next(), once.valid.next()
-    one, two = once._promised(*batches)["cell"], twice._promised(*batches)["cell"]
-    assert one.count_nonzero() > 0
-    torch.testing.assert_close(two, 2 * one)
-    rate, momentum = once.w_optimizer.learning_rate, once.w_optimizer.options.momentum
-    torch.testing.assert_close(one, rate / (1 - momentum) * once.potentials["cell"])
-
-
-def test_what_is_promised_does_not_fall_with_the_rate(make_search: MakeSearch) -> None:
-    w = nasp(make_search).w_optimizer
-    pace = w.pace(1)
-    w.t = (w.options.epochs - 1) * w.steps_per_epoch
-    assert w.learning_rate < w.options.learning_rate and w.pace(1) == pace
-    w.options.guard.go_back(1)  # but a search that had to go back cannot promise the same
-    assert w.pace(1) == pace / 2

@@ -242,7 +242,7 @@ def expected_selection(A: Matrices, preset: str, method: proximal.Proximal) -> M
         # a tie breaker far below any difference that a step makes
         order = torch.zeros_like(a) if preset != "default" else 1e-13 * (method.A_bar[name] != 0)
         if preset == "default":
-            order = order + 1e-14 * method.priority[name]
+            order = order + 1e-14 * method.discretize.lots[name]
         ranked = a + order
         top, k = ranked.max(-1)
         rows = [
@@ -332,12 +332,16 @@ def test_by_default_noise_decides_and_ties_keep_what_was_selected(make_search: M
 
 def test_eta_adds_the_gradient_of_R_at_A_bar(make_search: MakeSearch) -> None:
     plain, sized = (make_search("--eta", eta) for eta in ("0", "3"))
-    dA, dA_sized = (search.method.gradient(search.train.next()) for search in (plain, sized))  # type: ignore[attr-defined]
-    method = sized.method
-    assert isinstance(method, proximal.Proximal)
+    gradients = []
+    for search in (plain, sized):
+        method = search.method
+        assert isinstance(method, proximal.Proximal)
+        gradients.append(method.gradient(method.A_bar, search.train.next()))
+    dA, dA_sized = gradients
+    costs = method.penalty.costs
     for name, A_bar in method.A_bar.items():
-        torch.testing.assert_close(dA_sized[name] - dA[name], 3 * 2 * method.costs[name] * A_bar)
-        assert method.costs[name].sum().item() == pytest.approx(1.0)
+        torch.testing.assert_close(dA_sized[name] - dA[name], 3 * 2 * costs[name] * A_bar)
+        assert costs[name].sum().item() == pytest.approx(1.0)
 
 
 # ---------------------------------------------------------------- weights

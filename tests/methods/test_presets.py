@@ -3,7 +3,6 @@ Algorithm 2."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,6 +16,7 @@ from proxnas.common.clock import Clock
 from proxnas.common.types import Batch
 from proxnas.core.choice import Choice
 from proxnas.core.supernet import Supernet
+from proxnas.methods.additions import Additions
 from proxnas.methods.base import Setup
 from proxnas.methods.proximal import Proximal, nasp
 from proxnas.runs.metrics import Validation
@@ -81,6 +81,17 @@ def test_a_preset_has_none_of_our_additions(preset: str, method: str, space: str
     data = "pydocs" if space == "rnn" else "digits"
     wanted = COMMON | PUBLISHED[preset] | (OF_TEXT if space == "rnn" else {})
     set_to(f"{data} --method {method} --preset {preset} --space {space}", wanted)
+
+
+@pytest.mark.parametrize("preset", PUBLISHED)
+@pytest.mark.parametrize("method", ["nasp", "pa", "lazy-pa"])
+@pytest.mark.parametrize("space", ["nasp12", "nasbench201", "rnn"])
+def test_the_method_of_a_preset_is_built_without_additions(
+    preset: str, method: str, space: str, make_search: MakeSearch
+) -> None:
+    built = make_search("--method", method, "--preset", preset, "--space", space).method
+    assert isinstance(built, Proximal)
+    assert built.additions == Additions()
 
 
 @pytest.mark.parametrize("order", ["1st", "2nd"])
@@ -246,101 +257,3 @@ def test_steps_of_a_preset_are_those_of_an_algorithm_2_written_anew(
             torch.testing.assert_close(w.detach(), expected.detach(), rtol=1e-9, atol=1e-12)
         cells.add(tuple(int(a.argmax()) for a in by_hand.discrete()))
     assert len(cells) > 1 or cells != {(0, 0)}  # another cell than the tie at the start
-
-
-# ------------------------------------------------- what our default adds to it
-
-
-def made(setup: Setup, **changes: Any) -> Proximal:
-    return nasp(
-        dataclasses.replace(setup, architecture=dataclasses.replace(setup.architecture, **changes))
-    )
-
-
-@pytest.mark.usefixtures("double")
-def test_the_look_ahead_lowers_the_gradient_by_what_training_wins(make_search: MakeSearch) -> None:
-    """dA - xi < u_train, u_valid >: a candidate whose training helps rises. Linear candidates, u =
-    g^T x by hand."""
-    torch.set_default_dtype(torch.float32)
-    asked = make_search("--space", "nasbench201").setup
-    torch.set_default_dtype(torch.float64)
-    module = Choice({name: nn.Linear(4, 3, bias=False) for name in "abc"}, share="row")
-    train, valid = (Batch(torch.randn(6, 4), torch.arange(6) % 3) for _ in range(2))
-    setup = dataclasses.replace(
-        asked, net=Supernet(module), train=Repeat(train), valid=Repeat(valid)
-    )
-    without, ahead = (made(setup, explore=0.0, look_ahead=steps, horizon=1.5) for steps in (0, 1))
-    assert torch.equal(without.A_bar["row"], ahead.A_bar["row"])
-    difference = (ahead.gradient(train)["row"] - without.gradient(train)["row"])[0]
-    selected = int(ahead.A_bar["row"].argmax())
-    slopes = []
-    for batch in (train, valid):
-        output = (batch.x @ module.candidates[selected].weight.T).detach().requires_grad_()
-        (g,) = torch.autograd.grad(nn.functional.cross_entropy(output, batch.y), output)
-        slopes.append(
-            g.T @ batch.x
-        )  # the same for all candidates: they read the same and write to the same
-    wins = (slopes[0] * slopes[1]).sum()
-    xi = 1.5 * setup.weights.learning_rate / (1 - setup.weights.momentum)
-    torch.testing.assert_close(difference, -xi * wins * torch.ones(3))
-
-
-def test_exploration_falls_to_nothing_in_proportion_to_the_steps_left(
-    make_search: MakeSearch,
-) -> None:
-    method = make_search("--space", "nasbench201", "--explore", "0.4", "--epochs", "20").method
-    assert isinstance(method, Proximal)
-
-    def spread(at: int) -> float:
-        """Standard deviation of the noise around a step, relative to that of Gumbel noise."""
-        found = []
-        for t in range(at - 5, at + 5):
-            method.w_optimizer.t = t
-            noise = method._noise()
-            assert noise is not None
-            found.append(noise["cell"].flatten())
-        return float(torch.cat(found).std()) / (math.pi / math.sqrt(6))
-
-    assert method.w_optimizer.steps == 100
-    assert [spread(at) for at in (5, 50, 90)] == pytest.approx([0.38, 0.2, 0.04], rel=0.15)
-    method.w_optimizer.t = 100
-    assert method._noise() is None
-
-
-def test_with_noise_the_largest_entry_is_selected_also_where_all_are_negative(
-    make_search: MakeSearch,
-) -> None:
-    method = make_search("--space", "nasbench201", "--explore", "0.5", "--epochs", "50").method
-    assert isinstance(method, Proximal)
-    method.A["cell"].zero_()
-    negative = 0
-    for t in range(200):
-        method.w_optimizer.t = t
-        noise = method._noise()
-        assert noise is not None
-        chosen = method.select(method.A, noise)["cell"]
-        assert torch.equal(chosen.argmax(-1), noise["cell"].argmax(-1))
-        negative += int((noise["cell"].abs().argmax(-1) != noise["cell"].argmax(-1)).sum())
-    assert negative > 50  # where the largest in magnitude is another
-
-
-def test_exploration_and_scoring_draw_from_streams_of_their_own(
-    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    method = make_search("--space", "nasbench201", "--score-nodes", "0.5").method
-    assert isinstance(method, Proximal)
-    explored: list[int] = []
-
-    def drawn(shape: torch.Size, generator: torch.Generator) -> Tensor:
-        explored.append(generator.initial_seed())
-        return torch.zeros(shape, dtype=torch.float64)
-
-    monkeypatch.setattr("proxnas.methods.proximal.gumbel", drawn)
-    scored = []
-    for t in range(50):
-        method.w_optimizer.t = t
-        method._noise()
-        generator = method._share().generator
-        assert generator is not None
-        scored.append(generator.initial_seed())
-    assert len(set(explored)) == len(set(scored)) == 50 and not set(explored) & set(scored)

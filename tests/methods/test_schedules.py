@@ -268,7 +268,7 @@ def test_presets_start_with_a_network_that_has_a_gradient(
         if NONE in group.candidates:
             assert not this.A_bar[name][:, group.candidates.index(NONE)].any()
     before = stored(this.A)
-    dA = this.gradient(search.train.next())
+    dA = this.gradient(this.A_bar, search.train.next())
     assert all(g.abs().max() > 0 for g in dA.values())
     steps(search, 1)
     assert not same(this.A, before)

@@ -1,0 +1,56 @@
+"""eta R, what the objective has besides the loss (Eq. proxnasreg: F = L_val + eta R).
+
+E edges, K candidates; A is (E, K) for each group and stays on the host.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from proxnas.common.types import Matrices
+from proxnas.core.size.complexity import R_gradient, parameter_costs
+from proxnas.methods.additions import Price
+from proxnas.methods.base import Setup
+from proxnas.methods.discretizer import Discretizer
+
+
+class SizePenalty:
+    """R with its weight: `ArchitectureOptions.eta`, `.eta_cells`, `.eta_at`, and the price of a
+    limit."""
+
+    def __init__(self, setup: Setup, discretize: Discretizer, price: Price | None) -> None:
+        self.options, self.discretize, self.price = setup.architecture, discretize, price
+        self.costs = self._costs(setup) if self.options.eta or price else {}
+
+    def _costs(self, setup: Setup) -> dict[str, Tensor]:
+        """Group -> p_k / p_bar (K,), of the groups that R counts."""
+        costs = parameter_costs(setup.net) if setup.costs is None else setup.costs
+        skipped = () if self.options.eta_cells == "all" else ("reduce",)
+        return {name: cost for name, cost in costs.items() if name not in skipped}
+
+    @property
+    def eta(self) -> float:
+        """The weight of R: what was asked for and, while A asks for more than the limit, the price
+        of size."""
+        return self.options.eta + (self.price.charged if self.price else 0.0)
+
+    def gradient(
+        self, A: Matrices, path: Matrices, last: Matrices, noise: Matrices | None
+    ) -> Matrices:
+        """eta dR/dA of the groups that R counts; `path`: where L_val is taken, `last` and `noise`:
+        what it was selected with."""
+        slopes = R_gradient(self.place(A, path, last, noise), self.costs)
+        return {name: self.eta * dR for name, dR in slopes.items()}
+
+    def place(
+        self, A: Matrices, path: Matrices, last: Matrices, noise: Matrices | None
+    ) -> Matrices:
+        """Where R is taken: where L_val is, at the path; with a limit at what would be selected
+        without it, because that is what has to become smaller.
+
+        At the A_bar without noise, costly entries would be pressed until they just lose, and so
+        come and go for ever.
+        """
+        if self.options.eta_at == "A":
+            return A
+        return self.discretize.unlimited(A, last, noise) if self.price else path

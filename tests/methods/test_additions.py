@@ -1,0 +1,266 @@
+"""What we add to Algorithm 2: exploration, the look ahead, scoring on a part. The price of a limit
+is tested with the limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from proxnas.common.types import Batch, Matrices
+from proxnas.core.choice import Choice
+from proxnas.core.supernet import Supernet
+from proxnas.methods import proximal
+from proxnas.methods.base import Setup
+from proxnas.methods.proximal import Proximal
+from proxnas.searching.job import Search
+from support.searches import Repeat, same, spy_on_paths, stored
+
+MakeSearch = Callable[..., Search]
+
+
+# ----------------------------------------------------------------- exploration
+
+
+def nasp(make_search: MakeSearch, *flags: str) -> Proximal:
+    method = make_search("--space", "nasbench201", *flags).method
+    assert isinstance(method, Proximal)
+    return method
+
+
+def taken(method: Proximal, steps: int) -> list[Matrices]:
+    """What each step trains."""
+    used, paths = spy_on_paths(method.net), []
+    for _ in range(steps):
+        method.step()
+        paths.append(used[-1])
+    return paths
+
+
+def test_exploring_steps_take_other_paths_than_the_cell_that_is_returned(
+    make_search: MakeSearch,
+) -> None:
+    method = nasp(make_search, "--explore", "1", "--arch-learning-rate", "1e-12")
+    paths = taken(method, 4)
+    cell = method.architecture()[1]["cell"]
+    assert torch.equal(cell, method.select(method.A)["cell"])
+    assert len({tuple(path["cell"].flatten().tolist()) for path in paths}) == 4
+    assert torch.equal(
+        method.select(method.A)["cell"], nasp(make_search, "--explore", "0").A_bar["cell"]
+    )
+
+
+def test_exploration_ends_with_the_search(make_search: MakeSearch) -> None:
+    method = nasp(make_search, "--explore", "1", "--epochs", "1")
+    assert method.additions.noise(method.A) is not None
+    method.w_optimizer.t = len(method.train)
+    assert method.additions.noise(method.A) is None
+
+
+def test_without_exploration_every_step_runs_the_cell_itself(make_search: MakeSearch) -> None:
+    method = nasp(make_search, "--explore", "0")
+    for path in taken(method, 3):
+        assert path.keys() == method.A_bar.keys()
+    assert torch.equal(path["cell"], method.A_bar["cell"])
+
+
+@pytest.mark.parametrize(("every", "wanted"), [("1", [0, 2, 4]), ("3", [0, 3])])
+def test_it_looks_ahead_every_so_many_steps(
+    every: str, wanted: list[int], make_search: MakeSearch
+) -> None:
+    method = nasp(make_search, "--look-ahead", "2", "--arch-every", every)
+    looks, look = [], method.net.potentials
+
+    def counted(train: Batch, valid: Batch) -> Matrices:
+        looks.append(method.w_optimizer.t)
+        return look(train, valid)
+
+    method.net.potentials = counted  # type: ignore[method-assign]
+    taken(method, 5)
+    assert looks == wanted
+
+
+@pytest.mark.parametrize(("steps", "pause"), [(4, 100), (400, 100), (1562, 390)])
+def test_it_looks_ahead_four_times_an_epoch_at_most(
+    steps: int, pause: int, make_search: MakeSearch
+) -> None:
+    _, times = nasp(make_search, "--look-ahead", "100").occasional(steps, epochs=50)
+    assert times == 1 / pause
+
+
+def test_what_is_promised_counts_as_much_as_the_horizon_says(make_search: MakeSearch) -> None:
+    once, twice = (nasp(make_search, "--look-ahead", "1", "--horizon", h) for h in ("1", "2"))
+    batches = once.train.next(), once.valid.next()
+    promises = []
+    for method in (once, twice):
+        method._run(method.A_bar)
+        assert method.additions.look_ahead is not None
+        promises.append(method.additions.look_ahead.promised(*batches)["cell"])
+    one, two = promises
+    assert one.count_nonzero() > 0
+    torch.testing.assert_close(two, 2 * one)
+    look_ahead = once.additions.look_ahead
+    assert look_ahead is not None
+    rate, momentum = once.w_optimizer.learning_rate, once.w_optimizer.options.momentum
+    torch.testing.assert_close(one, rate / (1 - momentum) * look_ahead.potentials["cell"])
+
+
+def test_what_is_promised_does_not_fall_with_the_rate(make_search: MakeSearch) -> None:
+    w = nasp(make_search).w_optimizer
+    pace = w.pace(1)
+    w.t = (w.options.epochs - 1) * w.steps_per_epoch
+    assert w.learning_rate < w.options.learning_rate and w.pace(1) == pace
+    w.options.guard.go_back(1)  # but a search that had to go back cannot promise the same
+    assert w.pace(1) == pace / 2
+
+
+# ------------------------------------------------- what our default adds to it
+
+
+def made(setup: Setup, **changes: Any) -> Proximal:
+    return proximal.nasp(
+        dataclasses.replace(setup, architecture=dataclasses.replace(setup.architecture, **changes))
+    )
+
+
+@pytest.mark.usefixtures("double")
+def test_the_look_ahead_lowers_the_gradient_by_what_training_wins(make_search: MakeSearch) -> None:
+    """dA - xi < u_train, u_valid >: a candidate whose training helps rises. Linear candidates, u =
+    g^T x by hand."""
+    torch.set_default_dtype(torch.float32)
+    asked = make_search("--space", "nasbench201").setup
+    torch.set_default_dtype(torch.float64)
+    module = Choice({name: nn.Linear(4, 3, bias=False) for name in "abc"}, share="row")
+    train, valid = (Batch(torch.randn(6, 4), torch.arange(6) % 3) for _ in range(2))
+    setup = dataclasses.replace(
+        asked, net=Supernet(module), train=Repeat(train), valid=Repeat(valid)
+    )
+    without, ahead = (made(setup, explore=0.0, look_ahead=steps, horizon=1.5) for steps in (0, 1))
+    assert torch.equal(without.A_bar["row"], ahead.A_bar["row"])
+    plain, credited = (m.gradient(m.A_bar, train)["row"] for m in (without, ahead))
+    difference = (credited - plain)[0]
+    selected = int(ahead.A_bar["row"].argmax())
+    slopes = []
+    for batch in (train, valid):
+        output = (batch.x @ module.candidates[selected].weight.T).detach().requires_grad_()
+        (g,) = torch.autograd.grad(nn.functional.cross_entropy(output, batch.y), output)
+        slopes.append(
+            g.T @ batch.x
+        )  # the same for all candidates: they read the same and write to the same
+    wins = (slopes[0] * slopes[1]).sum()
+    xi = 1.5 * setup.weights.learning_rate / (1 - setup.weights.momentum)
+    torch.testing.assert_close(difference, -xi * wins * torch.ones(3))
+
+
+def test_exploration_falls_to_nothing_in_proportion_to_the_steps_left(
+    make_search: MakeSearch,
+) -> None:
+    method = make_search("--space", "nasbench201", "--explore", "0.4", "--epochs", "20").method
+    assert isinstance(method, Proximal)
+
+    def spread(at: int) -> float:
+        """Standard deviation of the noise around a step, relative to that of Gumbel noise."""
+        found = []
+        for t in range(at - 5, at + 5):
+            method.w_optimizer.t = t
+            noise = method.additions.noise(method.A)
+            assert noise is not None
+            found.append(noise["cell"].flatten())
+        return float(torch.cat(found).std()) / (math.pi / math.sqrt(6))
+
+    assert method.w_optimizer.steps == 100
+    assert [spread(at) for at in (5, 50, 90)] == pytest.approx([0.38, 0.2, 0.04], rel=0.15)
+    method.w_optimizer.t = 100
+    assert method.additions.noise(method.A) is None
+
+
+def test_with_noise_the_largest_entry_is_selected_also_where_all_are_negative(
+    make_search: MakeSearch,
+) -> None:
+    method = make_search("--space", "nasbench201", "--explore", "0.5", "--epochs", "50").method
+    assert isinstance(method, Proximal)
+    method.A["cell"].zero_()
+    negative = 0
+    for t in range(200):
+        method.w_optimizer.t = t
+        noise = method.additions.noise(method.A)
+        assert noise is not None
+        chosen = method.discretize(method.A, method.A_bar, noise)["cell"]
+        assert torch.equal(chosen.argmax(-1), noise["cell"].argmax(-1))
+        negative += int((noise["cell"].abs().argmax(-1) != noise["cell"].argmax(-1)).sum())
+    assert negative > 50  # where the largest in magnitude is another
+
+
+def test_exploration_and_scoring_draw_from_streams_of_their_own(
+    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = make_search("--space", "nasbench201", "--score-nodes", "0.5").method
+    assert isinstance(method, Proximal)
+    explored: list[int] = []
+
+    def drawn(shape: torch.Size, generator: torch.Generator) -> Tensor:
+        explored.append(generator.initial_seed())
+        return torch.zeros(shape, dtype=torch.float64)
+
+    monkeypatch.setattr("proxnas.methods.additions.exploration.gumbel", drawn)
+    scored = []
+    for t in range(50):
+        method.w_optimizer.t = t
+        method.additions.noise(method.A)
+        generator = method.additions.share().generator
+        assert generator is not None
+        scored.append(generator.initial_seed())
+    assert len(set(explored)) == len(set(scored)) == 50 and not set(explored) & set(scored)
+
+
+# ------------------------------------------------------- objects that are handed in
+
+
+def handed(method: Proximal) -> set[str]:
+    """The names of the additions that a method was built with."""
+    fields = dataclasses.fields(method.additions)
+    return {field.name for field in fields if getattr(method.additions, field.name) is not None}
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    [
+        ("--explore 0.1", {"exploration"}),
+        ("--look-ahead 2", {"look_ahead"}),
+        ("--score-batch 0.5", {"partial_scoring"}),
+        ("--score-nodes 0.5", {"partial_scoring"}),
+        ("--max-params 100M", {"price"}),
+        ("--order 2", {"second_order"}),
+    ],
+)
+def test_an_option_hands_in_its_addition_and_no_other(
+    flags: str, wanted: set[str], make_search: MakeSearch
+) -> None:
+    assert handed(nasp(make_search, "--preset", "paper", *flags.split())) == wanted
+
+
+def test_by_default_nasp_explores_and_looks_ahead(make_search: MakeSearch) -> None:
+    assert handed(nasp(make_search)) == {"exploration", "look_ahead"}
+
+
+STATE = {"A", "A_bar", "costs", "looked", "potentials", "price", "w"}
+"""What a checkpoint holds of a proximal method, whatever was added to it."""
+
+
+@pytest.mark.parametrize(
+    "flags", ["--preset paper", "--look-ahead 2 --max-params 75k --final-cells 1"]
+)
+def test_a_checkpoint_has_the_same_keys_with_and_without_additions(
+    flags: str, make_search: MakeSearch
+) -> None:
+    one, other = (nasp(make_search, *flags.split()) for _ in range(2))
+    one.step()
+    state = stored(one.state_dict())
+    assert state.keys() == STATE
+    other.load_state_dict(state)
+    assert same(stored(other.state_dict()), state)
