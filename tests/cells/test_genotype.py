@@ -19,9 +19,7 @@ from hypothesis import strategies as st
 
 from proxnas.cells.genotype import (
     CELLS,
-    CHAIN_BODIES,
-    CHAIN_ENTRIES,
-    CHAIN_STAGES,
+    CHAINS,
     FIRST_NODE,
     MAX_BYTES,
     OPERATIONS,
@@ -52,8 +50,8 @@ def genotypes(draw: st.DrawFn) -> Genotype:
 def _cells(draw: st.DrawFn, kind: str) -> Cell:
     ops = st.sampled_from(OPERATIONS[kind])
     values = st.just(1.0) | st.floats(allow_nan=False, allow_infinity=False)
-    if kind == "chain":
-        kinds = [CHAIN_ENTRIES, CHAIN_BODIES] * CHAIN_STAGES
+    if kind in CHAINS:
+        kinds = CHAINS[kind]
         blocks = [Edge(draw(st.sampled_from(ops)), i, draw(values)) for i, ops in enumerate(kinds)]
         return Cell(tuple((block,) for block in blocks), (len(kinds),))
     first = FIRST_NODE[kind]

@@ -20,6 +20,15 @@ DESIGNS: dict[str, str] = {
     "ShuffleNetV2": "proxnas.domains.images.networks.branches:shufflenet",
     "ShuffleNetV2_2x": "proxnas.domains.images.networks.branches:shufflenet_2x",
     "DenseNet_BC": "proxnas.domains.images.networks.branches:densenet",
+    "MobileNetV2": "proxnas.domains.images.networks.published_mobile:mobilenet_v2",
+    "MnasNet_A1": "proxnas.domains.images.networks.published_mobile:mnasnet_a1",
+    "MnasNet_B1": "proxnas.domains.images.networks.published_mobile:mnasnet_b1",
+    "ProxylessNAS_mobile": "proxnas.domains.images.networks.published_mobile:proxyless_mobile",
+    "ProxylessNAS_CPU": "proxnas.domains.images.networks.published_mobile:proxyless_cpu",
+    "ProxylessNAS_GPU": "proxnas.domains.images.networks.published_mobile:proxyless_gpu",
+    "FBNet_A": "proxnas.domains.images.networks.published_mobile:fbnet_a",
+    "FBNet_B": "proxnas.domains.images.networks.published_mobile:fbnet_b",
+    "FBNet_C": "proxnas.domains.images.networks.published_mobile:fbnet_c",
 }
 """Name -> 'module:function' that makes its network, resolved late."""
 

@@ -30,6 +30,17 @@ CHAIN_BODIES = (
     *("res_3x3", "res_3x3_se", "res_5x5", "res_group_3x3", "res_sep_3x3"),
     *("bottleneck_2", "bottleneck_2_se", "bottleneck_4", "skip_connect"),
 )
+MOBILE_FIRST = tuple(
+    f"mb{expansion}_{kernel}x{kernel}{excite}"
+    for kernel in (3, 5, 7)
+    for expansion in (3, 6)
+    for excite in ("", "_se")
+)
+"""Kinds of inverted residual blocks."""
+SKIP = "skip_connect"
+MOBILE_LATER = (*MOBILE_FIRST, SKIP)
+MOBILE_BLOCKS = (4, 4, 4, 4, 4, 1)
+"""Of every stage; the first of them cannot be skipped."""
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "cnn": (
         *(
@@ -55,18 +66,32 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "rnn": ("none", "tanh", "relu", "sigmoid", "identity"),
     "nasbench201": ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3"),
     "chain": (*CHAIN_ENTRIES, *CHAIN_BODIES),
+    "mobile": MOBILE_LATER,
 }
 CELLS: dict[str, tuple[str, ...]] = {
     "cnn": ("normal", "reduce"),
     "rnn": ("recurrent",),
     "nasbench201": ("cell",),
     "chain": ("chain",),
+    "mobile": ("mobile",),
 }
 CUSTOM = "custom"
 """The kind of any module that holds Choices: it has cells and operations of its own."""
 KINDS = (*OPERATIONS, CUSTOM)
 CHAIN_STAGES = 3
-FIRST_NODE: dict[str, int] = {"cnn": 2, "rnn": 1, "nasbench201": 1, "chain": 1, CUSTOM: 1}
+CHAINS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "chain": (CHAIN_ENTRIES, CHAIN_BODIES) * CHAIN_STAGES,
+    "mobile": tuple(
+        MOBILE_LATER if place else MOBILE_FIRST
+        for blocks in MOBILE_BLOCKS
+        for place in range(blocks)
+    ),
+}
+"""Kinds in which every node reads the one before it: what each of their nodes may be."""
+FIRST_NODE: dict[str, int] = {
+    **{"cnn": 2, "rnn": 1, "nasbench201": 1, CUSTOM: 1},
+    **dict.fromkeys(CHAINS, 1),
+}
 
 
 class Edge(NamedTuple):
@@ -306,24 +331,28 @@ def _check_cell(kind: str, name: str, cell: Cell | None) -> Cell:
                 f"cell {name}: a NAS-Bench-201 cell has 3 nodes (not {len(nodes)}) and concat [3]"
             )
         nodes = tuple(tuple(sorted(node, key=lambda edge: edge.input)) for node in nodes)
-    if kind == "chain":
-        _check_chain(name, nodes, cell.concat)
+    if kind in CHAINS:
+        _check_chain(name, CHAINS[kind], nodes, cell.concat)
     return Cell(nodes, _check_concat(name, cell.concat, states=FIRST_NODE[kind] + len(nodes)))
 
 
-def _check_chain(name: str, nodes: tuple[tuple[Edge, ...], ...], concat: Any) -> None:
-    """An entry and a body a stage, each node reading the one before it."""
-    blocks = 2 * CHAIN_STAGES
+def _check_chain(
+    name: str,
+    allowed: tuple[tuple[str, ...], ...],
+    nodes: tuple[tuple[Edge, ...], ...],
+    concat: Any,
+) -> None:
+    """As many nodes as blocks, each reading the one before it."""
+    blocks = len(allowed)
     if len(nodes) != blocks or concat not in ([blocks], (blocks,)):
         raise InputError(
             f"cell {name}: a chain has {blocks} nodes (not {len(nodes)}) and concat [{blocks}]"
         )
-    for i, node in enumerate(nodes):
-        allowed = CHAIN_BODIES if i % 2 else CHAIN_ENTRIES
-        if len(node) != 1 or node[0].input != i or node[0].op not in allowed:
+    for i, (node, kinds) in enumerate(zip(nodes, allowed, strict=True)):
+        if len(node) != 1 or node[0].input != i or node[0].op not in kinds:
             raise InputError(
                 f"cell {name}, node {i + 1}: needs one edge from state {i}, one of"
-                f" {', '.join(allowed)}"
+                f" {', '.join(kinds)}"
             )
 
 

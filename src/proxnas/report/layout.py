@@ -23,12 +23,14 @@ TITLES = {
     "recurrent": "recurrent cell",
     "cell": "cell",
     "chain": "chain of blocks",
+    "mobile": "chain of inverted residual blocks",
 }
 INPUTS = {
     "cnn": ("c_{k-2}", "c_{k-1}"),
     "rnn": ("x_{t}, h_{t-1}",),
     "nasbench201": ("input",),
     "chain": ("image",),
+    "mobile": ("stem",),
     CUSTOM: ("input",),
 }
 OUTPUTS = {
@@ -36,6 +38,7 @@ OUTPUTS = {
     "rnn": ("h_{t}", "mean"),
     "nasbench201": ("output", ""),
     "chain": ("classifier", ""),
+    "mobile": ("head", ""),
     CUSTOM: ("output", ""),
 }
 

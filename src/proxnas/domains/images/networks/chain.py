@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from proxnas.cells.genotype import Edge, Genotype
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.networks.parts import DropPath, set_drop_path
+from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite, set_drop_path
 from proxnas.domains.images.operations import Norm, final_norm, search_norm
 
 STAGES = 3
@@ -44,21 +44,6 @@ class Halve(nn.Module):
         if min(x.shape[2:]) < SMALLEST_MAP:
             return x
         return nn.functional.max_pool2d(x, 2, ceil_mode=True)
-
-
-class SqueezeExcite(nn.Module):
-    """Each channel times a factor in (0, 1), by the means of all (Hu, Shen, Sun, CVPR 2018)."""
-
-    def __init__(self, C: int) -> None:
-        super().__init__()
-        units = max(4, C // SQUEEZE)
-        self.factors = nn.Sequential(
-            nn.Conv2d(C, units, 1), nn.ReLU(), nn.Conv2d(units, C, 1), nn.Sigmoid()
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = x * self.factors(x.mean((2, 3), keepdim=True))
-        return y
 
 
 class Residual(nn.Module):
@@ -98,7 +83,9 @@ def pair(kernel: int, excite: bool = False) -> Body:
     def build(C: int, norm: Norm) -> nn.Module:
         first = [conv(C, C, kernel), norm(C), nn.ReLU()]
         second = [conv(C, C, kernel), norm(C)]
-        return Residual(*first, *second, *([SqueezeExcite(C)] if excite else []))
+        return Residual(
+            *first, *second, *([SqueezeExcite(C, max(4, C // SQUEEZE))] if excite else [])
+        )
 
     return build
 
@@ -123,7 +110,11 @@ def bottleneck(narrow: int, excite: bool = False) -> Body:
         few = max(4, C // narrow)
         down = [conv(C, few, 1), norm(few), nn.ReLU()]
         middle = [conv(few, few, 3), norm(few), nn.ReLU()]
-        up = [conv(few, C, 1), norm(C), *([SqueezeExcite(C)] if excite else [])]
+        up = [
+            conv(few, C, 1),
+            norm(C),
+            *([SqueezeExcite(C, max(4, C // SQUEEZE))] if excite else []),
+        ]
         return Residual(*down, *middle, *up)
 
     return build
@@ -189,18 +180,6 @@ class Chain(nn.Module):
     def set_drop_path(self, probability: float) -> None:
         """From now on f of a block is left out with that probability, in training."""
         set_drop_path(self, probability)
-
-
-class Scaled(nn.Module):
-    """A block whose output is multiplied by what the search kept of A."""
-
-    def __init__(self, block: nn.Module, value: float) -> None:
-        super().__init__()
-        self.block, self.value = block, value
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.block(x) * self.value
-        return y
 
 
 def chain_network(genotype: Genotype, size: Size, searched: bool = False) -> Chain:

@@ -109,3 +109,29 @@ def set_drop_path(network: nn.Module, probability: float) -> None:
     for module in network.modules():
         if isinstance(module, DropPath):
             module.probability = probability
+
+
+class Scaled(nn.Module):
+    """A block whose output is multiplied by what the search kept of A."""
+
+    def __init__(self, block: nn.Module, value: float) -> None:
+        super().__init__()
+        self.block, self.value = block, value
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.block(x) * self.value
+        return y
+
+
+class SqueezeExcite(nn.Module):
+    """Each channel times a factor in (0, 1), by the means of all (Hu, Shen, Sun, CVPR 2018)."""
+
+    def __init__(self, C: int, units: int) -> None:
+        super().__init__()
+        self.factors = nn.Sequential(
+            nn.Conv2d(C, units, 1), nn.ReLU(), nn.Conv2d(units, C, 1), nn.Sigmoid()
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = x * self.factors(x.mean((2, 3), keepdim=True))
+        return y

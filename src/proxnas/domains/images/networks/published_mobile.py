@@ -1,0 +1,252 @@
+"""Published networks of inverted residual blocks: MobileNetV2, MnasNet, ProxylessNAS, FBNet.
+
+Each is a first convolution, blocks of kinds that networks/mobile.py knows, a last 1x1 convolution
+and a linear classifier. The form for images of 32 x 32 pixels halves twice less, that for 64 x 64
+once less, as those of the other networks made by hand do.
+"""
+
+# C channels
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import nn
+
+from proxnas.domains.images.networks.baselines import HandMade
+from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.images.networks.mobile import InvertedResidual, Kind, kind
+from proxnas.domains.images.operations import final_norm
+
+SKIPPED = ""
+FBNET_KINDS = {
+    "mb1_3x3_m": Kind(1, 3, mixes=True),
+    "mb1_5x5_m": Kind(1, 5, mixes=True),
+    "mb1_3x3_g": Kind(1, 3, groups=2, mixes=True),
+    "mb1_5x5_g": Kind(1, 5, groups=2, mixes=True),
+}
+"""Blocks without expansion that begin with a 1x1 convolution all the same, of one group or two."""
+HALVED_LESS = {"imagenet": 0, "tinyimagenet": 1, "cifar": 2}
+
+
+class Blocks(NamedTuple):
+    """Blocks of one stage: their kinds in turn, their channels, the stride of the first."""
+
+    C: int
+    stride: int
+    kinds: Sequence[str]
+
+
+def same(C: int, stride: int, number: int, name: str) -> Blocks:
+    """A stage of equal blocks."""
+    return Blocks(C, stride, (name,) * number)
+
+
+def stage(C: int, stride: int, kinds: str) -> Blocks:
+    """A stage whose blocks are written as `6_5 3_3 1_5_g -`: expansion, kernel, what else; none."""
+    names = []
+    for word in kinds.split():
+        if word == "-":
+            names.append(SKIPPED)
+            continue
+        expansion, kernel, *more = word.split("_")
+        names.append("_".join([f"mb{expansion}", f"{kernel}x{kernel}", *more]))
+    return Blocks(C, stride, names)
+
+
+class Published(NamedTuple):
+    """Channels of the first convolution, the stages, channels of the last convolution."""
+
+    first: int
+    stages: Sequence[Blocks]
+    last: int
+
+
+MOBILENET_V2 = Published(
+    32,
+    (
+        same(16, 1, 1, "mb1_3x3"),
+        same(24, 2, 2, "mb6_3x3"),
+        same(32, 2, 3, "mb6_3x3"),
+        same(64, 2, 4, "mb6_3x3"),
+        same(96, 1, 3, "mb6_3x3"),
+        same(160, 2, 3, "mb6_3x3"),
+        same(320, 1, 1, "mb6_3x3"),
+    ),
+    1280,
+)
+MNASNET_A1 = Published(
+    32,
+    (
+        same(16, 1, 1, "mb1_3x3"),
+        same(24, 2, 2, "mb6_3x3"),
+        same(40, 2, 3, "mb3_5x5_se"),
+        same(80, 2, 4, "mb6_3x3"),
+        same(112, 1, 2, "mb6_3x3_se"),
+        same(160, 2, 3, "mb6_5x5_se"),
+        same(320, 1, 1, "mb6_3x3"),
+    ),
+    1280,
+)
+MNASNET_B1 = Published(
+    32,
+    (
+        same(16, 1, 1, "mb1_3x3"),
+        same(24, 2, 3, "mb3_3x3"),
+        same(40, 2, 3, "mb3_5x5"),
+        same(80, 2, 3, "mb6_5x5"),
+        same(96, 1, 2, "mb6_3x3"),
+        same(192, 2, 4, "mb6_5x5"),
+        same(320, 1, 1, "mb6_3x3"),
+    ),
+    1280,
+)
+PROXYLESS_MOBILE = Published(
+    32,
+    (
+        stage(16, 1, "1_3"),
+        stage(32, 2, "3_5 3_3 - -"),
+        stage(40, 2, "3_7 3_3 3_5 3_5"),
+        stage(80, 2, "6_7 3_5 3_5 3_5"),
+        stage(96, 1, "6_5 3_5 3_5 3_5"),
+        stage(192, 2, "6_7 6_7 3_7 3_7"),
+        stage(320, 1, "6_7"),
+    ),
+    1280,
+)
+PROXYLESS_CPU = Published(
+    40,
+    (
+        stage(24, 1, "1_3"),
+        stage(32, 2, "6_3 3_3 3_3 3_3"),
+        stage(48, 2, "6_3 3_3 3_3 3_5"),
+        stage(88, 2, "6_3 - - 3_3"),
+        stage(104, 1, "6_5 3_3 3_3 3_3"),
+        stage(216, 2, "6_5 3_5 3_5 3_3"),
+        stage(360, 1, "6_5"),
+    ),
+    1432,
+)
+PROXYLESS_GPU = Published(
+    40,
+    (
+        stage(24, 1, "1_3"),
+        stage(32, 2, "3_5 - - -"),
+        stage(56, 2, "3_7 - - 3_3"),
+        stage(112, 2, "6_7 - - 3_5"),
+        stage(128, 1, "6_5 - 3_3 3_5"),
+        stage(256, 2, "6_7 6_7 6_7 6_5"),
+        stage(432, 1, "6_7"),
+    ),
+    1728,
+)
+FBNET_A = Published(
+    16,
+    (
+        stage(16, 1, "-"),
+        stage(24, 2, "3_3 1_3_m - -"),
+        stage(32, 2, "6_5 3_3 1_5_m 3_3"),
+        stage(64, 2, "6_5 3_5 1_5_g 6_5"),
+        stage(112, 1, "6_3 1_5_g 3_5 1_3_g"),
+        stage(184, 2, "6_5 6_5 3_5 6_5"),
+        stage(352, 1, "6_5"),
+    ),
+    1504,
+)
+FBNET_B = Published(
+    16,
+    (
+        stage(16, 1, "1_3_m"),
+        stage(24, 2, "6_3 1_5_m 1_3_m 1_3_m"),
+        stage(32, 2, "6_5 3_5 6_3 6_5"),
+        stage(64, 2, "6_5 1_5_m - 3_5"),
+        stage(112, 1, "6_5 1_3_m 1_5_m 3_5"),
+        stage(184, 2, "6_5 1_5_m 6_5 6_5"),
+        stage(352, 1, "6_3"),
+    ),
+    1984,
+)
+FBNET_C = Published(
+    16,
+    (
+        stage(16, 1, "1_3_m"),
+        stage(24, 2, "6_3 - 1_3_m 1_3_m"),
+        stage(32, 2, "6_5 3_5 6_5 6_3"),
+        stage(64, 2, "6_5 3_5 6_5 6_5"),
+        stage(112, 1, "6_5 6_5 6_5 3_5"),
+        stage(184, 2, "6_5 6_5 6_5 6_5"),
+        stage(352, 1, "6_3"),
+    ),
+    1984,
+)
+
+
+def build(network: Published, size: Size) -> HandMade:
+    """The network for images of that size."""
+    less = HALVED_LESS[size.stem]
+    begin = nn.Conv2d(size.image_channels, network.first, 3, 1 if less > 1 else 2, 1, bias=False)
+    layers: list[nn.Module] = [begin, nn.BatchNorm2d(network.first), nn.ReLU6()]
+    C_in, unhalved = network.first, less - (less > 1)
+    for C, stride, kinds in network.stages:
+        if stride == 2 and unhalved:
+            stride, unhalved = 1, unhalved - 1
+        for name in kinds:
+            if name != SKIPPED:
+                made = FBNET_KINDS.get(name) or kind(name)
+                layers.append(InvertedResidual(made, C_in, C, stride, final_norm))
+            C_in, stride = C, 1
+    layers += [
+        nn.Conv2d(C_in, network.last, 1, bias=False),
+        nn.BatchNorm2d(network.last),
+        nn.ReLU6(),
+    ]
+    return HandMade(nn.Sequential(*layers), network.last, size.classes, dropout=0.2)
+
+
+def mobilenet_v2(size: Size) -> HandMade:
+    """Sandler, Howard, Zhu, Zhmoginov, Chen, 'MobileNetV2: Inverted Residuals and Linear
+    Bottlenecks', CVPR 2018."""
+    return build(MOBILENET_V2, size)
+
+
+def mnasnet_a1(size: Size) -> HandMade:
+    """Tan et al., 'MnasNet: Platform-Aware Neural Architecture Search for Mobile', CVPR 2019."""
+    return build(MNASNET_A1, size)
+
+
+def mnasnet_b1(size: Size) -> HandMade:
+    """The same, searched without squeeze-and-excitation."""
+    return build(MNASNET_B1, size)
+
+
+def proxyless_mobile(size: Size) -> HandMade:
+    """Cai, Zhu, Han, 'ProxylessNAS: Direct Neural Architecture Search on Target Task and Hardware',
+    ICLR 2019: the network for telephones."""
+    return build(PROXYLESS_MOBILE, size)
+
+
+def proxyless_cpu(size: Size) -> HandMade:
+    """The same, for processors."""
+    return build(PROXYLESS_CPU, size)
+
+
+def proxyless_gpu(size: Size) -> HandMade:
+    """The same, for graphics cards."""
+    return build(PROXYLESS_GPU, size)
+
+
+def fbnet_a(size: Size) -> HandMade:
+    """Wu et al., 'FBNet: Hardware-Aware Efficient ConvNet Design via Differentiable Neural
+    Architecture Search', CVPR 2019."""
+    return build(FBNET_A, size)
+
+
+def fbnet_b(size: Size) -> HandMade:
+    """The same, larger."""
+    return build(FBNET_B, size)
+
+
+def fbnet_c(size: Size) -> HandMade:
+    """The same, largest."""
+    return build(FBNET_C, size)
