@@ -331,7 +331,7 @@ def test_by_default_noise_decides_and_ties_keep_what_was_selected(make_search: M
 
 
 def test_eta_adds_the_gradient_of_R_at_A_bar(make_search: MakeSearch) -> None:
-    plain, sized = (make_search("--eta", eta) for eta in ("0", "3"))
+    plain, sized = (make_search(*PLAIN, "--eta", eta) for eta in ("0", "3"))
     gradients = []
     for search in (plain, sized):
         method = search.method
