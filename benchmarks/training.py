@@ -24,8 +24,8 @@ from torch import nn
 from proxnas.cells.reading import read_genotype
 from proxnas.domains.images import networks
 from proxnas.domains.images.data.images import Images, from_arrays
-from proxnas.domains.images.train import Training
-from proxnas.training.options import TrainConfig
+from proxnas.domains.images.options import ImageTrainOptions
+from proxnas.domains.images.training import ImageTraining
 
 DROP_PATH, AUXILIARY = 0.2, 0.4
 Step = Callable[[], object]
@@ -43,9 +43,9 @@ def noise(images: int, side: int) -> Images:
     return from_arrays(parts, "noise", "noise", flip=True)
 
 
-def ours(options: argparse.Namespace) -> Training:
+def ours(options: argparse.Namespace) -> ImageTraining:
     """A training as `proxnas train --protocol cifar` makes it."""
-    config = TrainConfig(
+    config = ImageTrainOptions(
         cells=options.cells,
         channels=options.channels,
         batch_size=options.batch_size,
@@ -57,16 +57,16 @@ def ours(options: argparse.Namespace) -> Training:
         threads=options.threads,
         device=options.device,
     )
-    training = Training(
+    training = ImageTraining(
         config, noise(max(40, options.batch_size), options.image_size), read_genotype(options.cell)
     )
     training.epochs_done = 1
     return training
 
 
-def plain(options: argparse.Namespace, like: Training) -> Step:
+def plain(options: argparse.Namespace, like: ImageTraining) -> Step:
     """The same modules, weights and images contiguous, and the usual lines around them."""
-    network = networks.build(like.genotype, like.size).to(like.device).train()
+    network = networks.build(like.architecture, like.size).to(like.device).train()
     network.load_state_dict({n: w.contiguous() for n, w in like.network.state_dict().items()})
     network.set_drop_path(DROP_PATH)
     for w in network.parameters():

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from proxnas.domains.text.settings import parse_text_train
 from proxnas.runs.options import RunConfig
 from proxnas.searching.settings import parse, parse_search
 from proxnas.workflows.compare_options import CompareConfig
@@ -33,7 +32,7 @@ CASES: list[tuple[str, Parse]] = [
     ("search pydocs --space rnn --method enas", parse_search),
     ("train", parse_train),
     ("train zoo:DARTS_V2 digits --protocol imagenet", parse_train),
-    ("train zoo:LSTM pydocs --protocol wt2", parse_text_train),
+    ("train zoo:LSTM pydocs --protocol wt2", parse_train),
     ("fit digits --method gdas", plain(FitConfig)),
     ("fit pydocs --protocol ptb", plain(TextFitConfig)),
     ("compare digits --methods nasp,random --seeds 0,1", plain(CompareConfig)),

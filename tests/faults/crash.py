@@ -20,7 +20,7 @@ FORKED = multiprocessing.get_context("forkserver")  # real processes that need n
 FORKED.set_forkserver_preload(
     [
         "proxnas.searching.job",
-        "proxnas.domains.images.train",
+        "proxnas.domains.images.training",
         "proxnas.runs.progress",
         "proxnas.cli.search",
         "proxnas.cli.train",

@@ -26,6 +26,7 @@ from proxnas.domains.images.data import images
 from proxnas.domains.images.data.options import LoadOptions
 from proxnas.domains.images.model import Model, load_model, save_model
 from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.domains.text import model as text_model
 from proxnas.domains.text.data import corpus, text
 from proxnas.domains.text.language import LanguageSize
@@ -33,7 +34,6 @@ from proxnas.domains.text.model import TextModel, load_text_model, save_text_mod
 from proxnas.report import reading
 from proxnas.runs.folder import Run, digest
 from proxnas.searching.settings import parse_search, read_values
-from proxnas.training.options import TrainConfig
 
 CELL = "|nor_conv_1x1~0|+|skip_connect~0|none~1|+|avg_pool_3x3~0|nor_conv_3x3~1|skip_connect~2|"
 RANDOM = np.random.RandomState(0)
@@ -119,7 +119,7 @@ def _search_config(path: Path) -> None:
 
 
 def _train_config(path: Path) -> None:
-    TrainConfig(**read_values(path, TrainConfig))
+    ImageTrainOptions(**read_values(path, ImageTrainOptions))
 
 
 def _weights() -> Made:

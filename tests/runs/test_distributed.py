@@ -20,7 +20,7 @@ from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.data.stream import ImageBatches, Stream
 from proxnas.domains.text.data.text import Text
 from proxnas.domains.text.data.text_stream import TextStream
-from proxnas.domains.text.options import TextTrainConfig
+from proxnas.domains.text.options import TextTrainOptions
 from proxnas.domains.text.training import TextTraining
 from proxnas.methods import optimizers
 from proxnas.runs.consensus import agreed, check_alike, mean_gradients
@@ -109,7 +109,7 @@ def spoken(text: Text) -> dict[str, Tensor]:
     torch.set_default_dtype(torch.float64)
     try:
         training = TextTraining(
-            TextTrainConfig(units=4, batch_size=2, bptt=6, device="cpu", threads=1), text, None
+            TextTrainOptions(units=4, batch_size=2, bptt=6, device="cpu", threads=1), text, None
         )
         for _ in range(STEPS):
             training.step()

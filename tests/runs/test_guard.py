@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from faults import crash
 from proxnas.cli.main import main
+from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.methods import METHODS
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.runs.divergence import Diverged, Guard, step_if_sound
 from proxnas.runs.folder import digest
 from proxnas.runs.progress import Silent
 from proxnas.training.optimizer import Optimizer
-from proxnas.training.options import TrainConfig
 
 EPOCHS, STEPS = 3, 5
 
@@ -64,7 +64,7 @@ def test_a_step_of_a_training_is_taken_only_if_all_is_finite(
     optimizer: str, clip: float, fault: str
 ) -> None:
     network = nn.Linear(3, 2)
-    this = Optimizer(network, TrainConfig(optimizer=optimizer, clip=clip), steps_per_epoch=5)  # type: ignore[arg-type]
+    this = Optimizer(network, ImageTrainOptions(optimizer=optimizer, clip=clip), steps_per_epoch=5)  # type: ignore[arg-type]
     for step in range(3):
         loss = network(torch.randn(4, 3)).square().mean()
         this.backward(loss)

@@ -162,7 +162,7 @@ def test_a_training_says_that_the_data_of_its_search_changed(tmp_path: Path, cap
 
 
 def test_a_fit_searches_and_trains_on_the_same_data(tmp_path: Path, capsys: Any) -> None:
-    from proxnas.domains.images.train import Training
+    from proxnas.domains.images.training import ImageTraining
 
     data, run = arrays(tmp_path / "a.npz"), tmp_path / "run"
     argv = [
@@ -179,11 +179,11 @@ def test_a_fit_searches_and_trains_on_the_same_data(tmp_path: Path, capsys: Any)
     ]
     argv += ["--channels", "4", "--batch-size", "16", "--threads", "1", "--quiet", "--run", run]
 
-    def stop(self: Training) -> object:
+    def stop(self: ImageTraining) -> object:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Training, "step", stop)
+        patched.setattr(ImageTraining, "step", stop)
         assert call(*argv) == 130
     assert (run / "search" / "result.json").exists()
     shutil.rmtree(run / "train")

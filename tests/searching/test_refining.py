@@ -13,7 +13,7 @@ import torch
 
 from proxnas.cells.genotype import Genotype
 from proxnas.cli.main import main
-from proxnas.domains.tasks import load_data
+from proxnas.domains import load_for_search
 from proxnas.methods.cells import Cells
 from proxnas.report.listing import list_runs
 from proxnas.runs.deadline import Deadline
@@ -94,7 +94,10 @@ def test_the_figures_are_those_of_the_returned_cell_by_the_weights_of_the_search
 ) -> None:
     whole, before = result(refined), Run(refined).metrics()[-1]
     config = parse_search([str(stripes), *CALL])
-    search, state = Search(config, load_data(config)), Run(refined).load_checkpoint()
+    search, state = (
+        Search(config, load_for_search(config.space, config.data, config)),
+        Run(refined).load_checkpoint(),
+    )
     assert state is not None and whole["refined"]["changed"]
     search.load_state_dict(state)
     for genotype, figures in ((whole["refined"]["from"], before), (whole["genotype"], whole)):
@@ -354,7 +357,7 @@ def test_under_a_limit_each_cell_is_trained_once(stripes: Path, tmp_path: Path) 
         main(["search", str(stripes), *flags, "--max-params", "5500", "--run", str(tmp_path)]) == 0
     )
     config = parse_search([str(stripes), *flags, "--max-params", "5500"])
-    search = Search(config, load_data(config))
+    search = Search(config, load_for_search(config.space, config.data, config))
     assert search.budget is not None
     for name in ("neighbours", "refined"):
         cells = [cell for cell, _ in known(tmp_path / name)]

@@ -20,10 +20,10 @@ from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
 from proxnas.cli.main import main
 from proxnas.domains.images.model import load_model
+from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.progress import Silent
 from proxnas.searching.settings import parse, read_values
-from proxnas.training.options import TrainConfig
 from proxnas.workflows.fit import (
     MOST_TRAINING,
     fit_result,
@@ -75,7 +75,7 @@ def outcome(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def no_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxnas.domains.images.deliver.onnx_available", lambda: False)
+    monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An uninterrupted fit, exported by torch.export."""
     folder = tmp_path_factory.mktemp("fit") / "alone"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("proxnas.domains.images.deliver.onnx_available", lambda: False)
+        patch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
         assert main(command(data, folder)) == 0
     return folder
 
@@ -261,7 +261,7 @@ def test_a_budget_chooses_the_epochs(
         (folder / "genotype.json").write_text(Genotype.from_string(BENCH).to_json())
         return {"seconds": 10.0 * config.epochs}
 
-    def trained(config: TrainConfig, *args: Any) -> None:
+    def trained(config: ImageTrainOptions, *args: Any) -> None:
         asked["train"] = config.epochs
         raise KeyboardInterrupt
 

@@ -12,9 +12,9 @@ import pytest
 
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
-from proxnas.domains.text.options import TextTrainConfig
+from proxnas.domains.images.options import ImageTrainOptions
+from proxnas.domains.text.options import TextTrainOptions
 from proxnas.searching.settings import parse_search, read_values
-from proxnas.training.options import TrainConfig
 from proxnas.workflows.lengthening import as_long_as
 
 BENCH = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
@@ -108,7 +108,7 @@ def test_a_crash_between_the_two_files_loses_nothing(
     with monkeypatch.context() as patch:
         patch.setattr("proxnas.runs.folder.Run.write_json", lambda *args: 1 / 0)
         assert main([*words, "--epochs=2", "--resume"]) == 1
-    assert read_values(tmp_path / "config.json", TrainConfig)["epochs"] == 1
+    assert read_values(tmp_path / "config.json", ImageTrainOptions)["epochs"] == 1
     assert main([*words, "--epochs=1", "--resume"]) == 0
     assert outcome(tmp_path) == before
 
@@ -158,14 +158,18 @@ def test_trainings_on_a_cosine_are_made_for_their_epochs(tmp_path: Path) -> None
     with pytest.raises(
         InputError, match="its learning rate falls to its end over 3 epochs: start another --run"
     ):
-        as_long_as(TrainConfig(epochs=9), TrainConfig(epochs=3), tmp_path)
+        as_long_as(ImageTrainOptions(epochs=9), ImageTrainOptions(epochs=3), tmp_path)
     with pytest.raises(InputError, match="its --drop-path rises over 3 epochs"):
         as_long_as(
-            TrainConfig(epochs=9, drop_path=0.2), TrainConfig(epochs=3, drop_path=0.2), tmp_path
+            ImageTrainOptions(epochs=9, drop_path=0.2),
+            ImageTrainOptions(epochs=3, drop_path=0.2),
+            tmp_path,
         )
     with pytest.raises(InputError, match="its --warmup is a share of 3 epochs"):
-        as_long_as(TrainConfig(epochs=9, warmup=1), TrainConfig(epochs=3, warmup=1), tmp_path)
-    assert as_long_as(TextTrainConfig(epochs=9), TextTrainConfig(epochs=3), tmp_path).epochs == 9
+        as_long_as(
+            ImageTrainOptions(epochs=9, warmup=1), ImageTrainOptions(epochs=3, warmup=1), tmp_path
+        )
+    assert as_long_as(TextTrainOptions(epochs=9), TextTrainOptions(epochs=3), tmp_path).epochs == 9
 
 
 def test_what_was_refined_is_not_searched_on(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -16,11 +15,11 @@ from proxnas.runs.options import require
 from proxnas.searching.settings import command_line
 
 if TYPE_CHECKING:
-    from proxnas.domains.images.model import Model
+    from proxnas.domains.trained import Exported
 
 
 @dataclass(frozen=True)
-class ExportConfig:
+class ExportOptions:
     """Write a trained model as an ONNX file or a torch.export program, checked on images, and its
     model card."""
 
@@ -54,118 +53,28 @@ class ExportConfig:
 
 def main(argv: list[str]) -> None:
     """Writes the files asked for."""
-    config = command_line(ExportConfig, "proxnas export", argv)
-    from proxnas.common.environment import pick_device, set_threads
-    from proxnas.domains.images.model import load_model
-    from proxnas.domains.model_file import find_model
-    from proxnas.domains.text.model import is_text_model
+    options = command_line(ExportOptions, "proxnas export", argv)
+    from proxnas.common.environment import set_threads
+    from proxnas.domains.trained import load_model
 
-    device = pick_device(config.device)
-    set_threads(config.threads)
-    path = find_model(config.model)
-    text = is_text_model(path)
-    written = (
-        export_text(config, path) if text else export(config, load_model(path, device), path.parent)
-    )
-    if config.json:
-        say(json.dumps(written, indent=2))
+    set_threads(options.threads)
+    model = load_model(options.model, options.device)
+    exported = model.export(options.onnx, options.torch, options.card, options.data or None)
+    if options.json:
+        say(json.dumps(_json(exported), indent=2))
         return
-    for kind in ("onnx", "torch"):
-        if kind in written:
-            how = f"its answers differ by at most {written['difference'][kind]:.1e}"
-            say(f"{written[kind]} written; checked on {written['images']}: {how}")
-    if "card" in written:
-        say(f"{written['card']} written")
+    for kind, file in exported.files.items():
+        checked = ""
+        if kind in exported.differences:
+            how = f"its answers differ by at most {exported.differences[kind]:.1e}"
+            checked = f"; checked on {exported.checked_on}: {how}"
+        say(f"{file} written{checked}")
 
 
-def export(config: ExportConfig, model: Model, folder: Path) -> dict[str, Any]:
+def _json(exported: Exported) -> dict[str, Any]:
     """Kind of file -> file; `difference` -> kind -> largest difference of a logit; `images`: what
     they were."""
-    from proxnas.domains.images.deliver import card_text, found_by
-    from proxnas.domains.images.export import export_model
-    from proxnas.runs.folder import write_atomically
-
-    files = {
-        kind: Path(name) for kind, name in (("onnx", config.onnx), ("torch", config.torch)) if name
-    }
-    written: dict[str, Any] = {kind: str(path) for kind, path in files.items()}
-    if files:
-        images, what = images_for(model, config.data, folder)
-        differences = export_model(model, images, files.get("onnx"), files.get("torch"))
-        written |= {
-            "difference": {kind: differences[path] for kind, path in files.items()},
-            "images": what,
-        }
-    if config.card:
-        write_atomically(Path(config.card), card_text(model, files, found_by(folder)))
-        written["card"] = config.card
+    written: dict[str, Any] = {kind: str(file) for kind, file in exported.files.items()}
+    if exported.differences:
+        written |= {"difference": dict(exported.differences), "images": exported.checked_on}
     return written
-
-
-def export_text(config: ExportConfig, path: Path) -> dict[str, Any]:
-    """The same of a language model, which needs no data to be checked on."""
-    from proxnas.domains.text.deliver import text_card
-    from proxnas.domains.text.export import export_text_model
-    from proxnas.domains.text.model import load_text_model
-    from proxnas.runs.folder import write_atomically
-
-    if config.data:
-        raise InputError(f"{config.data}: a language model is exported without DATA: leave it out")
-    model = load_text_model(path)
-    files = {
-        kind: Path(name) for kind, name in (("onnx", config.onnx), ("torch", config.torch)) if name
-    }
-    differences = export_text_model(model, files.get("onnx"), files.get("torch"))
-    written: dict[str, Any] = {kind: str(file) for kind, file in files.items()}
-    if files:
-        written |= {
-            "difference": {kind: differences[file] for kind, file in files.items()},
-            "images": "some text",
-        }
-    if config.card:
-        write_atomically(Path(config.card), text_card(model, files))
-        written["card"] = config.card
-    return written
-
-
-def images_for(model: Model, data: str, folder: Path) -> tuple[Any, str]:
-    """(arrays as the model was trained on, what they are): of DATA, of the run's data, or, if there
-    are none, noise."""
-    from proxnas.domains.images.deliver import IMAGES
-    from proxnas.report.reading import read_config
-
-    spec = data or read_config(folder).get("data", "")
-    try:
-        if isinstance(spec, str) and spec:
-            return real_images(model, spec), f"{IMAGES} images of {spec}"
-    except InputError:
-        if data:  # else it is not the user's doing that the run's data are gone
-            raise
-    import numpy as np
-
-    C, H, W = model.shape
-    noise = np.random.default_rng(0).integers(0, 256, (IMAGES, H, W, C))
-    if model.pixels == "float32":
-        mean, std = np.asarray(model.mean), np.asarray(model.std)
-        return (mean + std * (noise / 64 - 2)).astype(np.float32), "noise (no DATA given)"
-    return noise.astype(np.uint8), "noise (no DATA given)"
-
-
-def real_images(model: Model, data: str) -> Any:
-    """Some images of DATA, of its test part if it has one, as arrays of the size that the model
-    reads."""
-    import numpy as np
-
-    from proxnas.domains.images.data.images import load
-    from proxnas.domains.images.data.options import LoadOptions
-    from proxnas.domains.images.deliver import IMAGES
-
-    C, H, W = model.shape
-    images = load(data, LoadOptions(for_model=model.shape))
-    if images.shape != model.shape or str(images.x_test.dtype) != model.pixels:
-        found = f"{'x'.join(map(str, images.shape))} {images.x_test.dtype}"
-        raise InputError(
-            f"{data}: images are {found}, the model reads {C}x{H}x{W} {model.pixels}: give such"
-            " images"
-        )
-    return np.asarray((images.x_test if len(images.y_test) else images.x_train)[:IMAGES])

@@ -2,43 +2,81 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from proxnas.cli import text as text_commands
 from proxnas.common.say import say
 from proxnas.runs.processes import check_untimed
 from proxnas.searching.settings import parse, parse_resumed
-from proxnas.workflows.fit import fit, plan_fit
-from proxnas.workflows.fit_options import FitConfig
+from proxnas.workflows.about import fitting_domain
+from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 from proxnas.workflows.folders import data_word, run_folder
 from proxnas.workflows.train_settings import need, stored
 
 PROG = "proxnas fit"
 
 
+class Fitting(NamedTuple):
+    """How a domain is fitted."""
+
+    options: type[Any]
+    fit: Callable[..., dict[str, Any]]
+    plan: Callable[..., dict[str, Any]]
+
+
+def _images(config: FitConfig, folder: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+    from proxnas.workflows.fit import fit
+
+    return fit(config, folder, tell)
+
+
+def _plan_images(config: FitConfig) -> dict[str, Any]:
+    from proxnas.workflows.fit import plan_fit
+
+    return plan_fit(config)
+
+
+def _text(config: TextFitConfig, folder: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+    from proxnas.workflows.fit_text import fit_text
+
+    return fit_text(config, folder, tell)
+
+
+def _plan_text(config: TextFitConfig) -> dict[str, Any]:
+    from proxnas.workflows.fit_text import plan_fit_text
+
+    return plan_fit_text(config)
+
+
+FITTINGS = {
+    "images": Fitting(FitConfig, _images, _plan_images),
+    "text": Fitting(TextFitConfig, _text, _plan_text),
+}
+"""Domain -> how it is fitted."""
+
+
 def main(argv: list[str]) -> None:
     """Parses the flags and does it all."""
-    if text_commands.about_fitting_text(argv):
-        text_commands.fit(argv)
-        return
-    config = parse(FitConfig, PROG, argv)
-    of_flags = partial(parse, FitConfig, PROG)
+    domain = fitting_domain(argv, FitConfig, TextFitConfig)
+    cls, fit, plan = FITTINGS[domain.name]
+    config = parse(cls, PROG, argv)
+    of_flags = partial(parse, cls, PROG)
     folder = run_folder(config, default_folder(config), of_flags, "data", "space", "method", "seed")
     if config.resume and (folder / "config.json").exists():
-        config = parse_resumed(argv, stored(folder, "fit", FitConfig), folder, PROG)
+        config = parse_resumed(argv, stored(folder, "fit", cls), folder, PROG)
     need(config, "data")
     check_untimed(config.processes, config.minutes)
     tell: Callable[[str], None] = (lambda text: None) if config.quiet else say
     if config.dry_run:
-        text_commands.print_plan(plan_fit(config), config.json)
+        _print_plan(plan(config), config.json)
         return
     _print_result(fit(config, folder, tell), folder)
 
 
-def default_folder(config: FitConfig) -> str:
+def default_folder(config: FitConfig | TextFitConfig) -> str:
     """runs/fit-<data>-<space>-<method>-<seed>."""
     return f"runs/fit-{data_word(config.data)}-{config.space}-{config.method}-{config.seed}"
 
@@ -48,4 +86,20 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
 
     print_cell(result)
     print_fit(result, folder)
+    if "sample" in result:
+        say(
+            f"exported logits differ by at most {result['export_difference']:.1e}; it"
+            f" writes:\n{result['sample']}"
+        )
     print_warning(result)
+
+
+def _print_plan(figures: dict[str, Any], as_json: bool) -> None:
+    from proxnas.workflows.plan import plan_text
+
+    train = (
+        f"training: {figures['train_epochs']} epochs, about"
+        f" {figures['train_seconds_per_epoch']:.1f} s each; all together about"
+        f" {figures['minutes']:.1f} min"
+    )
+    say(json.dumps(figures, indent=2) if as_json else f"{plan_text(figures)}\n{train}")

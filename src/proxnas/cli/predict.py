@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxnas.common.say import note, plain, say
 from proxnas.searching.settings import parse
-from proxnas.training.options import PredictConfig
+from proxnas.training.options import PredictOptions
 from proxnas.workflows.train_settings import need
 
 if TYPE_CHECKING:
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> None:
     """Prints a line an image, or JSON; images that cannot be read are named at the end."""
-    config = parse(PredictConfig, "proxnas predict", argv)
-    need(config, "model", "images")
+    options = parse(PredictOptions, "proxnas predict", argv)
+    need(options, "model", "images")
     from proxnas.common.environment import pick_device, set_threads
     from proxnas.domains.images.model import load_model
     from proxnas.domains.images.predicting import Seen, predict
 
-    set_threads(config.threads)
-    model, seen = load_model(config.model, pick_device(config.device)), Seen()
-    rows = predict(model, config.images, config.top, seen)
-    if config.json:
+    set_threads(options.threads)
+    model, seen = load_model(options.model, pick_device(options.device)), Seen()
+    rows = predict(model, options.images, options.top, seen)
+    if options.json:
         say(json.dumps([_json(row) for row in rows], indent=2))
     else:
         for row in rows:

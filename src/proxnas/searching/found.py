@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from proxnas import __version__
 from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
-from proxnas.domains.model_file import read_file, write_weights
 from proxnas.domains.modules.space import derive
+from proxnas.training.model_file import read_file, write_weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from proxnas.common.types import Matrices, State
 from proxnas.core.selection import without_weights
 from proxnas.core.size.complexity import parameters
 from proxnas.core.space import Space
-from proxnas.domains import spaces, tasks
+from proxnas.domains import of_data, spaces
 from proxnas.methods.architecture import ArchitectureOptions
 from proxnas.methods.base import Judged, Mixing, Preferring, Priced, Setup
 from proxnas.methods.optimizers import WeightOptions
@@ -40,9 +40,7 @@ from proxnas.searching.start import start
 from proxnas.searching.uses import PROXIMAL
 
 if TYPE_CHECKING:
-    from proxnas.domains.images.data.images import Images
-    from proxnas.domains.modules.task import CustomData
-    from proxnas.domains.text.data.text import Text
+    from proxnas.domains.domain import Data
 
 
 class Search:
@@ -51,7 +49,7 @@ class Search:
     def __init__(
         self,
         config: SearchConfig,
-        data: Images | Text | CustomData,
+        data: Data,
         space: Space[Any] | None = None,
         exact_clock: bool = False,
         judge: Callable[[Genotype], float] | None = None,
@@ -68,7 +66,7 @@ class Search:
         set_deterministic(config.deterministic)
         self.space: Space[Any] = space or spaces.find(config.space)
         torch.manual_seed(stable_seed(config.seed, "weights"))
-        self.task = tasks.make(config, data, self.space, self.device)
+        self.task = of_data(data).task(config, data, self.space, self.device)
         self.net, self.train, self.valid = self.task.net, self.task.train, self.task.valid
         self.evaluate = self.task.evaluate
         self.final_network = self.task.final_network

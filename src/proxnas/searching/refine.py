@@ -23,7 +23,7 @@ from typing import Any
 
 from proxnas.cells.genotype import Genotype
 from proxnas.common.launch import here
-from proxnas.domains.tasks import load_data
+from proxnas.domains import load_for_search
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, stored
 from proxnas.runs.deadline import Deadline
@@ -118,7 +118,7 @@ def _round(
     start = "" if (place / "checkpoint.pt").exists() else str(folder)
     built = Search(
         dataclasses.replace(short, start=start),
-        load_data(short),
+        load_for_search(short.space, short.data, short),
         adjust=partial(by_loss, scores=scores),
     )
     return run_search(short, place, built, deadline)
@@ -147,7 +147,9 @@ def by_loss(setup: Setup, scores: dict[Cell, float]) -> Setup:
 def _validation(config: SearchConfig, folder: Path, genotype: dict[str, Any]) -> dict[str, float]:
     """The figures of a cell by the weights of the search in the folder, as the found cell has
     them."""
-    this = Search(dataclasses.replace(config, start=""), load_data(config))
+    this = Search(
+        dataclasses.replace(config, start=""), load_for_search(config.space, config.data, config)
+    )
     state, A_bar = (
         Run(folder).load_checkpoint(),
         selecting(Genotype.from_object(genotype), this.space),

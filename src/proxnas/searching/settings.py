@@ -25,6 +25,7 @@ from proxnas.common.launch import here
 from proxnas.common.say import note
 from proxnas.common.stored import is_figure
 from proxnas.common.stored import parse as parse_json
+from proxnas.domains.images.domain import auto_protocol
 from proxnas.domains.text.search_options import recurrent
 from proxnas.methods import METHODS
 from proxnas.runs.options import FINGERPRINT, MAY_CHANGE, NOT_STORED, RunConfig, flag
@@ -215,20 +216,6 @@ def resolve_search(argv: list[str]) -> tuple[SearchConfig, dict[str, Any]]:
         argv, layers | {k: v for k, v in file.items() if k != "protocol"} | {"space": named.space}
     )
     return config, layers
-
-
-def auto_protocol(data: str) -> str:
-    """The protocol that suits DATA: cifar, tinyimagenet or quick."""
-    folder = Path(data).expanduser()
-    if not folder.is_dir():
-        return "quick"
-    from proxnas.domains.images.data.cifar import (
-        find,
-    )  # numpy takes a while, and --help needs it not
-
-    if find(folder) is not None:
-        return "cifar"
-    return "tinyimagenet" if (folder / "val" / "val_annotations.txt").is_file() else "quick"
 
 
 def parse_resumed(

@@ -13,7 +13,7 @@ from proxnas.core.size.budget import Budget, Sizes
 from proxnas.core.size.complexity import parameter_costs, parameters, shares
 from proxnas.core.size.cost_file import read_costs
 from proxnas.core.space import Space
-from proxnas.domains.tasks import Task
+from proxnas.domains.task import Task
 from proxnas.searching.options import SearchConfig
 
 TRIES = 6

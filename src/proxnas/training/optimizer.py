@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from proxnas.common.types import State
 from proxnas.runs.consensus import mean_gradients
 from proxnas.runs.divergence import Guard, step_if_sound
-from proxnas.training.options import LONGEST_WARMUP, TrainConfig
+from proxnas.training.options import LONGEST_WARMUP, ScheduledOptions
 
 FUSED = ("cpu", "cuda", "mps")
 
 
-def factor(config: TrainConfig, t: int, steps_per_epoch: int) -> float:
+def factor(config: ScheduledOptions, t: int, steps_per_epoch: int) -> float:
     """What the learning rate is multiplied by in step t.
 
     At the start of an epoch it is where the published schedules by epochs are, and it falls on
@@ -33,7 +33,7 @@ def factor(config: TrainConfig, t: int, steps_per_epoch: int) -> float:
 class Optimizer:
     """Owns the weights' update; `t` counts the steps done, `guard` watches over them."""
 
-    def __init__(self, network: nn.Module, config: TrainConfig, steps_per_epoch: int) -> None:
+    def __init__(self, network: nn.Module, config: ScheduledOptions, steps_per_epoch: int) -> None:
         self.config, self.steps_per_epoch, self.t, self.guard = config, steps_per_epoch, 0, Guard()
         self.weights = [w for w in network.parameters() if w.requires_grad]
         self.buffers = [x for x in network.buffers() if x.is_floating_point()]

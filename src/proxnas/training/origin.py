@@ -8,9 +8,11 @@ from proxnas.report.reading import read_object
 from proxnas.runs.folder import Run
 
 
-def method_of(cell: str, run: Run) -> str | None:
+def method_of(cell: str, run: Run | None) -> str | None:
     """What found the cell, if it is the cell of a run; in a fit it is named from the run folder."""
-    places = (Path(cell), run / cell) if cell else ()
+    if not cell:
+        return None
+    places = [Path(cell)] if run is None else [Path(cell), run / cell]
     for place in places:
         found = read_object(place / "config.json")
         if "method" in found:

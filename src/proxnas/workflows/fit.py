@@ -17,29 +17,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
 from proxnas.common.errors import InputError
-from proxnas.domains.text.options import TextTrainConfig
+from proxnas.domains.images.domain import IMAGES
+from proxnas.domains.images.options import ImageTrainOptions
+from proxnas.domains.text.options import TextTrainOptions
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.options import RunConfig
 from proxnas.searching.limit_options import BudgetFlags
 from proxnas.searching.options import SearchConfig
 from proxnas.searching.settings import parse_search, read_values
 from proxnas.training.few_steps import LEAST_STEPS, SMALLEST_BATCH, batch_for, epochs_for
-from proxnas.training.options import TrainConfig
 from proxnas.workflows import fit_words
 from proxnas.workflows.fit_options import FitConfig, TextFitConfig
-from proxnas.workflows.jobs import (
-    build_search,
-    build_training,
-    fitting,
-    run_search,
-    run_training,
-    store,
-)
-from proxnas.workflows.train_settings import defaults, stored
+from proxnas.workflows.jobs import build_search, fitting, run_search, store
+from proxnas.workflows.train import run_training
+from proxnas.workflows.train_settings import stored
 
 if TYPE_CHECKING:
     from proxnas.domains.images.data.images import Images
-    from proxnas.domains.images.train import Training
+    from proxnas.domains.images.training import ImageTraining
+    from proxnas.domains.trained import Exported
     from proxnas.searching.job import Search
 
 SEARCH_SHARE = 0.4
@@ -55,7 +51,7 @@ SEARCH_SIDE = 32
 good at 224 too."""
 
 Say = Callable[[str], None]
-Part = TypeVar("Part", SearchConfig, TrainConfig, TextTrainConfig)
+Part = TypeVar("Part", SearchConfig, ImageTrainOptions, TextTrainOptions)
 
 
 def search_config(config: FitConfig) -> SearchConfig:
@@ -64,7 +60,7 @@ def search_config(config: FitConfig) -> SearchConfig:
     protocol = "cifar" if config.protocol.endswith("imagenet") else config.protocol
     values = _train_values(config, None)
     with fit_words.training(FitConfig):
-        training = TrainConfig(**values)  # a bad value is named now, not after the search
+        training = ImageTrainOptions(**values)  # a bad value is named now, not after the search
     if (
         limit and training.stem != "cifar"
     ):  # the search counts networks as they are for small images
@@ -107,15 +103,15 @@ def budget_flags(config: BudgetFlags) -> dict[str, Any]:
     }
 
 
-def train_config(config: FitConfig, genotype: Genotype) -> TrainConfig:
+def train_config(config: FitConfig, genotype: Genotype) -> ImageTrainOptions:
     """The training of a fit; its epochs as the protocol says or the flag."""
-    return TrainConfig(**_train_values(config, genotype))
+    return ImageTrainOptions(**_train_values(config, genotype))
 
 
 def _train_values(config: FitConfig, genotype: Genotype | None) -> dict[str, Any]:
-    values = defaults(config.protocol, config.data, genotype)
+    values = IMAGES.train_values(config.protocol, config.data, genotype)
     if config.train_config:
-        values |= read_values(Path(config.train_config), TrainConfig)
+        values |= read_values(Path(config.train_config), ImageTrainOptions)
     flags = ("epochs", "batch_size", "cells", "channels", "image_size", "skip_broken")
     values |= {name: getattr(config, name) for name in flags if getattr(config, name)}
     same = {
@@ -136,7 +132,7 @@ def asked_for(config: FitConfig | TextFitConfig, name: str, file: str) -> bool:
 def _kind_of(config: FitConfig | TextFitConfig, file: str) -> type[RunConfig]:
     if file == config.search_config:
         return SearchConfig
-    return TextTrainConfig if isinstance(config, TextFitConfig) else TrainConfig
+    return TextTrainOptions if isinstance(config, TextFitConfig) else ImageTrainOptions
 
 
 def prepare_search(config: FitConfig) -> Search:
@@ -178,13 +174,20 @@ def _halved(images: Images) -> int:
 
 def _same(config: FitConfig, search: SearchConfig, images: Images) -> Images | None:
     """The images of the search, if the training reads them alike."""
-    training = TrainConfig(**_train_values(config, None))
+    training = ImageTrainOptions(**_train_values(config, None))
     return images if training.load_options() == search.load_options() else None
+
+
+def build_training(
+    options: ImageTrainOptions, genotype: Genotype, images: Images | None = None
+) -> ImageTraining:
+    """The training that is described; `images`: what DATA names, if it was read."""
+    return IMAGES.training(options, IMAGES.load(images or options.data, options), genotype)
 
 
 def prepare_training(
     config: FitConfig, genotype: Genotype, images: Images | None = None
-) -> Training:
+) -> ImageTraining:
     """The training of a fit, built; its batches, and its epochs, are such that it has steps, where
     nobody asked for others."""
     from proxnas.domains.images.data.images import load
@@ -205,8 +208,8 @@ def prepare_training(
 
 
 def fit_to_time(
-    config: FitConfig, usual: Training, genotype: Genotype, deadline: Deadline
-) -> tuple[TrainConfig, float]:
+    config: FitConfig, usual: ImageTraining, genotype: Genotype, deadline: Deadline
+) -> tuple[ImageTrainOptions, float]:
     """The training that makes most of the time, and the seconds of its epochs: the largest
     network and images that LEAST_STEPS steps can be made with, batches as usual if there are
     steps enough."""
@@ -226,8 +229,8 @@ def fit_to_time(
 
 
 def _largest_in_time(
-    config: FitConfig, usual: Training, genotype: Genotype, deadline: Deadline
-) -> Training:
+    config: FitConfig, usual: ImageTraining, genotype: Genotype, deadline: Deadline
+) -> ImageTraining:
     """Of the trainings from the usual to the smallest the first that LEAST_STEPS steps are expected
     to be in time for: only the smallest is timed, and the others are taken to be slower as they
     have more multiply-adds."""
@@ -246,8 +249,8 @@ def _largest_in_time(
 
 
 def _smaller_and_smaller(
-    config: FitConfig, usual: Training, genotype: Genotype
-) -> Iterator[tuple[TrainConfig, Genotype, Images]]:
+    config: FitConfig, usual: ImageTraining, genotype: Genotype
+) -> Iterator[tuple[ImageTrainOptions, Genotype, Images]]:
     """The usual training in the smallest batches, then smaller images, fewer channels, fewer cells:
     what nobody asked for, each besides the one before."""
     from proxnas.domains.images.data.images import load
@@ -298,8 +301,8 @@ def fit(config: FitConfig, folder: Path, say: Say) -> dict[str, Any]:
         write_atomically(run / "genotype.json", genotype.to_json())
         for_training = time_for(config, spent=max(found["seconds"], time.monotonic() - start))
         trained = _train(config, genotype, folder / "train", for_training, say)
-        delivered = _deliver(stored(folder / "train", "train", TrainConfig), folder, found, say)
-        result = fit_result(config, found, trained) | delivered
+        files = _deliver(stored(folder / "train", "train", ImageTrainOptions), folder, found, say)
+        result = fit_result(config, found, trained) | files
         run.write_json("result.json", result)
         return result
 
@@ -344,7 +347,7 @@ def _train(
     config: FitConfig, genotype: Genotype, folder: Path, deadline: Deadline, say: Say
 ) -> dict[str, Any]:
     if (folder / "config.json").exists():
-        known = stored(folder, "train", TrainConfig)
+        known = stored(folder, "train", ImageTrainOptions)
         return run_training(again(config, known), genotype, folder, deadline=deadline)
     built = prepare_training(config, genotype)
     if config.minutes and not config.epochs:
@@ -356,7 +359,7 @@ def _train(
     return run_training(again(config, built.config), genotype, folder, built, deadline)
 
 
-def _size(asked: TrainConfig) -> str:
+def _size(asked: ImageTrainOptions) -> str:
     side = f"images of {asked.image_size} pixels, " if asked.image_size else ""
     return f"{side}batches of {asked.batch_size}, {asked.cells} cells, {asked.channels} channels"
 
@@ -401,18 +404,24 @@ def fit_result(
     return result
 
 
-def _deliver(config: TrainConfig, folder: Path, found: dict[str, Any], say: Say) -> dict[str, Any]:
+def _deliver(
+    config: ImageTrainOptions, folder: Path, found: dict[str, Any], say: Say
+) -> dict[str, Any]:
     """Writes the exported network, checked on test images, and the model card; names of files for
     result.json."""
     import numpy as np
 
     from proxnas.domains.images.data.images import load
-    from proxnas.domains.images.deliver import IMAGES, deliver
-    from proxnas.domains.images.model import load_model
+    from proxnas.domains.images.deliver import IMAGES as CHECKED
+    from proxnas.domains.trained import load_model
 
-    images = np.asarray(load(config.data, config.load_options()).x_test[:IMAGES])
-    files = deliver(load_model(folder), images, folder, found, say)
-    names = {kind: path.name for kind, path in files.items()}
+    images = np.asarray(load(config.data, config.load_options()).x_test[:CHECKED])
+    return delivered(load_model(folder).deliver(folder, images, found, say))
+
+
+def delivered(exported: Exported) -> dict[str, Any]:
+    """What result.json says of the files."""
+    names = {kind: path.name for kind, path in exported.files.items()}
     return {
         "onnx": names.get("onnx"),
         "exported": names.get("onnx") or names["torch"],

@@ -11,21 +11,21 @@ from typing import Annotated, Literal
 
 import tyro
 
-from proxnas.common.errors import unknown
+from proxnas.common.options import COUNT, COUNT_OR_NONE, Options, Range, unknown_value
 from proxnas.domains.images.options import ImageFlags
 from proxnas.domains.spaces import SPACES
-from proxnas.domains.text.options import TEXT_RANGES, TextArgument, TokenFlags
+from proxnas.domains.text.options import TokenFlags
 from proxnas.methods import METHODS
 from proxnas.runs.options import FolderConfig, require
 from proxnas.searching.limit_options import BudgetFlags
-from proxnas.training.options import DataArgument, Range, check_ranges
+from proxnas.training.options import DataArgument
 
-FitMinutes = Annotated[float, tyro.conf.arg(aliases=["--budget-minutes"])]
+FitMinutes = Annotated[float, Range(0, 1e7), tyro.conf.arg(aliases=["--budget-minutes"])]
 """--minutes of fit, with the name that it had."""
 
 
 @dataclass(frozen=True)
-class FitConfig(ImageFlags, BudgetFlags, FolderConfig):
+class FitConfig(ImageFlags, BudgetFlags, FolderConfig, Options):
     """Search a cell on DATA, train its network, test it and export it.
 
     For text there are flags of their own: proxnas fit pydocs --help
@@ -39,20 +39,20 @@ class FitConfig(ImageFlags, BudgetFlags, FolderConfig):
     space: str = "darts7"
     """Where to search: as in `proxnas search`, and so are --method and --eta."""
     method: str = "nasp"
-    eta: float = 0.0
+    eta: Annotated[float, Range(0, 1e9)] = 0.0
     protocol: Literal["auto", "quick", "cifar", "imagenet", "tinyimagenet"] = "auto"
     """Sizes and training; auto: cifar for a CIFAR folder, tinyimagenet for its folder, else
     quick."""
-    search_epochs: int = 0
+    search_epochs: Annotated[int, COUNT_OR_NONE] = 0
     """Epochs of the search; 0: as the protocol or the budget says."""
-    epochs: int = 0
+    epochs: Annotated[int, COUNT_OR_NONE] = 0
     """Epochs of the training; 0: as the protocol or the budget says."""
-    batch_size: int = 0
+    batch_size: Annotated[int, COUNT_OR_NONE] = 0
     """Of both; 0: as the protocol says, smaller where that would make few steps."""
-    cells: int = 0
+    cells: Annotated[int, Range(0, 200)] = 0
     """Cells of the trained network; 0: as the protocol says, fewer where --minutes are few.
     Likewise --channels."""
-    channels: int = 0
+    channels: Annotated[int, Range(0, 4096)] = 0
     search_config: str = ""
     """JSON file with more flags of the search."""
     train_config: str = ""
@@ -61,30 +61,19 @@ class FitConfig(ImageFlags, BudgetFlags, FolderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.space not in SPACES:
-            raise unknown("--space", self.space, SPACES)
+            raise unknown_value("space", self.space, SPACES)
         if self.method not in METHODS:
-            raise unknown("--method", self.method, METHODS)
-        check_ranges(self, FIT_RANGES)
+            raise unknown_value("method", self.method, METHODS)
+        Options.__post_init__(self)
         self.check_budget()
 
 
-FIT_RANGES: dict[str, Range] = {
-    "minutes": (0, 1e7),
-    "eta": (0, 1e9),
-    "search_epochs": (0, 1_000_000),
-    "epochs": (0, 1_000_000),
-    "batch_size": (0, 1_000_000),
-    "cells": (0, 200),
-    "channels": (0, 4096),
-}
-
-
 @dataclass(frozen=True)
-class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig):
+class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig, Options):
     """Search a recurrent cell on a text, train its language model, test it, export it and let it
     write."""
 
-    data: TextArgument = ""
+    data: DataArgument = ""
     """pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME (with
     --space rnn)."""
     space: str = "rnn"
@@ -95,14 +84,14 @@ class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig):
     minutes: FitMinutes = 0.0
     """Time of everything: the epochs of both are chosen such that it is enough, and it is kept by
     the clock; 0: any time, and the epochs of the protocol."""
-    search_epochs: int = 0
+    search_epochs: Annotated[int, COUNT_OR_NONE] = 0
     """Epochs of the search; 0: as the protocol or the budget says."""
-    epochs: int = 0
+    epochs: Annotated[int, COUNT_OR_NONE] = 0
     """Epochs of the training; 0: as the protocol or the budget says."""
-    batch_size: int = 0
+    batch_size: Annotated[int, COUNT_OR_NONE] = 0
     """Of both; 0: as the protocol says, smaller for a short text. Likewise --bptt."""
-    bptt: int = 0
-    units: int = 0
+    bptt: Annotated[int, Range(0, 100_000)] = 0
+    units: Annotated[int, Range(0, 16384)] = 0
     """Of the trained network; 0: as the protocol says."""
     search_config: str = ""
     """JSON file with more flags of the search."""
@@ -111,25 +100,13 @@ class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig):
     prompt: str = ""
     """How the text begins that the model writes at the end; --words and --temperature are as in
     generate."""
-    words: int = 60
-    temperature: float = 0.7
+    words: Annotated[int, COUNT] = 60
+    temperature: Annotated[float, Range(0, 1000)] = 0.7
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.space == "rnn", "--space", self.space, "is for images: give rnn for text")
         if self.method not in METHODS:
-            raise unknown("--method", self.method, METHODS)
+            raise unknown_value("method", self.method, METHODS)
         self.check_budget()
-        check_ranges(
-            self,
-            {name: (0, TEXT_RANGES[name][1]) for name in ("epochs", "batch_size", "bptt", "units")},
-        )
-        check_ranges(
-            self,
-            {
-                "search_epochs": (0, 1_000_000),
-                "minutes": (0, 1e7),
-                "words": (1, 1_000_000),
-                "temperature": (0, 1000),
-            },
-        )
+        Options.__post_init__(self)

@@ -12,13 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
 from proxnas.common.environment import describe, pick_device
 from proxnas.domains.text.data.text import Text, load
-from proxnas.domains.text.deliver import deliver_text
-from proxnas.domains.text.model import load_text_model
-from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainConfig
-from proxnas.domains.text.train import build_text_training, text_options
+from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainOptions, text_options
 from proxnas.domains.text.training import TextTraining
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.folder import open_run, write_atomically
@@ -34,18 +32,21 @@ from proxnas.workflows.fit import (
     asked_for,
     budget_flags,
     clear_parts,
+    delivered,
     fit_result,
     plan_both,
     search_epochs,
     time_for,
 )
 from proxnas.workflows.fit_options import TextFitConfig
-from proxnas.workflows.jobs import build_search, fitting, run_search, run_text_training, store
-from proxnas.workflows.plan import measure, plan_search
+from proxnas.workflows.jobs import build_search, fitting, run_search, store
+from proxnas.workflows.plan import plan_search
+from proxnas.workflows.plan_train import measure_training
+from proxnas.workflows.train import build_training, run_training
 from proxnas.workflows.train_settings import stored
 
 Say = Callable[[str], None]
-Sized = TypeVar("Sized", SearchConfig, TextTrainConfig)
+Sized = TypeVar("Sized", SearchConfig, TextTrainOptions)
 SAME = (
     "data",
     "seed",
@@ -90,14 +91,14 @@ def search_config(config: TextFitConfig) -> SearchConfig:
     return parse_search(argv + (["--config", config.search_config] if config.search_config else []))
 
 
-def train_config(config: TextFitConfig) -> TextTrainConfig:
+def train_config(config: TextFitConfig) -> TextTrainOptions:
     """The training of a fit; sizes as the protocol says or the flag."""
     values = TEXT_PROTOCOLS[config.protocol]() | {"protocol": config.protocol}
     if config.train_config:
-        values |= read_values(Path(config.train_config), TextTrainConfig)
+        values |= read_values(Path(config.train_config), TextTrainOptions)
     chosen = ("epochs", "batch_size", "bptt", "units")
     values |= {name: getattr(config, name) for name in chosen if getattr(config, name)}
-    return TextTrainConfig(
+    return TextTrainOptions(
         **(values | {name: getattr(config, name) for name in SAME} | {"cell": "../search"})
     )
 
@@ -111,7 +112,7 @@ def prepare_search(config: TextFitConfig, text: Text) -> Search:
         return build_search(_fitted(config, asked, config.search_config, tokens), text)
 
 
-def prepare_training(config: TextFitConfig, text: Text) -> TextTrainConfig:
+def prepare_training(config: TextFitConfig, text: Text) -> TextTrainOptions:
     """The training of a fit, fitted in the same way."""
     with fit_words.training(TextFitConfig):
         asked = _fitted(config, train_config(config), config.train_config, len(text.train))
@@ -142,9 +143,10 @@ def fit_text(config: TextFitConfig, folder: Path, say: Say) -> dict[str, Any]:
             )
         run.write_json("environment.json", describe(pick_device(config.device)))
         found = _search(config, built, folder / "search", for_search, say)
-        write_atomically(run / "genotype.json", read_genotype(folder / "search").to_json())
+        genotype = read_genotype(folder / "search")
+        write_atomically(run / "genotype.json", genotype.to_json())
         for_training = time_for(config, spent=max(found["seconds"], time.monotonic() - start))
-        trained = _train(config, training, folder, for_training, say)
+        trained = _train(config, training, genotype, folder, for_training, say)
         result = fit_result(config, found, trained) | _deliver(config, folder, found, say)
         run.write_json("result.json", result)
         return result
@@ -153,27 +155,33 @@ def fit_text(config: TextFitConfig, folder: Path, say: Say) -> dict[str, Any]:
 def _search(
     config: TextFitConfig, built: Search, folder: Path, deadline: Deadline, say: Say
 ) -> dict[str, Any]:
-    asked = built.config
-    if config.minutes and not config.search_epochs and not (folder / "config.json").exists():
+    if (folder / "config.json").exists():
+        known = stored(folder, "search", SearchConfig)
+        return run_search(again(config, known), folder, deadline=deadline)
+    if config.minutes and not config.search_epochs:
         epochs, seconds = search_epochs(built, deadline)
         say(f"search: {epochs} epochs of about {seconds:.1f} s")
-        asked = dataclasses.replace(asked, epochs=epochs)
-    return run_search(_part(config, folder, "search", asked), folder, deadline=deadline)
+        asked = dataclasses.replace(built.config, epochs=epochs)
+        built = build_search(asked, built.data)  # the probe has made steps: begin anew
+    return run_search(again(config, built.config), folder, built, deadline)
 
 
 def _train(
-    config: TextFitConfig, asked: TextTrainConfig, folder: Path, deadline: Deadline, say: Say
+    config: TextFitConfig,
+    asked: TextTrainOptions,
+    genotype: Genotype,
+    folder: Path,
+    deadline: Deadline,
+    say: Say,
 ) -> dict[str, Any]:
     asked = dataclasses.replace(asked, cell=str(folder / "search"))
     if config.minutes and not config.epochs and not (folder / "train" / "config.json").exists():
-        probe = build_text_training(asked, folder / "train")
-        seconds, _ = measure(probe, probe.validation)
+        seconds, _ = measure_training(build_training(asked, genotype))
         epochs = fitting(deadline.left(), seconds, MOST_TRAINING * asked.epochs)
         say(f"training: {epochs} epochs of about {seconds:.1f} s")
         asked = dataclasses.replace(asked, epochs=epochs)
-    return run_text_training(
-        _part(config, folder / "train", "train", asked), folder / "train", deadline=deadline
-    )
+    part = _part(config, folder / "train", "train", asked)
+    return run_training(part, genotype, folder / "train", deadline=deadline)
 
 
 def plan_fit_text(config: TextFitConfig) -> dict[str, Any]:
@@ -183,7 +191,7 @@ def plan_fit_text(config: TextFitConfig) -> dict[str, Any]:
     search, asked = prepare_search(config, text), prepare_training(config, text)
     figures = plan_search(search)
     training = TextTraining(asked, text, search.genotype())
-    return plan_both(config, figures, asked.epochs, *measure(training, training.validation))
+    return plan_both(config, figures, asked.epochs, *measure_training(training))
 
 
 def _part(config: TextFitConfig, folder: Path, command: str, asked: Any) -> Any:
@@ -196,13 +204,11 @@ def _deliver(
     config: TextFitConfig, folder: Path, found: dict[str, Any], say: Say
 ) -> dict[str, Any]:
     """Writes the exported step, checked, and the model card; lets the model write."""
-    model = load_text_model(folder)
-    files, difference = deliver_text(model, folder, found, say)
-    names = {kind: path.name for kind, path in files.items()}
-    return {
-        "onnx": names.get("onnx"),
-        "exported": names.get("onnx") or names["torch"],
-        "model_card": names["card"],
-        "export_difference": difference,
+    from proxnas.domains.trained import load_model
+
+    model = load_model(folder)
+    exported = model.deliver(folder, found=found, tell=say)
+    return delivered(exported) | {
+        "export_difference": max(exported.differences.values()),
         "sample": model.generate(config.prompt, config.words, config.temperature, config.seed),
     }

@@ -14,23 +14,18 @@ from rich.console import Console
 from proxnas import __version__
 from proxnas.cells.table import check
 from proxnas.common.launch import here
-from proxnas.domains.text.options import TextTrainConfig
 from proxnas.methods import SAMPLING
 from proxnas.runs.options import JobConfig, RunConfig
 from proxnas.runs.processes import run_together, to_start
 from proxnas.searching.options import SearchConfig
 from proxnas.searching.settings import check_same, storable
-from proxnas.training.options import TrainConfig
+from proxnas.training.options import TrainOptions
 from proxnas.workflows.lengthening import as_long_as, lengthen
 from proxnas.workflows.train_settings import stored
 
 if TYPE_CHECKING:
     from proxnas.cells.designs import Architecture
-    from proxnas.domains.images.data.images import Images
-    from proxnas.domains.images.train import Training
-    from proxnas.domains.modules.task import CustomData
-    from proxnas.domains.text.data.text import Text
-    from proxnas.domains.text.training import TextTraining
+    from proxnas.domains.domain import Data
     from proxnas.runs.deadline import Deadline
     from proxnas.runs.folder import Run
     from proxnas.runs.loop import Progress
@@ -38,19 +33,20 @@ if TYPE_CHECKING:
     from proxnas.searching.job import Search
 
 Built = TypeVar("Built", bound="OnData")
-AnyConfig = SearchConfig | TrainConfig | TextTrainConfig
+AnyConfig = SearchConfig | TrainOptions
 
 
-def build_search(config: SearchConfig, data: Images | Text | CustomData | None = None) -> Search:
+def build_search(config: SearchConfig, data: Data | None = None) -> Search:
     """The search that is described, after all input was found good; `data`: what DATA names, if it
     was read before."""
-    from proxnas.domains.tasks import load_data
+    from proxnas.domains import load_for_search
     from proxnas.searching.job import Search
 
     if config.table:
         check(Path(config.table))
     return Search(
-        dataclasses.replace(config, seed=config.all_seeds()[0]), data or load_data(config)
+        dataclasses.replace(config, seed=config.all_seeds()[0]),
+        data or load_for_search(config.space, config.data, config),
     )
 
 
@@ -70,28 +66,6 @@ def fitted_to_minutes(config: SearchConfig, deadline: Deadline) -> SearchConfig:
     )  # by itself it would take longer
 
 
-def training_fitted_to_minutes(
-    config: TrainConfig, genotype: Architecture, deadline: Deadline
-) -> TrainConfig:
-    """The same for a training."""
-    from proxnas.workflows.plan_train import measure_training
-
-    seconds, _ = measure_training(build_training(config, genotype))
-    return dataclasses.replace(config, epochs=fitting(deadline.left(), seconds, config.epochs))
-
-
-def text_training_fitted_to_minutes(
-    config: TextTrainConfig, folder: Path, deadline: Deadline
-) -> TextTrainConfig:
-    """The same for the training of a language model."""
-    from proxnas.domains.text.train import build_text_training
-    from proxnas.workflows.plan import measure
-
-    probe = build_text_training(config, folder)
-    seconds, _ = measure(probe, probe.validation)
-    return dataclasses.replace(config, epochs=fitting(deadline.left(), seconds, config.epochs))
-
-
 def fitting(seconds: float, per_epoch: float, most: int) -> int:
     """How many epochs fit, at least one and at most so many."""
     return max(1, min(most, int(seconds / per_epoch)))
@@ -108,20 +82,20 @@ def run_search(
     from proxnas.searching.job import found, search
 
     if number := to_start(config.processes):
-        return _by_processes(config, "search", folder, number)
+        return by_processes(config, "search", folder, number)
     title = f"{config.method} {config.space} seed {config.seed}"
     build = partial(_searched, config, folder, built)
     if by_workers(config, folder):
         from proxnas.searching.evaluations import run_evaluations
 
         work = partial(search, deadline=deadline, loop=run_evaluations)
-        return _run(config, "search", folder, title, build, work, quiet=True)
+        return run_job(config, "search", folder, title, build, work, quiet=True)
     if config.refine:
         from proxnas.searching.refine import refine
 
-        first = _run(config, "search", folder, title, build, partial(found, deadline=deadline))
+        first = run_job(config, "search", folder, title, build, partial(found, deadline=deadline))
         return refine(config, folder, first, deadline)
-    return _run(config, "search", folder, title, build, partial(search, deadline=deadline))
+    return run_job(config, "search", folder, title, build, partial(search, deadline=deadline))
 
 
 def _searched(config: SearchConfig, folder: Path, built: Search | None) -> Search:
@@ -141,53 +115,7 @@ def by_workers(config: SearchConfig, folder: Path) -> bool:
     return config.method in SAMPLING and config.evaluate == "train" and (config.at_once or begun)
 
 
-def build_training(
-    config: TrainConfig, genotype: Architecture, images: Images | None = None
-) -> Training:
-    """The training that is described, after all input was found good; `images`: what DATA names, if
-    it was read."""
-    from proxnas.domains.images.data.images import load
-    from proxnas.domains.images.train import Training
-
-    return Training(config, images or load(config.data, config.load_options()), genotype)
-
-
-def run_training(
-    config: TrainConfig,
-    genotype: Architecture,
-    folder: Path,
-    built: Training | None = None,
-    deadline: Deadline | None = None,
-) -> dict[str, Any]:
-    """One training in its folder; a finished one is not run again."""
-    from proxnas.domains.images.train import train
-
-    if number := to_start(config.processes):
-        return _by_processes(config, "train", folder, number, genotype)
-    work = partial(train, deadline=deadline)
-    return _run(
-        config, "train", folder, "train", lambda: built or build_training(config, genotype), work
-    )
-
-
-def run_text_training(
-    config: TextTrainConfig,
-    folder: Path,
-    built: TextTraining | None = None,
-    deadline: Deadline | None = None,
-) -> dict[str, Any]:
-    """One training of a language model in its folder; a finished one is not run again."""
-    from proxnas.domains.text.train import build_text_training, train_text
-
-    if number := to_start(config.processes):
-        return _by_processes(config, "train", folder, number)
-    work = partial(train_text, deadline=deadline)
-    return _run(
-        config, "train", folder, "train", lambda: built or build_text_training(config, folder), work
-    )
-
-
-def _by_processes(
+def by_processes(
     config: AnyConfig, command: str, folder: Path, number: int, genotype: Architecture | None = None
 ) -> dict[str, Any]:
     """A run within another, by several processes: they find in its folder what they are to do, and
@@ -211,7 +139,7 @@ def _by_processes(
     return result
 
 
-def _run(
+def run_job(
     config: AnyConfig,
     command: str,
     folder: Path,
@@ -220,6 +148,8 @@ def _run(
     work: Callable[[Built, Run, Progress], dict[str, Any]],
     quiet: bool = False,
 ) -> dict[str, Any]:
+    """A search or a training in its folder, which is locked, with its data checked; a finished one
+    is not run again."""
     from proxnas.runs.folder import open_run
     from proxnas.runs.progress import shown
     from proxnas.runs.same_data import check_data, check_searched
@@ -239,7 +169,7 @@ def _run(
         ):
             built = build()
             check_data(run, built.fingerprint)
-            if not isinstance(config, SearchConfig):
+            if isinstance(config, TrainOptions):
                 check_searched(config.cell, config.data, run, built.fingerprint)
             return work(built, run, progress)
 

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxnas.common.errors import InputError
 from proxnas.common.launch import check_alone, here
-from proxnas.domains.text.options import TextTrainConfig
 from proxnas.runs.deadline import MINUTES
 from proxnas.runs.options import RunConfig, flag, require
 from proxnas.searching.options import SearchConfig
 from proxnas.searching.uses import PROXIMAL
-from proxnas.training.options import LONGEST_WARMUP, TrainConfig
+from proxnas.training.options import TrainOptions
 
 if TYPE_CHECKING:
     from proxnas.runs.folder import Run
@@ -35,7 +34,7 @@ REFINEMENTS = ("neighbours", "refined")
 def as_long_as(given: Config, stored: Config, where: Path) -> Config:
     """The stored configuration with the lengths that are given; an InputError unless a run can be
     made that long."""
-    if not isinstance(stored, SearchConfig | TrainConfig | TextTrainConfig):
+    if not isinstance(stored, SearchConfig | TrainOptions):
         return stored
     changed: dict[str, Any] = {}
     for name in LENGTHS:
@@ -69,23 +68,16 @@ def _check(name: str, old: int | None, new: int | None, stored: RunConfig, where
 
 def _schedule(config: RunConfig) -> str:
     """What follows a schedule over all epochs of the run; empty if nothing does."""
-    if isinstance(config, TextTrainConfig):
-        return ""
-    if isinstance(config, TrainConfig):
-        falls = config.schedule == "cosine" and config.learning_rate_min != config.learning_rate
-        if config.warmup > LONGEST_WARMUP * config.epochs:
-            return f"its --warmup is a share of {config.epochs} epochs"
-        if config.drop_path:
-            return f"its --drop-path rises over {config.epochs} epochs"
-    else:
-        assert isinstance(config, SearchConfig)
-        falls = config.learning_rate_min != config.learning_rate
-        if config.method not in BY_GRADIENT:
-            return f"{config.method} is made for {config.epochs} epochs from the start"
-        if config.explore:
-            return f"its --explore falls to 0 over {config.epochs} epochs"
-        if config.limit():
-            return f"its limit is approached over {config.epochs} epochs"
+    if isinstance(config, TrainOptions):
+        return config.over_all_epochs()
+    assert isinstance(config, SearchConfig)
+    if config.method not in BY_GRADIENT:
+        return f"{config.method} is made for {config.epochs} epochs from the start"
+    if config.explore:
+        return f"its --explore falls to 0 over {config.epochs} epochs"
+    if config.limit():
+        return f"its limit is approached over {config.epochs} epochs"
+    falls = config.learning_rate_min != config.learning_rate
     return f"its learning rate falls to its end over {config.epochs} epochs" if falls else ""
 
 

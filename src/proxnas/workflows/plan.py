@@ -11,7 +11,7 @@ from typing import Any
 from proxnas.common.memory import peak_memory
 from proxnas.common.quantities import shown_budget
 from proxnas.core.size.complexity import parameters
-from proxnas.domains.tasks import load_data
+from proxnas.domains import load_for_search
 from proxnas.runs.loop import Job
 from proxnas.runs.threads import threads_for
 from proxnas.searching.job import Search
@@ -26,9 +26,8 @@ REFINED = "and {} short trainings after it, then longer ones of the best (--refi
 
 def plan(config: SearchConfig) -> dict[str, Any]:
     """The figures of `--dry-run`."""
-    return plan_search(
-        Search(dataclasses.replace(config, **WARM.get(config.method, {})), load_data(config))
-    )
+    data = load_for_search(config.space, config.data, config)
+    return plan_search(Search(dataclasses.replace(config, **WARM.get(config.method, {})), data))
 
 
 def plan_search(search: Search) -> dict[str, Any]:

@@ -6,15 +6,16 @@ No torch here: `--help` must be quick.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 from proxnas.common.errors import unknown
 from proxnas.common.say import say
+from proxnas.domains import of_space
+from proxnas.domains.domain import trainable
 from proxnas.domains.spaces import SPACES
-from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainConfig, TokenFlags
 from proxnas.runs.executors.choice import check as check_executor
 from proxnas.runs.executors.tasks import Outcome, check_done
 from proxnas.runs.options import RunConfig, check_minutes, flag, require
@@ -28,8 +29,7 @@ from proxnas.searching.settings import (
     resolve_search,
 )
 from proxnas.searching.uses import NEEDS, PROXIMAL, of_use, why_idle
-from proxnas.training.options import DataArgument, TrainConfig
-from proxnas.training.protocols import PROTOCOLS
+from proxnas.training.options import DataArgument
 from proxnas.workflows.folders import run_folder
 from proxnas.workflows.train_settings import need, stored
 
@@ -117,7 +117,7 @@ class StudyConfig(ManyFlags, RunConfig):
 
     def protocols(self) -> list[str]:
         """Those of the trainings that suit the space."""
-        return list(TEXT_PROTOCOLS if self.space == "rnn" else PROTOCOLS)
+        return list(trainable(of_space(self.space)).protocols)
 
     def all_seeds(self) -> list[int]:
         """The seeds of each setting."""
@@ -190,15 +190,14 @@ def _idle(*argv: str) -> tuple[str, ...]:
 def train_argv(config: StudyConfig, cell: Path, seed: int) -> list[str]:
     """The command line of the training of a cell."""
     flags: dict[str, Any] = {"protocol": config.train, "seed": seed}
-    if config.space == "rnn":  # the words that the cell was searched on
-        tokens = [field.name for field in fields(TokenFlags)]
-        flags |= {key: value for key, value in search_values(config).items() if key in tokens}
+    shared = trainable(of_space(config.space)).shared
+    flags |= {key: value for key, value in search_values(config).items() if key in shared}
     return ["train", str(cell), config.data, *words(config, flags | train_values(config))]
 
 
 def train_values(config: StudyConfig) -> dict[str, Any]:
     """More flags of the trainings, from the file."""
-    cls = TextTrainConfig if config.space == "rnn" else TrainConfig
+    cls = trainable(of_space(config.space)).train_options
     values = read_values(Path(config.train_config), cls) if config.train_config else {}
     for name in values:
         require(

@@ -3,61 +3,62 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from proxnas import __version__
-from proxnas.cells.designs import Architecture, Design
-from proxnas.cells.reading import read_architecture
 from proxnas.common.errors import InputError
+from proxnas.common.options import build
 from proxnas.common.stored import read_json, unreadable
-from proxnas.runs.options import NOT_STORED, RunConfig, flag
+from proxnas.domains import TrainableDomain
+from proxnas.runs.options import NOT_STORED, RunConfig
 from proxnas.searching.settings import (
     AnyRunConfig,
-    auto_protocol,
     checked_values,
     command_line,
     config_file,
     with_help,
 )
-from proxnas.training.options import TrainConfig
-from proxnas.training.protocols import BY_KIND, PROTOCOLS
+from proxnas.training.options import TrainOptions
+from proxnas.workflows.about import training_domain
 
 PROG = "proxnas train"
-OF_CELLS: dict[str, Any] = {"cells": 1, "channels": 1, "auxiliary": 0.0, "drop_path": 0.0}
-"""What a network made by hand has no use for, with the values that ask for nothing."""
 
 
-def defaults(protocol: str, data: str, genotype: Architecture | None) -> dict[str, Any]:
-    """The values of a protocol, `auto` decided by the data, fitted to the kind of the cell."""
-    name = auto_protocol(data) if protocol == "auto" else protocol
-    values = PROTOCOLS[name]() | {"protocol": name}
-    if isinstance(genotype, Design):
-        return values | OF_CELLS
-    of_kind = BY_KIND.get(genotype.kind) if genotype else None
-    return values | (of_kind() if of_kind else {})
+def resolve_training(domain: TrainableDomain, values: dict[str, Any]) -> TrainOptions:
+    """The options of a training with these values, the others as its protocol, its data and its
+    cell say."""
+    cls = domain.train_options
+    return _settle(domain, build(cls, values), values, partial(build, cls))
 
 
-def parse_train(argv: list[str]) -> TrainConfig:
-    """The configuration of a command line."""
-    return with_help(argv, PROG, _resolve)
+def parse_train(argv: list[str]) -> TrainOptions:
+    """The options of a command line; whose they are its cell says."""
+    return with_help(argv, PROG, partial(_resolve, training_domain(argv)))
 
 
-def _resolve(argv: list[str]) -> TrainConfig:
-    file = config_file(argv, TrainConfig)
-    named = command_line(TrainConfig, PROG, argv, file)  # the words that choose the layers
-    genotype = read_architecture(named.cell) if named.cell and not named.resume else None
-    layers = defaults(named.protocol, named.data, genotype)
-    config = command_line(
-        TrainConfig, PROG, argv, layers | {k: v for k, v in file.items() if k != "protocol"}
-    )
-    for name, neutral in OF_CELLS.items() if isinstance(genotype, Design) else ():
-        if getattr(config, name) != neutral:
-            raise InputError(
-                f"{flag(name)} {getattr(config, name)}: is for cells, not for {config.cell}: leave"
-                " it out"
-            )
-    return config
+def _resolve(domain: TrainableDomain, argv: list[str]) -> TrainOptions:
+    cls = domain.train_options
+    file = config_file(argv, cls)
+    named = command_line(cls, PROG, argv, file)  # the words that choose the layers
+    return _settle(domain, named, file, lambda values: command_line(cls, PROG, argv, values))
+
+
+def _settle(
+    domain: TrainableDomain,
+    named: TrainOptions,
+    given: dict[str, Any],
+    make: Callable[[dict[str, Any]], TrainOptions],
+) -> TrainOptions:
+    """The options that `make` makes of what the protocol, the data and the cell say that are
+    `named`, with the values given over them."""
+    architecture = domain.read_cell(named.cell) if named.cell and not named.resume else None
+    layers = domain.train_values(named.protocol, named.data, architecture)
+    options = make(layers | {name: value for name, value in given.items() if name != "protocol"})
+    domain.check_training(options, architecture)
+    return options
 
 
 def stored(folder: Path, command: str, cls: type[AnyRunConfig]) -> AnyRunConfig:

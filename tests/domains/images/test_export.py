@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from proxnas.cells.genotype import Cell, Edge, Genotype
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
+from proxnas.domains import exporting
 from proxnas.domains.images import export, networks
 from proxnas.domains.images.data.images import load
-from proxnas.domains.images.deliver import deliver, found_by
+from proxnas.domains.images.domain import IMAGES
 from proxnas.domains.images.export import (
     Deployed,
     as_input,
@@ -30,10 +31,11 @@ from proxnas.domains.images.export import (
 from proxnas.domains.images.model import Model, save_model
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.operations import CNN
-from proxnas.domains.model_file import FILE
+from proxnas.domains.trained import TrainedModel, found_by
+from proxnas.training.model_file import FILE
 
 needs_onnx = pytest.mark.skipif(
-    not export.onnx_available(), reason="the extra onnx is not installed"
+    not exporting.onnx_available(), reason="the extra onnx is not installed"
 )
 
 
@@ -95,7 +97,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def onnx_file(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """By the command, without DATA: the run says digits. With its card. (Exporting takes seconds,
     so once for all.)"""
-    if not export.onnx_available():
+    if not exporting.onnx_available():
         pytest.skip("the extra onnx is not installed")
     folder = tmp_path_factory.mktemp("files")
     assert (
@@ -186,7 +188,7 @@ def test_without_the_extra_onnx_is_refused_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(
-        export, "find_spec", lambda name: None if name == "onnxscript" else object()
+        exporting, "find_spec", lambda name: None if name == "onnxscript" else object()
     )
     assert main(["export", str(run_folder), "--onnx", str(tmp_path / "m.onnx")]) == 2
     error = capsys.readouterr().err
@@ -312,7 +314,7 @@ def test_without_any_data_it_is_checked_on_noise_and_says_so(
 def test_without_onnx_a_fit_delivers_a_torch_program_and_says_so_in_a_line(
     tmp_path: Path, digits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxnas.domains.images.deliver.onnx_available", lambda: False)
+    monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
     said: list[str] = []
     found = {
         "method": "nasp",
@@ -322,7 +324,8 @@ def test_without_onnx_a_fit_delivers_a_torch_program_and_says_so_in_a_line(
         "epochs": 4,
         "seconds": 12.3,
     }
-    files = deliver(digits_model(), digits, tmp_path, found, said.append)
+    model = TrainedModel(IMAGES, digits_model())
+    files = model.deliver(tmp_path, digits, found, said.append).files
     assert {kind: path.name for kind, path in files.items()} == {
         "torch": "model.pt2",
         "card": "model_card.md",

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
 from proxnas.domains.images.model import load_model, save_model
-from proxnas.domains.model_file import find_model
+from proxnas.training.model_file import find_model
 from support.models import CELL, made
 
 

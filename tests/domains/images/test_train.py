@@ -27,13 +27,13 @@ from proxnas.common.errors import InputError
 from proxnas.common.types import Batch
 from proxnas.domains.images.data.images import from_arrays
 from proxnas.domains.images.model import load_model
+from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.domains.images.parts import held_out, train_parts
-from proxnas.domains.images.train import Training
+from proxnas.domains.images.protocols import PROTOCOLS
+from proxnas.domains.images.training import ImageTraining
 from proxnas.runs.progress import Silent
 from proxnas.training.average import Average, rising
 from proxnas.training.optimizer import factor
-from proxnas.training.options import TrainConfig
-from proxnas.training.protocols import PROTOCOLS
 from proxnas.workflows.train_settings import parse_train
 
 EDGES = [["sep_conv_3x3", 0], ["skip_connect", 1]]
@@ -344,18 +344,18 @@ def test_divergence_stops_with_the_checkpoint_kept(
 
 
 @pytest.fixture
-def make(data: Path) -> Callable[..., Training]:
+def make(data: Path) -> Callable[..., ImageTraining]:
     images = from_arrays(dict(np.load(data)), "stripes", "stripes")
 
-    def build(*flags: str) -> Training:
+    def build(*flags: str) -> ImageTraining:
         config = dataclasses.replace(parse_train([*SMALL, *flags]), cell="x", data="x")
-        return Training(config, images, GENOTYPE)
+        return ImageTraining(config, images, GENOTYPE)
 
     return build
 
 
 def test_pieces_of_a_batch_add_up(
-    make: Callable[..., Training], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., ImageTraining], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two equal halves, whose batch statistics are those of the whole: the update must be the
     same."""
@@ -375,7 +375,9 @@ def test_pieces_of_a_batch_add_up(
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
-def test_the_auxiliary_tower_and_smoothing_enter_the_loss(make: Callable[..., Training]) -> None:
+def test_the_auxiliary_tower_and_smoothing_enter_the_loss(
+    make: Callable[..., ImageTraining],
+) -> None:
     stem = {}
     for flags in ("", "--auxiliary 0.4", "--label-smoothing 0.2"):
         training = make(*flags.split())
@@ -385,7 +387,9 @@ def test_the_auxiliary_tower_and_smoothing_enter_the_loss(make: Callable[..., Tr
     assert not torch.equal(stem[""], stem["--label-smoothing 0.2"])
 
 
-def test_path_dropout_rises(make: Callable[..., Training], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_dropout_rises(
+    make: Callable[..., ImageTraining], monkeypatch: pytest.MonkeyPatch
+) -> None:
     training, seen = make("--drop-path", "0.3"), []
     monkeypatch.setattr(training.network, "set_drop_path", seen.append)
     for epoch in (0, 1, 2, 2.5):
@@ -397,10 +401,10 @@ def test_path_dropout_rises(make: Callable[..., Training], monkeypatch: pytest.M
 
 
 def test_the_schedule() -> None:
-    cosine = TrainConfig(epochs=10, learning_rate=1.0, learning_rate_min=0.1)
+    cosine = ImageTrainOptions(epochs=10, learning_rate=1.0, learning_rate_min=0.1)
     assert [factor(cosine, t, 2) for t in (0, 10, 20)] == pytest.approx([1.0, 0.55, 0.1])
     assert factor(cosine, 1, 2) == pytest.approx(0.1 + 0.9 * (1 + math.cos(math.pi / 20)) / 2)
-    falling = TrainConfig(epochs=10, schedule="exponential", gamma=0.5, warmup=2)
+    falling = ImageTrainOptions(epochs=10, schedule="exponential", gamma=0.5, warmup=2)
     assert [factor(falling, t, 2) for t in (0, 2, 4, 6)] == pytest.approx(
         [0.25, 0.375, 0.25, 0.125]
     )
@@ -408,7 +412,7 @@ def test_the_schedule() -> None:
 
 
 def test_a_training_of_one_epoch_is_annealed_and_its_warm_up_is_a_fifth() -> None:
-    short = TrainConfig(epochs=1, learning_rate=1.0, learning_rate_min=0.0, warmup=1)
+    short = ImageTrainOptions(epochs=1, learning_rate=1.0, learning_rate_min=0.0, warmup=1)
     rates = [factor(short, t, 50) for t in range(50)]
     assert max(rates) == pytest.approx(rates[9], rel=0.01)
     assert rates[0] < 0.11 and rates[-1] < 0.01 and rates[10:] == sorted(rates[10:], reverse=True)
@@ -448,7 +452,7 @@ def test_who_is_held_out() -> None:
 
 def test_protocols_are_the_published_ones() -> None:
     for name, make_values in PROTOCOLS.items():
-        assert parse_train(["", "", "--protocol", name]) == TrainConfig(
+        assert parse_train(["", "", "--protocol", name]) == ImageTrainOptions(
             **make_values(), protocol=name
         )  # type: ignore[arg-type]
     c = parse_train(["--protocol", "cifar"])
@@ -581,12 +585,12 @@ def test_a_run_of_another_command_is_not_resumed(
 
 
 @pytest.mark.parametrize("stem", ["cifar", "imagenet", "tinyimagenet"])
-def test_small_images_suit_every_stem(make: Callable[..., Training], stem: str) -> None:
+def test_small_images_suit_every_stem(make: Callable[..., ImageTraining], stem: str) -> None:
     training = make("--stem", stem, "--auxiliary", "0.4")
     assert training.step().loss.isfinite() and training.valid
-    assert 0 <= training.evaluation(training.kept, training.valid).accuracy <= 1
+    assert 0 <= training.validate().accuracy <= 1
 
 
 def test_config_birth() -> None:
     with pytest.raises(InputError, match=r"--learning-rate-min 1.0: give at most --learning-rate"):
-        TrainConfig(learning_rate=0.1, learning_rate_min=1.0)
+        ImageTrainOptions(learning_rate=0.1, learning_rate_min=1.0)

@@ -17,8 +17,8 @@ from proxnas.domains.images import networks
 from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.networks.parts import DropPath
-from proxnas.domains.images.train import Training
-from proxnas.training.options import TrainConfig
+from proxnas.domains.images.options import ImageTrainOptions
+from proxnas.domains.images.training import ImageTraining
 from support.places import ROOT
 
 NODES = [
@@ -51,8 +51,8 @@ def test_shared_relus_change_nothing() -> None:
 def test_a_training_step_computes_a_relu_once_a_state(
     monkeypatch: pytest.MonkeyPatch, tiny_images: Images
 ) -> None:
-    config = TrainConfig(cells=1, channels=2, batch_size=4, threads=1, device="cpu")
-    training, seen, relu = Training(config, tiny_images, GENOTYPE), [], nn.functional.relu
+    config = ImageTrainOptions(cells=1, channels=2, batch_size=4, threads=1, device="cpu")
+    training, seen, relu = ImageTraining(config, tiny_images, GENOTYPE), [], nn.functional.relu
 
     def noted(x: Tensor, inplace: bool = False) -> Tensor:
         seen.append(x)

@@ -11,10 +11,10 @@ import torch
 
 from proxnas.common.errors import InputError
 from proxnas.domains.text.data.text import TextOptions
+from proxnas.domains.text.domain import TEXT
 from proxnas.domains.text.export import export_text_model
 from proxnas.domains.text.language import LanguageSize
 from proxnas.domains.text.model import TextModel, language_network
-from proxnas.domains.text.train import find_cell
 
 VOCABULARY = (*map(str, range(19)), "<unk>")
 CELLS = ["zoo:RNN_DARTS_V2", "zoo:LSTM"]
@@ -22,7 +22,7 @@ CELLS = ["zoo:RNN_DARTS_V2", "zoo:LSTM"]
 
 @pytest.fixture(params=CELLS)
 def model(request: pytest.FixtureRequest) -> TextModel:
-    cell, size = find_cell(request.param), LanguageSize(20, 6)
+    cell, size = TEXT.read_cell(request.param), LanguageSize(20, 6)
     network = language_network(cell, size).eval()
     with torch.no_grad():
         for w in network.parameters():

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from proxnas.cli.main import main
-from proxnas.cli.text import about_fitting_text
-from proxnas.workflows.fit_options import TextFitConfig
+from proxnas.workflows.about import fitting_domain
+from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 from proxnas.workflows.fit_text import search_config, train_config
 
 SMALL = [
@@ -91,13 +91,13 @@ def test_one_that_was_stopped_after_the_search_goes_on(
 ) -> None:
     argv = ["fit", str(book), *SMALL, *more, "--words=8", "--quiet", "--run", str(tmp_path / "run")]
     with monkeypatch.context() as patch:
-        patch.setattr("proxnas.workflows.fit_text.run_text_training", lambda *_: 1 / 0)
+        patch.setattr("proxnas.workflows.fit_text.run_training", lambda *_, **__: 1 / 0)
         assert main(argv) == 1
     assert (tmp_path / "run" / "search" / "result.json").exists() and not (
         tmp_path / "run" / "train"
     ).exists()
     monkeypatch.setattr(
-        "proxnas.domains.text.deliver.onnx_available", lambda: False
+        "proxnas.domains.trained.onnx_available", lambda: False
     )  # as without the extra
     searched = (tmp_path / "run" / "search" / "result.json").stat().st_mtime_ns
     assert main([*argv, "--resume"]) == 0
@@ -113,7 +113,7 @@ def test_one_that_was_stopped_after_the_search_goes_on(
 def test_dry_run_and_budget(
     book: Path, more: list[str], tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxnas.domains.text.deliver.onnx_available", lambda: False)
+    monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
     argv = ["fit", str(book), *SMALL[:3], *SMALL[5:], *more]
     assert main([*argv, "--dry-run", "--json", "--minutes=0.5"]) == 0
     figures = json.loads(capsys.readouterr().out)
@@ -155,7 +155,7 @@ def test_what_search_and_training_are_told() -> None:
     ],
 )
 def test_about_fitting_text(argv: list[str], text: bool) -> None:
-    assert about_fitting_text(argv) == text
+    assert (fitting_domain(argv, FitConfig, TextFitConfig).name == "text") == text
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,8 @@ import torch
 
 from proxnas.cli.main import main
 from proxnas.domains.text.model import load_text_model
-from proxnas.domains.text.options import TextTestConfig
-from proxnas.domains.text.settings import about_text, words_of
-from proxnas.training.options import TrainConfig
+from proxnas.domains.text.options import TextTestOptions, TextTrainOptions
+from proxnas.workflows.about import training_domain, words_of
 
 SMALL = [
     "--units=6",
@@ -33,9 +32,8 @@ FORKED = multiprocessing.get_context("forkserver")  # real processes that need n
 FORKED.set_forkserver_preload(
     [
         "pytest",
-        "proxnas.domains.text.train",
+        "proxnas.domains.text.training",
         "proxnas.runs.progress",
-        "proxnas.cli.text",
         "torch._dynamo",
     ]
 )
@@ -282,29 +280,32 @@ def test_killed_and_resumed_ends_the_same(trained: Path, data: Path, tmp_path: P
     ],
 )
 def test_words_of_a_command_line(argv: list[str], words: list[str]) -> None:
-    from proxnas.domains.text.options import TextTrainConfig
-
-    assert words_of(argv, TextTrainConfig) == words
+    assert words_of(argv, TextTrainOptions) == words
 
 
-def test_about_text(trained: Path, cell: Path, tmp_path: Path) -> None:
-    assert about_text([str(cell), "pydocs"], TrainConfig) and about_text(
-        ["--help", "zoo:lstm"], TrainConfig
-    )
-    assert about_text(["--run", str(trained), "--resume"], TrainConfig)
-    assert not about_text(["zoo:DARTS_V2", "digits"], TrainConfig) and not about_text(
-        ["--help"], TrainConfig
-    )
-    assert not about_text(["nothing", "digits"], TrainConfig)
+@pytest.mark.parametrize("trained", ["cell"], indirect=True)
+def test_the_cell_says_what_a_training_is_about(trained: Path, cell: Path, tmp_path: Path) -> None:
+    def about(*argv: str) -> str:
+        return training_domain(list(argv)).name
+
+    assert about(str(cell), "pydocs") == about("--help", "zoo:lstm") == "text"
+    assert about("--run", str(trained), "--resume") == "text"
+    assert about("zoo:DARTS_V2", "digits") == about("--help") == about("nothing", "d") == "images"
     (tmp_path / "c.json").write_text(json.dumps({"cell": "zoo:LSTM"}))
-    assert about_text(["--config", str(tmp_path / "c.json")], TrainConfig)
+    assert about("--config", str(tmp_path / "c.json")) == "text"
+    # the cell is gone since: what the run was told says whose it is
+    run = tmp_path / "run"
+    run.mkdir()
+    stored = json.loads((trained / "config.json").read_text()) | {"cell": "gone"}
+    (run / "config.json").write_text(json.dumps(stored))
+    assert about("--run", str(run), "--resume") == "text"
 
 
 def test_test_of_no_model(tmp_path: Path, capsys: Any) -> None:
     assert "nothing" in refused(["test", "nothing", "pydocs"], capsys)
     (tmp_path / "model.safetensors").write_text("rubbish")
     assert "not a readable safetensors file" in refused(["test", str(tmp_path), "pydocs"], capsys)
-    assert TextTestConfig.__test__ is False
+    assert TextTestOptions.__test__ is False
 
 
 # bad input: one line each

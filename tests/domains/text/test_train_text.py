@@ -20,17 +20,19 @@ from proxnas.cells.genotype import Cell, Edge, Genotype
 from proxnas.common.errors import InputError
 from proxnas.domains.text import training
 from proxnas.domains.text.data.text import Text, TextOptions
+from proxnas.domains.text.domain import TEXT
 from proxnas.domains.text.language import LanguageSize, Spoken, speak
 from proxnas.domains.text.model import TextModel, language_network, load_text_model, save_text_model
-from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainConfig
+from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainOptions
 from proxnas.domains.text.perplexity import perplexity, read_through
-from proxnas.domains.text.train import find_cell, text_figures, train_text
+from proxnas.domains.text.testing import text_figures
 from proxnas.domains.text.training import TextTraining
 from proxnas.runs.divergence import Diverged
 from proxnas.runs.folder import open_run
 from proxnas.runs.loop import Totals
 from proxnas.runs.progress import Silent
 from proxnas.training.average import Average, mean
+from proxnas.training.job import train
 
 CELL = Genotype("rnn", {"recurrent": Cell(((Edge("relu", 0),), (Edge("tanh", 1),)), (1, 2))})
 
@@ -51,7 +53,7 @@ def text() -> Text:
     return Text("rhyme", "word", vocabulary, numbers[:500], numbers[500:600], numbers[600:])
 
 
-def config(**changes: Any) -> TextTrainConfig:
+def config(**changes: Any) -> TextTrainOptions:
     small = {
         "units": 5,
         "epochs": 3,
@@ -61,7 +63,7 @@ def config(**changes: Any) -> TextTrainConfig:
         "threads": 1,
         "data": "rhyme",
     }
-    return TextTrainConfig(**(small | {"average_after": 1, "learning_rate": 5.0} | changes))
+    return TextTrainOptions(**(small | {"average_after": 1, "learning_rate": 5.0} | changes))
 
 
 def job(text: Text, cell: Genotype | None = CELL, **changes: Any) -> TextTraining:
@@ -288,7 +290,7 @@ def trained(
 ) -> dict[str, Any]:
     with open_run(folder, resume=True) as run:
         run.write_json("config.json", {"proxnas": "", "command": "train"})
-        return train_text(job(text, cell, **changes), run, Listener())
+        return train(job(text, cell, **changes), run, Listener())[0].to_json()
 
 
 @pytest.mark.parametrize("cell", [CELL, None], ids=["cell", "LSTM"])
@@ -341,13 +343,13 @@ def test_perplexity_of_a_huge_loss_is_a_number() -> None:
 
 
 def test_cells_by_name() -> None:
-    assert find_cell("zoo:LSTM") is find_cell("zoo:lstm") is None
-    found = find_cell("zoo:RNN_DARTS_V2")
+    assert TEXT.read_cell("zoo:LSTM") is TEXT.read_cell("zoo:lstm") is None
+    found = TEXT.read_cell("zoo:RNN_DARTS_V2")
     assert found is not None and found.kind == "rnn"
     with pytest.raises(InputError, match="kind cnn makes no language model"):
         job(
             Text("t", "word", ("a", "<unk>"), *[np.zeros(99, np.int64)] * 3),
-            find_cell("zoo:DARTS_V2"),
+            TEXT.read_cell("zoo:DARTS_V2"),
         )
 
 
@@ -358,7 +360,8 @@ def test_published_sizes(protocol: str, words: int, params: int) -> None:
     with torch.device("meta"):
         size = LanguageSize(words, TEXT_PROTOCOLS[protocol]()["units"])
         cell, lstm = (
-            language_network(find_cell(f"zoo:{name}"), size) for name in ("RNN_DARTS_V2", "LSTM")
+            language_network(TEXT.read_cell(f"zoo:{name}"), size)
+            for name in ("RNN_DARTS_V2", "LSTM")
         )
     count = sum(w.numel() for w in cell.parameters())
     assert count == params
@@ -366,23 +369,23 @@ def test_published_sizes(protocol: str, words: int, params: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "flag"),
+    ("changes", "named"),
     [
-        ({"units": 0}, "--units"),
-        ({"drop_words": 1.0}, "--drop-words"),
-        ({"learning_rate": math.nan}, "--learning-rate"),
-        ({"bptt": 0}, "--bptt"),
+        ({"units": 0}, "units 0"),
+        ({"drop_words": 1.0}, "drop_words 1"),
+        ({"learning_rate": math.nan}, "learning_rate nan"),
+        ({"bptt": 0}, "bptt 0"),
         ({"resume": True, "force": True}, "--force"),
     ],
 )
-def test_bad_configurations(changes: dict[str, Any], flag: str) -> None:
-    with pytest.raises(InputError, match=flag):
+def test_bad_configurations(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
         config(**changes)
 
 
 @pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
 def test_protocols_are_sound(protocol: str) -> None:
-    made = TextTrainConfig(**TEXT_PROTOCOLS[protocol]())
+    made = TextTrainOptions(**TEXT_PROTOCOLS[protocol]())
     assert made.units == {"quick": 128, "ptb": 850, "wt2": 700}[protocol]
 
 

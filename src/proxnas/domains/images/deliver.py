@@ -1,52 +1,29 @@
-"""The files that a trained model is handed on as: the exported network and the model card."""
+"""What goes with the exported network: images to check it on, and the model card."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from proxnas import __version__
 from proxnas.common.clock import Clock
 from proxnas.common.environment import describe
-from proxnas.common.say import say
+from proxnas.common.errors import InputError
 from proxnas.core.size.complexity import multiply_adds, parameters
 from proxnas.core.size.latency import Latency, latency, summary, warm_runs
-from proxnas.domains.exporting import CARD, ONNX, PROGRAM, onnx_available
-from proxnas.domains.images.export import export_model, onnx_runner
+from proxnas.domains.images.data.images import load
+from proxnas.domains.images.data.options import LoadOptions
+from proxnas.domains.images.export import onnx_runner
 from proxnas.domains.images.model import Model
 from proxnas.report.model_card import Card, model_card
-from proxnas.report.reading import read_result
-from proxnas.runs.folder import write_atomically
+from proxnas.report.reading import read_config
 
 IMAGES = 16
 """So many are enough to check an export on."""
-
-
-def deliver(
-    model: Model,
-    images: Any,
-    folder: Path,
-    found: Mapping[str, Any] | None = None,
-    say: Callable[[str], None] = say,
-) -> dict[str, Path]:
-    """Write model.onnx (model.pt2 without the extra `onnx`) and model_card.md; onnx, torch or card
-    -> file.
-
-    `images`: arrays as trained on, to check the export with. `found`: the result of the search, for
-    the card.
-    """
-    if onnx_available():
-        files = {"onnx": folder / ONNX}
-        export_model(model, images[:IMAGES], onnx=files["onnx"])
-    else:
-        files = {"torch": folder / PROGRAM}
-        export_model(model, images[:IMAGES], program=files["torch"])
-        say(f"{PROGRAM} written instead of {ONNX}: pip install 'proxnas[onnx]' to have that")
-    write_atomically(folder / CARD, card_text(model, files, found))
-    return files | {"card": folder / CARD}
 
 
 def card_text(
@@ -80,15 +57,35 @@ def onnx_latency(path: Path, shape: tuple[int, int, int]) -> Latency:
     return summary(warm_runs(lambda: run(x), Clock(torch.device("cpu"))), 1, "cpu")
 
 
-def found_by(folder: Path) -> dict[str, Any]:
-    """How the cell was found that the train run in `folder` trained: its search's result, or the
-    `cell` it was given.
+def images_for(model: Model, data: Any, folder: Path | None) -> tuple[Any, str]:
+    """(arrays as the model was trained on, what they are): of DATA, which may be such arrays, of
+    the run's data, or, if there are none, noise."""
+    if data is not None and not isinstance(data, str):
+        return data[:IMAGES], f"{len(data[:IMAGES])} images"
+    spec = data or (read_config(folder).get("data", "") if folder else "")
+    try:
+        if isinstance(spec, str) and spec:
+            return real_images(model, spec), f"{IMAGES} images of {spec}"
+    except InputError:
+        if data:  # else it is not the user's doing that the run's data are gone
+            raise
+    C, H, W = model.shape
+    noise = np.random.default_rng(0).integers(0, 256, (IMAGES, H, W, C))
+    if model.pixels == "float32":
+        mean, std = np.asarray(model.mean), np.asarray(model.std)
+        return (mean + std * (noise / 64 - 2)).astype(np.float32), "noise (no DATA given)"
+    return noise.astype(np.uint8), "noise (no DATA given)"
 
-    `fit` keeps the search beside the training; `train` may have been given the folder of a search.
-    """
-    cell = read_result(folder).get("cell")
-    places = [folder.parent / "search", *([Path(cell)] if isinstance(cell, str) and cell else [])]
-    for place in places:
-        if "method" in (result := read_result(place)):
-            return result
-    return {"cell": cell} if isinstance(cell, str) else {}
+
+def real_images(model: Model, data: str) -> Any:
+    """Some images of DATA, of its test part if it has one, as arrays of the size that the model
+    reads."""
+    C, H, W = model.shape
+    images = load(data, LoadOptions(for_model=model.shape))
+    if images.shape != model.shape or str(images.x_test.dtype) != model.pixels:
+        found = f"{'x'.join(map(str, images.shape))} {images.x_test.dtype}"
+        raise InputError(
+            f"{data}: images are {found}, the model reads {C}x{H}x{W} {model.pixels}: give such"
+            " images"
+        )
+    return np.asarray((images.x_test if len(images.y_test) else images.x_train)[:IMAGES])

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,8 @@ from proxnas.common.errors import InputError
 from proxnas.common.stored import is_figure
 from proxnas.domains.images import networks
 from proxnas.domains.images.networks.cnn import Size, channels_last
-from proxnas.domains.model_file import (
+from proxnas.training.answers import Answer
+from proxnas.training.model_file import (
     entry,
     read_file,
     read_weights,
@@ -37,6 +38,7 @@ from proxnas.domains.model_file import (
 if TYPE_CHECKING:
     from proxnas.domains.images.data.picture import Head
 
+DOMAIN, SCHEMA = "images", 1
 PIXELS = ("uint8", "float32")
 LIMITS = {"cells": 200, "channels": 4096, "image_channels": 1024, "classes": 1_000_000}
 # of the whole network, which is built before its weights are compared; published ones have 400
@@ -47,13 +49,6 @@ for gigabytes."""
 STEM = 3
 """Times the channels: the first layer of the widest kind of network."""
 PREDICT_BATCH = 64
-
-
-class Answer(NamedTuple):
-    """A class and how probable the network holds it."""
-
-    name: str
-    probability: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +116,10 @@ class Model:
                 raise InputError(f"{file}: {error}: give an image file") from error
         return np.stack(found)
 
+    def save(self, path: Path) -> None:
+        """Write the model whole or not at all."""
+        save_model(path, self)
+
     def check_files(self) -> None:
         """An InputError if image files are nothing for this model."""
         if self.pixels != "uint8":
@@ -158,6 +157,8 @@ def save_model(path: Path, model: Model) -> None:
     """Write the model whole or not at all."""
     metadata = {
         "proxnas": __version__,
+        "schema": str(SCHEMA),
+        "domain": json.dumps(DOMAIN),
         "genotype": model.genotype.to_json(),
         "size": json.dumps(dataclasses.asdict(model.size)),
         "classes": json.dumps(model.classes),
@@ -172,10 +173,11 @@ def save_model(path: Path, model: Model) -> None:
 
 def load_model(place: str | os.PathLike[str], device: torch.device | str = "cpu") -> Model:
     """The model in a file or run folder, ready to use; an InputError says what is wrong with it."""
-    return read_file(place, lambda file, metadata: _read(file, metadata, torch.device(device)))
+    return read_file(place, lambda file, metadata: read_model(file, metadata, torch.device(device)))
 
 
-def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model:
+def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model:
+    """The model of an open file and its metadata."""
     if "vocabulary" in metadata:
         raise InputError(
             "a language model, which sees no images: let it write with proxnas generate"

@@ -15,7 +15,8 @@ from proxnas.common.errors import InputError
 from proxnas.common.telling import listed
 from proxnas.domains.images.data.folder import image_files
 from proxnas.domains.images.data.picture import BrokenImage, Head
-from proxnas.domains.images.model import PREDICT_BATCH, Answer, Model, picture
+from proxnas.domains.images.model import PREDICT_BATCH, Model, picture
+from proxnas.training.answers import Answer
 
 NAMED = 20
 """Images that could not be read which an error names."""

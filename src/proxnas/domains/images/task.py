@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,14 +24,27 @@ from proxnas.runs.folder import Run
 from proxnas.runs.loop import PRECISIONS
 from proxnas.runs.messages import total
 from proxnas.runs.metrics import Validation
-from proxnas.searching.options import SearchConfig
+
+
+class ImageSearch(Protocol):
+    """What a search of image classifiers is told, as far as data and networks go."""
+
+    cells: int
+    channels: int
+    final_cells: int
+    final_channels: int
+    max_skip: int
+    cutout: int
+    batch_size: int
+    precision: str
+    seed: int
 
 
 class ImageTask:
     """Half of the training images for w, half for A."""
 
     def __init__(
-        self, config: SearchConfig, images: Images, space: Space[Size], device: torch.device
+        self, config: ImageSearch, images: Images, space: Space[Size], device: torch.device
     ) -> None:
         self.config, self.images, self.space, self.device = config, images, space, device
         module = channels_last(

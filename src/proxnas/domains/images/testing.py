@@ -16,12 +16,12 @@ from proxnas.domains.images.data.images import Images, Part, load
 from proxnas.domains.images.data.stream import ImageBatches
 from proxnas.domains.images.evaluate import TOP, Evaluation, evaluate
 from proxnas.domains.images.model import Model
+from proxnas.domains.images.options import ImageTestOptions
 from proxnas.runs.fingerprint import differences
 from proxnas.runs.options import FINGERPRINT
-from proxnas.training.options import TestConfig
 
 
-def load_for(model: Model, config: TestConfig) -> Images:
+def load_for(model: Model, config: ImageTestOptions) -> Images:
     """DATA, brought to the model's size, judged to be of the model's kind; nothing is set aside."""
     C, H, W = model.shape
     if config.image_size and (config.image_size, config.image_size) != (H, W):

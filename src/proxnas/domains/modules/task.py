@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,6 @@ from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run
 from proxnas.runs.loop import PRECISIONS
 from proxnas.runs.metrics import Validation
-from proxnas.searching.options import SearchConfig
 
 Criterion = Callable[[Any, Any], Tensor]
 """(output, target) -> the mean loss of the batch."""
@@ -49,6 +48,7 @@ class CustomData:
     valid: Any
     loss: Criterion | None = None
     metric: Metric | None = None
+    name: str = "data"
     warnings: tuple[str, ...] = ()
 
     @cached_property
@@ -142,11 +142,19 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
     return (output.argmax(1) == answer).float().mean()
 
 
+class ModuleSearch(Protocol):
+    """What a search in a module is told, as far as its data go."""
+
+    batch_size: int
+    precision: str
+    seed: int
+
+
 class CustomTask:
     """A module with Choices, judged by a loss on data in two parts."""
 
     def __init__(
-        self, config: SearchConfig, data: CustomData, space: CustomSpace, device: torch.device
+        self, config: ModuleSearch, data: CustomData, space: CustomSpace, device: torch.device
     ) -> None:
         self.config, self.space, self.device = config, space, device
         metric = data.metric or (accuracy if data.loss is None else None)

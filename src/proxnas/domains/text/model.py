@@ -24,13 +24,15 @@ from proxnas import __version__
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.zoo import LSTM
 from proxnas.common.errors import InputError
-from proxnas.domains.model_file import entry, read_file, read_weights, write_weights
 from proxnas.domains.text.data import vocabulary as words
 from proxnas.domains.text.data.corpus import read
 from proxnas.domains.text.data.text import Text, TextOptions, to_numbers
 from proxnas.domains.text.language import NOTHING, Dropouts, LanguageModel, LanguageSize
 from proxnas.domains.text.network import lstm_network, recurrent_network
+from proxnas.training.answers import Answer
+from proxnas.training.model_file import entry, read_file, read_weights, write_weights
 
+DOMAIN, SCHEMA = "text", 1
 LIMITS = {"words": 10_000_000, "units": 65_536}
 MOST_WEIGHTS = 20_000_000_000
 
@@ -54,6 +56,10 @@ class TextModel:
     def device(self) -> torch.device:
         return self.network.embedding.device
 
+    def save(self, path: Path) -> None:
+        """Write the model whole or not at all."""
+        save_text_model(path, self)
+
     def whole(self, name: str, default: int) -> int:
         """A positive whole number of `info`, which a file may have filled with anything."""
         value = self.info.get(name)
@@ -71,6 +77,23 @@ class TextModel:
         """The words of a prompt that the model does not know."""
         tokens = words.split(prompt, self.options.tokens, "--prompt")
         return [word for word in dict.fromkeys(tokens) if word not in {*self.vocabulary, words.END}]
+
+    @torch.no_grad()
+    def chances(self, prompt: str) -> Tensor:
+        """(V,) on the host: how probable each word is behind a prompt."""
+        feed = torch.tensor(self.numbers(prompt), device=self.device)[:, None]
+        features = self.network.features(feed, self.network.initial(1))
+        logits = self.network.embedding @ features.raw[-1, 0] + self.network.bias
+        return logits.cpu().double().softmax(-1)
+
+    def predict(self, prompts: Sequence[str], top: int = 1) -> list[list[Answer]]:
+        """For each prompt the `top` most probable next words, best first."""
+        rows = []
+        for prompt in prompts:
+            best = self.chances(prompt).topk(min(top, len(self.vocabulary)))
+            pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            rows.append([Answer(self.vocabulary[k], p) for k, p in pairs])
+        return rows
 
     @torch.no_grad()
     def generate(
@@ -150,6 +173,8 @@ def save_text_model(path: Path, model: TextModel) -> None:
     """Write the model whole or not at all."""
     metadata = {
         "proxnas": __version__,
+        "schema": str(SCHEMA),
+        "domain": json.dumps(DOMAIN),
         "genotype": model.genotype.to_json() if model.genotype else json.dumps(LSTM),
         "size": json.dumps(dataclasses.asdict(model.size)),
         "options": json.dumps(dataclasses.asdict(model.options)),
@@ -159,18 +184,14 @@ def save_text_model(path: Path, model: TextModel) -> None:
     write_weights(path, model.network, metadata)
 
 
-def is_text_model(place: str | os.PathLike[str]) -> bool:
-    """Whether MODEL is a language model."""
-    return read_file(place, lambda file, metadata: "vocabulary" in metadata)
-
-
 def load_text_model(place: str | os.PathLike[str], device: torch.device | str = "cpu") -> TextModel:
     """The language model in a file or run folder, ready to use; an InputError says what is wrong
     with it."""
-    return read_file(place, lambda file, metadata: _read(file, metadata, torch.device(device)))
+    return read_file(place, lambda file, metadata: read_model(file, metadata, torch.device(device)))
 
 
-def _read(file: Any, metadata: Mapping[str, str], device: torch.device) -> TextModel:
+def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> TextModel:
+    """The model of an open file and its metadata."""
     if "vocabulary" not in metadata or "genotype" not in metadata:
         raise InputError(
             "not a language model written by proxnas: give the model of a train run on text"

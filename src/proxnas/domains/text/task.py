@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,6 @@ from proxnas.domains.text.space import NAME, RecurrentSpace
 from proxnas.runs.folder import Run
 from proxnas.runs.messages import of_all_columns
 from proxnas.runs.metrics import Validation
-from proxnas.searching.options import SearchConfig
 
 WORST = math.log(1e30)  # perplexities are finite numbers in JSON
 
@@ -145,11 +144,31 @@ def frozen(module: nn.Module, really: bool) -> Iterator[None]:
             w.requires_grad_(True)
 
 
+class TextSearch(Protocol):
+    """What a search of language models is told, as far as data and networks go."""
+
+    tokens: str
+    units: int
+    final_units: int
+    bptt: int
+    lengths: str
+    norm: str
+    drop_output: float
+    drop_hidden: float
+    drop_input: float
+    drop_embedding: float
+    drop_words: float
+    activation: float
+    slowness: float
+    batch_size: int
+    seed: int
+
+
 class TextTask:
     """Language models of recurrent cells."""
 
     def __init__(
-        self, config: SearchConfig, text: Text, space: RecurrentSpace, device: torch.device
+        self, config: TextSearch, text: Text, space: RecurrentSpace, device: torch.device
     ) -> None:
         self.config, self.text, self.space, self.device = c, _, _, _ = config, text, space, device
         dropouts = Dropouts(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from proxnas.common.environment import pick_device, set_deterministic, set_threa
 from proxnas.common.launch import here
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, State
+from proxnas.core.size.complexity import parameters
 from proxnas.domains.text.data.text import Text
 from proxnas.domains.text.data.text_stream import TextStream
 from proxnas.domains.text.language import (
@@ -32,8 +34,8 @@ from proxnas.domains.text.language import (
     Spoken,
     speak,
 )
-from proxnas.domains.text.model import language_network
-from proxnas.domains.text.options import TextTrainConfig
+from proxnas.domains.text.model import TextModel, language_network, multiply_adds
+from proxnas.domains.text.options import TextTrainOptions, text_options
 from proxnas.domains.text.perplexity import Reading, perplexity, read_through
 from proxnas.runs.consensus import mean_gradients
 from proxnas.runs.divergence import Guard, step_if_sound
@@ -43,15 +45,16 @@ from proxnas.runs.loop import Totals, check_finite
 from proxnas.runs.messages import of_all_columns
 from proxnas.runs.metrics import Metrics
 from proxnas.training.average import Average, mean
+from proxnas.training.job import Tested
 
 
 class TextTraining:
     """A language model and its text, with everything that a checkpoint must hold; a Job of the
     loop."""
 
-    def __init__(self, config: TextTrainConfig, text: Text, cell: Genotype | None) -> None:
-        """`cell` None: the LSTM."""
-        self.config, self.text, self.cell = config, text, cell
+    def __init__(self, config: TextTrainOptions, text: Text, architecture: Genotype | None) -> None:
+        """`architecture` None: the LSTM."""
+        self.config, self.text, self.architecture = config, text, architecture
         self.device = pick_device(config.device)
         set_threads(config.threads)
         set_deterministic(config.deterministic)
@@ -84,7 +87,7 @@ class TextTraining:
         dropouts = Dropouts(
             c.drop_output, c.drop_hidden, c.drop_input, c.drop_embedding, c.drop_words
         )
-        return language_network(self.cell, self.size, dropouts).to(self.device)
+        return language_network(self.architecture, self.size, dropouts).to(self.device)
 
     def __len__(self) -> int:
         return len(self.train)
@@ -140,7 +143,7 @@ class TextTraining:
             return self.average.network
         return self.network
 
-    def validation(self) -> Reading:
+    def validate(self) -> Reading:
         """What is kept, on the validation text."""
         c = self.config
         with self.clock("evaluate"):
@@ -150,7 +153,7 @@ class TextTraining:
 
     def row(self, start: float) -> dict[str, Any]:
         train_loss, _ = self.totals.means()
-        found = self.validation()
+        found = self.validate()
         row = {
             "epoch": self.epochs_done + 1,
             "step": self.steps,
@@ -195,6 +198,44 @@ class TextTraining:
         network.load_state_dict(self.best["weights"])
         return network.eval()
 
+    def test(self) -> Tested:
+        """The best weights on the test text."""
+        c, network = self.config, self.best_network()
+        found = read_through(network, self.text.test, c.test_batch_size, c.bptt)
+        figures: dict[str, float | int | None] = {
+            "words": self.text.num_words,
+            "valid_loss": self.best["loss"],
+            "valid_perplexity": perplexity(self.best["loss"]),
+            "averaged_from": self.averaged_from or None,
+            "test_loss": found.loss,
+            "test_perplexity": found.perplexity,
+            "test_tokens": found.tokens,
+        }
+        params, flops = parameters(network), multiply_adds(network)
+        model = self._model(network, {"params": params, "flops": flops} | figures)
+        return Tested(model, params, flops, figures, self.text.warnings)
+
+    def _model(self, network: LanguageModel, figures: Mapping[str, Any]) -> TextModel:
+        c = self.config
+        info: dict[str, Any] = {"data": self.text.name, "protocol": c.protocol}
+        info |= {name: figures[name] for name in KNOWN}
+        info |= {"epochs": self.epochs_done, "seed": c.seed}
+        info |= {name: getattr(c, name) for name in READING}
+        return TextModel(
+            network, self.architecture, self.size, self.text.vocabulary, text_options(c), info
+        )
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "words": self.text.num_words,
+            "train_tokens": len(self.text.train),
+            "units": self.config.units,
+            "flops": multiply_adds(self.network),
+        }
+
+    def keep(self, run: Run) -> None:
+        run.keep_vocabulary(self.text.vocabulary)
+
     def write(self, run: Run) -> None:
         """Nothing besides the checkpoint: genotype and vocabulary are there from the start."""
 
@@ -222,5 +263,9 @@ class TextTraining:
             setattr(self, name, state[name])
 
 
+KNOWN = ("params", "flops", "valid_perplexity", "test_perplexity", "test_tokens")
+"""Figures that a model file tells."""
+READING = ("bptt", "valid_batch_size", "test_batch_size")
+"""How it was read when it was tested: a later test reads alike, and says the same."""
 NUMBERS = ("steps", "epochs_done", "averaged_from", "history")
 """Fields of a training that a checkpoint holds as they are."""

@@ -1,4 +1,4 @@
-"""The search spaces by name, resolved late so that listing them needs no torch."""
+"""The search spaces of all domains by name, resolved late so that listing them needs no torch."""
 
 from __future__ import annotations
 
@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from proxnas.cells.genotype import CUSTOM
 from proxnas.common.errors import InputError, unknown
+from proxnas.domains.domain import every_space
 
 if TYPE_CHECKING:
     from proxnas.core.space import Space
 
-SPACES: dict[str, str] = {
-    "darts7": "proxnas.domains.images.spaces.cnn:darts7",
-    "darts8": "proxnas.domains.images.spaces.cnn:darts8",
-    "nasp12": "proxnas.domains.images.spaces.cnn:nasp12",
-    "nasp12-full": "proxnas.domains.images.spaces.cnn:nasp12_full",
-    "nasbench201": "proxnas.domains.images.spaces.nasbench201:NasBench201",
-    "resnet": "proxnas.domains.images.spaces.resnet:ResNet",
-    "enas5": "proxnas.domains.images.spaces.enas5:Enas5",
-    "rnn": "proxnas.domains.text.space:RecurrentSpace",
-}
+SPACES: dict[str, str] = every_space()
+"""Name -> 'module:what makes it'."""
 
 
 def find(name: str) -> Space[Any]:

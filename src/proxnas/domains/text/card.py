@@ -1,45 +1,23 @@
-"""The files that a language model is handed on as: the exported step and the model card."""
+"""The model card of a language model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from proxnas import __version__
-from proxnas.common.say import say
 from proxnas.core.size.complexity import parameters
-from proxnas.domains.exporting import CARD, ONNX, PROGRAM, onnx_available
-from proxnas.domains.text.export import export_text_model, state_names
+from proxnas.domains.text.export import state_names
 from proxnas.domains.text.model import TextModel, multiply_adds
 from proxnas.report.cell import cell_text
 from proxnas.report.model_card import escape
-from proxnas.runs.folder import write_atomically
 
 LIMITS = (
     "The perplexity holds for text like that which it was tested on, cut into tokens in the same"
     " way. Words that are not in the vocabulary are read as \\<unk\\>. What it writes is no source"
     " of facts."
 )
-
-
-def deliver_text(
-    model: TextModel,
-    folder: Path,
-    found: Mapping[str, Any] | None = None,
-    say: Callable[[str], None] = say,
-) -> tuple[dict[str, Path], float]:
-    """Write model.onnx (model.pt2 without the extra `onnx`) and model_card.md; (onnx, torch or card
-    -> file, the largest difference of a logit)."""
-    if onnx_available():
-        files = {"onnx": folder / ONNX}
-        differences = export_text_model(model, onnx=files["onnx"])
-    else:
-        files = {"torch": folder / PROGRAM}
-        differences = export_text_model(model, program=files["torch"])
-        say(f"{PROGRAM} written instead of {ONNX}: pip install 'proxnas[onnx]' to have that")
-    write_atomically(folder / CARD, text_card(model, files, found))
-    return files | {"card": folder / CARD}, max(differences.values())
 
 
 def text_card(
@@ -61,7 +39,7 @@ def text_card(
         "parameters": f"{parameters(model.network):,}",
         "multiply-adds of a token": f"{multiply_adds(model.network):,}",
         "search": (
-            escape(f"{made['method']} on {made['space']}, seed {made['seed']}")
+            escape(f"{made['method']} on {made.get('space')}, seed {made.get('seed')}")
             if "method" in made
             else ""
         ),

@@ -1,17 +1,17 @@
-"""From-scratch training of a discrete network: build it, step, log, checkpoint, keep the best
-weights, test once."""
+"""From-scratch training of an image classifier: build it, step, log, keep the best weights, test
+once."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from proxnas.cells.designs import Architecture
+from proxnas.cells.designs import Architecture, Design
 from proxnas.common.clock import Clock
 from proxnas.common.environment import pick_device, set_deterministic, set_threads
 from proxnas.common.errors import InputError
@@ -25,37 +25,39 @@ from proxnas.domains.images.data.augment import AS_SUITS, Augment
 from proxnas.domains.images.data.images import Images, Part
 from proxnas.domains.images.data.stream import ImageBatches, Stream
 from proxnas.domains.images.evaluate import TOP, Evaluation, evaluate
-from proxnas.domains.images.model import Model, check_shape, save_model
+from proxnas.domains.images.model import Model, check_shape
 from proxnas.domains.images.networks.cnn import Size, channels_last
+from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.domains.images.parts import train_parts
-from proxnas.domains.model_file import FILE
 from proxnas.methods.base import correct
-from proxnas.runs.deadline import MINUTES, Deadline
 from proxnas.runs.fingerprint import Fingerprint
-from proxnas.runs.folder import Run, write_atomically
-from proxnas.runs.loop import PRECISIONS, Progress, Totals, check_finite, run_epochs
+from proxnas.runs.folder import Run
+from proxnas.runs.loop import PRECISIONS, Totals, check_finite
 from proxnas.runs.metrics import Metrics
 from proxnas.runs.options import FINGERPRINT
 from proxnas.training.average import Average, rising
+from proxnas.training.job import Tested
 from proxnas.training.optimizer import Optimizer
-from proxnas.training.options import TrainConfig
-from proxnas.training.origin import method_of
 
 CHOICE = {"auto": None, "yes": True, "no": False}
+KNOWN = ("params", "flops", "valid_accuracy", "test_accuracy", "test_top5", "test_images")
+"""Figures that a model file tells."""
 
 
-class Training:
+class ImageTraining:
     """A network, its optimizer and its data, with everything that a checkpoint must hold."""
 
-    def __init__(self, config: TrainConfig, images: Images, genotype: Architecture) -> None:
-        self.config, self.images, self.genotype = config, images, genotype
+    def __init__(
+        self, config: ImageTrainOptions, images: Images, architecture: Architecture
+    ) -> None:
+        self.config, self.images, self.architecture = config, images, architecture
         self.device = pick_device(config.device)
         set_threads(config.threads)
         set_deterministic(config.deterministic)
         self.precision = PRECISIONS[config.precision]
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.size = _size(config, images)
-        self.network = networks.build(genotype, self.size).to(self.device)
+        self.network = networks.build(architecture, self.size).to(self.device)
         check_shape(images.shape, self.size, self.network)
         channels_last(self.network)
         self.flops = multiply_adds(self.network, images.shape)
@@ -143,8 +145,12 @@ class Training:
         """What is evaluated and kept: the average of the weights if there is one."""
         return self.average.network if self.average else self.network
 
-    def evaluation(self, network: nn.Module, part: ImageBatches) -> Evaluation:
-        return evaluate(network, part, self.size.classes, self.precision)
+    def validate(self) -> Evaluation | None:
+        return (
+            evaluate(self.kept, self.valid, self.size.classes, self.precision)
+            if self.valid
+            else None
+        )
 
     def row(self, start: float) -> dict[str, Any]:
         train_loss, train_accuracy = self.totals.means()
@@ -155,9 +161,9 @@ class Training:
             "train_loss": train_loss,
             "train_accuracy": train_accuracy,
         }
-        if self.valid:
-            with self.clock("evaluate"):
-                found = self.evaluation(self.kept, self.valid)
+        with self.clock("evaluate"):
+            found = self.validate()
+        if found is not None:
             check_finite(found.loss)
             row |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
         self._keep(row)
@@ -186,11 +192,76 @@ class Training:
 
     def best_network(self) -> nn.Module:
         """The network to keep: best weights, no auxiliary tower."""
-        network = networks.build(self.genotype, dataclasses.replace(self.size, auxiliary=False)).to(
-            self.device
-        )
+        network = networks.build(
+            self.architecture, dataclasses.replace(self.size, auxiliary=False)
+        ).to(self.device)
         network.load_state_dict(self.best["weights"])
         return channels_last(network).eval()
+
+    def test(self) -> Tested:
+        """The best weights on the test images, in full precision, as the model will be used."""
+        network = self.best_network()
+        part = self.batches((self.images.x_test, self.images.y_test))
+        tested = evaluate(network, part, self.size.classes, torch.float32)
+        figures: dict[str, float | int | None] = {
+            "valid_accuracy": self.best["accuracy"],
+            "test_accuracy": tested.accuracy,
+            "test_loss": tested.loss,
+            "test_images": tested.images,
+            "majority_accuracy": tested.majority,
+        }
+        if self.size.classes > TOP:
+            figures["test_top5"] = tested.top5
+        params = parameters(network)
+        model = self._model(network, {"params": params, "flops": self.flops} | figures)
+        return Tested(model, params, self.flops, figures, self._warnings(tested))
+
+    def _warnings(self, tested: Evaluation) -> tuple[str, ...]:
+        if tested.beats_majority():
+            return self.images.warnings
+        line = (
+            f"test accuracy {tested.accuracy:.4f} is not better than always answering the most"
+            f" frequent class, right for {tested.majority:.4f} of the {tested.images} test images:"
+            f" the network has learnt nothing that shows ({self.optimizer.t} steps); give it more"
+            " time, smaller batches or more images"
+        )
+        return (*self.images.warnings, line)
+
+    def _model(self, network: nn.Module, figures: Mapping[str, Any]) -> Model:
+        images = self.images
+        known = {
+            "data": images.name,
+            "protocol": self.config.protocol,
+            FINGERPRINT: dict(images.fingerprint),
+        }
+        known |= {name: figures[name] for name in KNOWN if name in figures}
+        return Model(
+            network=network,
+            genotype=self.architecture,
+            size=dataclasses.replace(self.size, auxiliary=False),
+            classes=images.classes,
+            mean=images.mean,
+            std=images.std,
+            shape=images.shape,
+            pixels=str(images.x_train.dtype),
+            info=known | {"epochs": self.epochs_done, "seed": self.config.seed},
+        )
+
+    def describe(self) -> dict[str, Any]:
+        design = self.architecture
+        return {
+            **({"network": design.name} if isinstance(design, Design) else {}),
+            "images": list(self.images.shape),
+            "classes": self.size.classes,
+            "cells": self.size.cells,
+            "channels": self.size.channels,
+            "flops": self.flops,
+            "train_images": len(self.train.part),
+            "valid_images": len(self.valid) if self.valid else 0,
+        }
+
+    def keep(self, run: Run) -> None:
+        """Nothing: class names are found in the data."""
 
     def write(self, run: Run) -> None:
         """Nothing besides the checkpoint: the genotype is there from the start."""
@@ -216,7 +287,7 @@ class Training:
         self.epochs_done, self.best = state["epochs_done"], state["best"]
 
 
-def _size(config: TrainConfig, images: Images) -> Size:
+def _size(config: ImageTrainOptions, images: Images) -> Size:
     return Size(
         cells=config.cells,
         channels=config.channels,
@@ -227,7 +298,7 @@ def _size(config: TrainConfig, images: Images) -> Size:
     )
 
 
-def augmentation(config: TrainConfig) -> Augment:
+def augmentation(config: ImageTrainOptions) -> Augment:
     """What is done to training images."""
     return Augment(
         shift=CHOICE[config.shift],
@@ -236,90 +307,4 @@ def augmentation(config: TrainConfig) -> Augment:
         rotation=config.rotation,
         colour=config.colour,
         resized_crop=config.resized_crop,
-    )
-
-
-def train(
-    this: Training, run: Run, progress: Progress, deadline: Deadline | None = None
-) -> dict[str, Any]:
-    """Trains to the end, from where the folder stands, tests the best weights; returns what
-    result.json holds."""
-    write_atomically(run / "genotype.json", this.genotype.to_json())
-    deadline = deadline or Deadline()
-    rows = run_epochs(this, run, progress, deadline)
-    network = this.best_network()
-    test = this.batches((this.images.x_test, this.images.y_test))
-    tested = evaluate(
-        network, test, this.size.classes, torch.float32
-    )  # as the kept model will be used
-    result = {"method": method_of(this.config.cell, run)} | _result(this, rows, network, tested)
-    if deadline.cut:
-        result["stopped"] = MINUTES
-    save_model(run / FILE, _model(this, network, result))
-    run.write_json("result.json", result)
-    return result
-
-
-def _result(
-    this: Training, rows: list[dict[str, Any]], network: nn.Module, tested: Evaluation
-) -> dict[str, Any]:
-    result: dict[str, Any] = {
-        "cell": this.config.cell,
-        "space": this.genotype.space,
-        "data": this.config.data,
-        "seed": this.config.seed,
-        "genotype": json.loads(this.genotype.to_json()),
-        "params": parameters(network),
-        "flops": this.flops,
-        "valid_accuracy": this.best["accuracy"],
-        "best_epoch": this.best["epoch"],
-        "test_accuracy": tested.accuracy,
-        "test_loss": tested.loss,
-        "test_images": tested.images,
-        "majority_accuracy": tested.majority,
-        "epochs": this.epochs_done,
-        "seconds": sum(sum(row["seconds"].values()) for row in rows),
-    }
-    if this.size.classes > TOP:
-        result["test_top5"] = tested.top5
-    warnings = list(this.images.warnings)
-    if not tested.beats_majority():
-        warnings.append(
-            f"test accuracy {tested.accuracy:.4f} is not better than always answering the most"
-            f" frequent class, right for {tested.majority:.4f} of the {tested.images} test images:"
-            f" the network has learnt nothing that shows ({this.optimizer.t} steps); give it more"
-            " time, smaller batches or more images"
-        )
-    if warnings:
-        result["warning"] = "; ".join(warnings)
-    return result
-
-
-def _model(this: Training, network: nn.Module, result: dict[str, Any]) -> Model:
-    images = this.images
-    wanted = (
-        "params",
-        "flops",
-        "valid_accuracy",
-        "test_accuracy",
-        "test_top5",
-        "test_images",
-        "epochs",
-        "seed",
-    )
-    known = {
-        "data": images.name,
-        "protocol": this.config.protocol,
-        FINGERPRINT: dict(images.fingerprint),
-    }
-    return Model(
-        network=network,
-        genotype=this.genotype,
-        size=dataclasses.replace(this.size, auxiliary=False),
-        classes=images.classes,
-        mean=images.mean,
-        std=images.std,
-        shape=images.shape,
-        pixels=str(images.x_train.dtype),
-        info=known | {k: result[k] for k in wanted if k in result},
     )

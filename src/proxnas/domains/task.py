@@ -7,22 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
 from torch import Tensor, nn
 
 from proxnas.cells.genotype import Genotype
-from proxnas.common.errors import InputError
 from proxnas.common.types import Batch, Matrices
 from proxnas.core.supernet import Supernet
-from proxnas.domains.text.data.corpus import is_text
 from proxnas.methods.base import Stream
 from proxnas.runs.metrics import Validation
-from proxnas.searching.options import SearchConfig
 
 if TYPE_CHECKING:
-    from proxnas.domains.images.data.images import Images
-    from proxnas.domains.modules.task import CustomData
-    from proxnas.domains.text.data.text import Text
     from proxnas.runs.folder import Run
 
 
@@ -76,50 +69,3 @@ class Task(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """What is read and how large the networks are, for --dry-run."""
-
-
-def load_data(config: SearchConfig) -> Images | Text:
-    """What DATA names, if the space can be searched on it."""
-    if config.space == "rnn":
-        from proxnas.domains.text.data import text
-
-        if not is_text(config.data) and not config.data.startswith("hf:"):
-            _check_no_images(config.data)
-        return text.load(config.data, config.text_options())
-    if is_text(config.data):
-        raise InputError(
-            f"{config.data}: is text, and --space {config.space} is for images: give --space rnn"
-        )
-    from proxnas.domains.images.data import images
-
-    return images.load(config.data, config.load_options())
-
-
-def _check_no_images(data: str) -> None:
-    from proxnas.domains.images.data import images
-
-    try:
-        images.load(data)
-    except InputError:
-        return  # neither, so let the reader of text say what it wants
-    raise InputError(
-        f"{data}: is images, and --space rnn is for text: give a text, or another --space"
-    )
-
-
-def make(
-    config: SearchConfig, data: Images | Text | CustomData, space: Any, device: torch.device
-) -> Task:
-    """The task of the data's kind."""
-    from proxnas.domains.modules.task import CustomData, CustomTask
-    from proxnas.domains.text.data.text import Text
-
-    if isinstance(data, CustomData):
-        return CustomTask(config, data, space, device)
-    if isinstance(data, Text):
-        from proxnas.domains.text.task import TextTask
-
-        return TextTask(config, data, space, device)
-    from proxnas.domains.images.task import ImageTask
-
-    return ImageTask(config, data, space, device)

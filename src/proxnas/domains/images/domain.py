@@ -1,0 +1,201 @@
+"""Images: classifiers of convolutional cells. No torch before it is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proxnas.cells.designs import Architecture, Design
+from proxnas.cells.genotype import BY_HAND
+from proxnas.cells.reading import read_architecture
+from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError
+from proxnas.common.say import plain
+from proxnas.domains.images.networks import NETWORKS
+from proxnas.domains.images.options import ImageTestOptions, ImageTrainOptions, load_options
+from proxnas.domains.images.protocols import BY_KIND, PROTOCOLS
+from proxnas.domains.images.spaces import SPACES
+from proxnas.training.options import Defaults, TestOptions, TrainOptions
+
+if TYPE_CHECKING:
+    import torch
+
+    from proxnas.domains.images.data.images import Images
+    from proxnas.domains.images.model import Model
+    from proxnas.domains.images.task import ImageTask
+    from proxnas.domains.images.training import ImageTraining
+    from proxnas.training.answers import Answer
+
+OF_CELLS: dict[str, Any] = {"cells": 1, "channels": 1, "auxiliary": 0.0, "drop_path": 0.0}
+"""What a network made by hand has no use for, with the values that ask for nothing."""
+MOST_SHOWN = 20
+"""Classes whose confusion matrix fits on a screen."""
+
+
+class ImageDomain:
+    """Images, their spaces, networks and models."""
+
+    name = "images"
+    spaces: Mapping[str, str] = SPACES
+    protocols: Mapping[str, Defaults] = PROTOCOLS
+    shared: tuple[str, ...] = ()
+    train_options: type[TrainOptions] = ImageTrainOptions
+    test_options: type[TestOptions] = ImageTestOptions
+
+    def claims(self, data: object) -> bool:
+        if not isinstance(data, str):
+            from proxnas.domains.images.data.images import Images
+
+            return isinstance(data, Images)
+        if data == "digits" or Path(data).suffix.lower() in (".npz", ".parquet"):
+            return True
+        if not os.path.isdir(os.path.expanduser(data)):
+            return False
+        from proxnas.domains.images.data.images import load
+
+        try:  # what a folder holds is known when it is read
+            load(data)
+        except InputError:
+            return False
+        return True
+
+    def claims_cell(self, cell: str) -> bool:
+        try:
+            return read_architecture(cell).kind in (*NETWORKS, BY_HAND)
+        except InputError:
+            return False
+
+    def claims_model(self, metadata: Mapping[str, str]) -> bool:
+        return metadata.get("domain") == json.dumps(self.name) or "classes" in metadata
+
+    def load(self, data: Any, options: Any) -> Images:
+        from proxnas.domains.images.data.images import Images, load
+
+        return data if isinstance(data, Images) else load(data, load_options(options))
+
+    def task(self, options: Any, data: Any, space: Any, device: torch.device) -> ImageTask:
+        from proxnas.domains.images.task import ImageTask
+
+        return ImageTask(options, data, space, device)
+
+    def read_cell(self, cell: str | Path) -> Architecture:
+        return read_architecture(cell)
+
+    def train_values(
+        self, protocol: str, data: str, architecture: Architecture | None
+    ) -> dict[str, Any]:
+        name = auto_protocol(data) if protocol == "auto" else protocol
+        values = PROTOCOLS[name]() | {"protocol": name}
+        if isinstance(architecture, Design):
+            return values | OF_CELLS
+        of_kind = BY_KIND.get(architecture.kind) if architecture else None
+        return values | (of_kind() if of_kind else {})
+
+    def check_training(self, options: Any, architecture: Architecture | None) -> None:
+        if not isinstance(architecture, Design):
+            return
+        for name, neutral in OF_CELLS.items():
+            value = getattr(options, name)
+            if value != neutral:
+                raise OptionError(
+                    name, value, f"is for cells, not for {options.cell}: leave it out"
+                )
+
+    def training(self, options: Any, data: Any, architecture: Architecture | None) -> ImageTraining:
+        from proxnas.domains.images.training import ImageTraining
+
+        assert architecture is not None, "every image classifier is described by one"
+        return ImageTraining(options, data, architecture)
+
+    def plan_lines(self, figures: Mapping[str, Any]) -> list[str]:
+        f = figures
+        cells = f"{f['cells']} cells, {f['channels']} channels"
+        return [
+            (
+                f"{f['protocol']}: images {'x'.join(map(str, f['images']))}, {f['classes']}"
+                f" classes, {f['train_images']} to train on, {f['valid_images']} to choose the best"
+                " weights by"
+            ),
+            (
+                f"network: {f.get('network') or cells}, {f['params']:,} parameters, {f['flops']:,}"
+                " multiply-adds"
+            ),
+        ]
+
+    def read_model(self, file: Any, metadata: Mapping[str, str], device: torch.device) -> Model:
+        from proxnas.domains.images.model import read_model
+
+        return read_model(file, metadata, device)
+
+    def test(self, model: Any, options: Any) -> dict[str, Any]:
+        from proxnas.domains.images.testing import load_for, test_model
+
+        return test_model(model, load_for(model, options), options.part)
+
+    def score(self, figures: Mapping[str, Any]) -> float:
+        return float(figures["accuracy"])
+
+    def test_lines(self, figures: Mapping[str, Any]) -> list[str]:
+        top5 = f"  top 5 {figures['top5']:.4f}" if "top5" in figures else ""
+        lines = [
+            f"{figures['part']} accuracy {figures['accuracy']:.4f}{top5}"
+            f"  loss {figures['loss']:.4f}  ({figures['images']} images: {figures['tested']})"
+        ]
+        accuracies = {plain(name): accuracy for name, accuracy in figures["per_class"].items()}
+        width = max(map(len, accuracies))
+        for name, accuracy in accuracies.items():
+            shown = "no images" if accuracy is None else f"{accuracy:.4f}"
+            lines.append(f"  {name:<{width}}  {shown}")
+        if len(figures["confusion"]) > MOST_SHOWN:
+            return lines
+        lines.append("confusion (row: true class, column: answer)")
+        digits = len(str(max(map(max, figures["confusion"]))))
+        for name, row in zip(figures["classes"], figures["confusion"], strict=True):
+            counts = " ".join(f"{count:>{digits}}" for count in row)
+            lines.append(f"  {plain(name):<{width}}  {counts}")
+        return lines
+
+    def predict(self, model: Any, inputs: Any, top: int) -> list[list[Answer]]:
+        single = isinstance(inputs, str | os.PathLike)
+        answers: list[list[Answer]] = model.predict([inputs] if single else inputs, top)
+        return answers
+
+    def generate(self, model: Any, prompt: str, **how: Any) -> str:
+        raise InputError(
+            "not a language model written by proxnas: give the model of a train run on text"
+        )
+
+    def export(
+        self, model: Any, files: Mapping[str, Path], data: Any, folder: Path | None
+    ) -> tuple[dict[str, float], str]:
+        from proxnas.domains.images.deliver import images_for
+        from proxnas.domains.images.export import export_model
+
+        images, what = images_for(model, data, folder)
+        found = export_model(model, images, files.get("onnx"), files.get("torch"))
+        return {kind: found[path] for kind, path in files.items()}, what
+
+    def card(self, model: Any, files: Mapping[str, Path], found: Mapping[str, Any]) -> str:
+        from proxnas.domains.images.deliver import card_text
+
+        return card_text(model, files, found)
+
+
+IMAGES = ImageDomain()
+
+
+def auto_protocol(data: str) -> str:
+    """The protocol that suits DATA: cifar, tinyimagenet or quick."""
+    folder = Path(data).expanduser()
+    if not folder.is_dir():
+        return "quick"
+    from proxnas.domains.images.data.cifar import (
+        find,
+    )  # numpy takes a while, and --help needs it not
+
+    if find(folder) is not None:
+        return "cifar"
+    return "tinyimagenet" if (folder / "val" / "val_annotations.txt").is_file() else "quick"

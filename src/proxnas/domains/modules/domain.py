@@ -1,0 +1,52 @@
+"""Modules of the user's own: searched in Python, on data and by a loss of their own, and trained by
+whoever wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from proxnas.cells.genotype import CUSTOM
+from proxnas.common.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+    from proxnas.domains.modules.task import CustomData, CustomTask
+
+
+class ModuleDomain:
+    """What is searched is the user's, and so is all that follows."""
+
+    name = "modules"
+    spaces: Mapping[str, str] = {}
+
+    def claims(self, data: object) -> bool:
+        if isinstance(data, str):
+            return False
+        from proxnas.domains.modules.task import CustomData
+
+        return isinstance(data, CustomData)
+
+    def claims_cell(self, cell: str) -> bool:
+        """Never: a selection is nothing without the module that it was made in."""
+        return False
+
+    def claims_model(self, metadata: Mapping[str, str]) -> bool:
+        if "classes" in metadata or "vocabulary" in metadata or "genotype" not in metadata:
+            return False
+        return f'"{CUSTOM}"' in metadata["genotype"]
+
+    def load(self, data: Any, options: Any) -> CustomData:
+        if not self.claims(data):
+            raise InputError(f"{data}: is no data for a module: call proxnas.search in Python")
+        found: CustomData = data
+        return found
+
+    def task(self, options: Any, data: Any, space: Any, device: torch.device) -> CustomTask:
+        from proxnas.domains.modules.task import CustomTask
+
+        return CustomTask(options, data, space, device)
+
+
+MODULES = ModuleDomain()
