@@ -25,12 +25,15 @@ _PUBLIC = {
     "RandomSearch": "proxnas.searching.method_options",
     "SNAS": "proxnas.searching.method_options",
     "Supernet": "proxnas.core.supernet",
+    "TrainedModel": "proxnas.domains.trained",
     "derive": "proxnas.domains.modules.space",
     "load_found": "proxnas.searching.found",
+    "load_model": "proxnas.domains.trained",
     "prox_c": "proxnas.core.prox",
     "prox_c1": "proxnas.core.prox",
     "prox_c2": "proxnas.core.prox",
     "search": "proxnas.searching.module",
+    "train": "proxnas.workflows.train",
 }
 __all__ = ["__version__", *_PUBLIC]
 

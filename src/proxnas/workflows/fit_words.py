@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions
 from proxnas.runs.options import RunConfig
 from proxnas.searching.options import SearchConfig
 
@@ -56,7 +57,7 @@ def searching(cls: type[RunConfig]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(of_search(str(error), cls)) from error.__cause__
+        raise InputError(of_search(_in_flags(error), cls)) from error.__cause__
 
 
 @contextmanager
@@ -65,4 +66,8 @@ def training(cls: type[RunConfig]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(of_training(str(error), cls)) from error.__cause__
+        raise InputError(of_training(_in_flags(error), cls)) from error.__cause__
+
+
+def _in_flags(error: InputError) -> str:
+    return error.as_flag() if isinstance(error, AboutOptions) else str(error)

@@ -1,0 +1,243 @@
+"""What every domain keeps to, and the way through train, test, predict and export in Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import proxnas
+from proxnas import domains
+from proxnas.cells.genotype import CUSTOM
+from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError, build
+from proxnas.domains.domain import DOMAINS, Domain, TrainableDomain, every_domain, of_options
+from proxnas.domains.spaces import SPACES, find
+from proxnas.training.options import TrainOptions
+
+NAMES = list(DOMAINS)
+TRAINED = ["images", "text"]
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "book.txt"
+    lines = (f"the {('cat', 'dog')[i % 2]} sat on {('mat', 'bed')[i % 3 % 2]}" for i in range(90))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two kinds of images that are told apart by how bright they are."""
+    path = tmp_path_factory.mktemp("data") / "pictures.npz"
+    random = np.random.RandomState(0)
+    y = np.arange(60) % 2
+    x = (random.rand(60, 8, 8) * 60 + 150 * y[:, None, None]).astype(np.uint8)
+    np.savez(path, x_train=x, y_train=y)
+    return path
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "images": {
+        "cell": "zoo:DARTS_V2",
+        "cells": 1,
+        "channels": 2,
+        "batch_size": 8,
+        "warmup": 0,
+        "ema": 0.0,
+    },
+    "text": {"cell": "zoo:LSTM", "units": 4, "batch_size": 4, "bptt": 8},
+}
+
+
+@pytest.fixture(scope="module", params=TRAINED)
+def trained(
+    request: pytest.FixtureRequest,
+    book: Path,
+    pictures: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> proxnas.TrainedModel:
+    """A model of each domain, trained in Python in a run folder."""
+    data = {"images": pictures, "text": book}[request.param]
+    run = tmp_path_factory.mktemp(request.param) / "run"
+    small = SMALL[request.param] | {"epochs": 2, "device": "cpu", "threads": 1}
+    return proxnas.train(data=str(data), run=run, **small)
+
+
+# what a domain is
+
+
+def test_every_space_is_of_one_domain() -> None:
+    found = [name for domain in every_domain().values() for name in domain.spaces]
+    assert sorted(found) == sorted(SPACES)
+    for name in SPACES:
+        assert name in domains.of_space(name).spaces
+        assert find(name).groups
+    assert domains.of_space(CUSTOM).name == "modules"
+    with pytest.raises(InputError, match="unknown space 'dart7'"):
+        domains.of_space("dart7")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_domain_is_registered_by_its_name(name: str) -> None:
+    assert domains.named(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("data", "name"), [("digits", "images"), ("pydocs", "text"), ("a.npz", "images")]
+)
+def test_data_say_whose_they_are(data: str, name: str) -> None:
+    assert domains.of_data(data).name == name
+    claiming = [domain.name for domain in every_domain().values() if domain.claims(data)]
+    assert claiming == [name]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_options_of_a_training_know_their_domain(name: str) -> None:
+    domain = every_domain()[name]
+    assert isinstance(domain, TrainableDomain)
+    assert of_options(domain.train_options()) is domain
+    for protocol in domain.protocols:
+        options = build(domain.train_options, domain.train_values(protocol, "x", None))
+        assert options.protocol == protocol
+
+
+def test_modules_are_trained_by_their_owners() -> None:
+    assert not isinstance(domains.named("modules"), TrainableDomain)
+    custom = {"genotype": f'{{"kind": "{CUSTOM}"}}'}
+    with pytest.raises(InputError, match=r"load_found\(path, module\)"):
+        domains.of_metadata(custom)
+
+
+def test_another_package_brings_a_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry point is enough: its space and its data are known."""
+
+    class Sounds:
+        name = "sounds"
+        spaces: Mapping[str, str] = {"waves": "nowhere:Waves"}
+
+        def claims(self, data: object) -> bool:
+            return data == "hum"
+
+        def claims_cell(self, cell: str) -> bool:
+            return False
+
+        def claims_model(self, metadata: Mapping[str, str]) -> bool:
+            return False
+
+        def load(self, data: Any, options: Any) -> Any:
+            return data
+
+        def task(self, options: Any, data: Any, space: Any, device: Any) -> Any:
+            return None
+
+    sounds: Domain = Sounds()
+
+    class Point:
+        name = "sounds"
+
+        def load(self) -> Domain:
+            return sounds
+
+    monkeypatch.setattr("proxnas.domains.domain.entry_points", lambda group: [Point()])
+    every_domain.cache_clear()
+    try:
+        assert domains.of_space("waves") is sounds and domains.of_data("hum") is sounds
+        with pytest.raises(InputError, match="hum: is sounds, and --space darts7 is for images"):
+            domains.load_for_search("darts7", "hum", None)
+    finally:
+        every_domain.cache_clear()
+
+
+# the way through it in Python
+
+
+def test_a_training_leaves_a_run_folder(trained: proxnas.TrainedModel) -> None:
+    assert trained.folder is not None
+    result = json.loads((trained.folder / "result.json").read_text())
+    assert result == trained.result
+    wanted = {"schema", "method", "space", "data", "seed", "genotype", "params", "flops", "epochs"}
+    assert wanted <= result.keys()
+    assert result["schema"] == 1 and result["epochs"] == 2
+    assert result["params"] == sum(w.numel() for w in trained.network.parameters())
+
+
+def test_a_test_says_what_training_said(trained: proxnas.TrainedModel) -> None:
+    data = json.loads((trained.folder / "config.json").read_text())["data"]  # type: ignore[operator]
+    figures = trained.test(data)
+    names = {"images": "accuracy", "text": "perplexity"}
+    name = names[trained.domain.name]
+    assert figures[name] == trained.result[f"test_{name}"]
+    better = {"images": figures["accuracy"], "text": -figures["loss"]}
+    assert trained.score(data) == better[trained.domain.name]
+
+
+def test_saved_and_loaded_it_answers_the_same(
+    trained: proxnas.TrainedModel, tmp_path: Path
+) -> None:
+    inputs: Any = ["the cat", "on"]
+    if trained.domain.name == "images":
+        inputs = np.arange(2 * 64).reshape(2, 8, 8).astype(np.uint8)
+    file = trained.save(tmp_path)
+    assert file == tmp_path / "model.safetensors"
+    again = proxnas.load_model(file)
+    assert again.domain is trained.domain and again.info == trained.info
+    answers = trained.predict(inputs, top=2)
+    assert answers == again.predict(inputs, top=2)
+    assert len(answers) == 2
+    for best, second in answers:
+        assert 1 >= best.probability >= second.probability >= 0
+    with pytest.raises(InputError, match="top 0"):
+        trained.predict(inputs, top=0)
+
+
+def test_it_is_exported_and_the_files_are_checked(
+    trained: proxnas.TrainedModel, tmp_path: Path
+) -> None:
+    exported = trained.export(torch=tmp_path / "m.pt2", card=tmp_path / "card.md")
+    assert exported.differences["torch"] < 1e-4 and exported.checked_on
+    assert set(exported.files) == {"torch", "card"}
+    assert all(path.exists() for path in exported.files.values())
+    with pytest.raises(InputError, match="nothing to write"):
+        trained.export()
+
+
+def test_only_language_models_write(trained: proxnas.TrainedModel) -> None:
+    if trained.domain.name == "text":
+        assert trained.generate("the cat", words=3).startswith("the cat")
+    else:
+        with pytest.raises(InputError, match="not a language model"):
+            trained.generate("the cat")
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_without_a_folder_nothing_is_written(
+    name: str, book: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = {"images": pictures, "text": book}[name]
+    small = SMALL[name] | {"epochs": 1, "device": "cpu", "threads": 1}
+    model = proxnas.train(data=str(data), **small)
+    assert model.folder is None and model.result["epochs"] == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_name_the_option() -> None:
+    with pytest.raises(OptionError, match=r"^epochs 0: give a number from 1") as error:
+        proxnas.train("zoo:DARTS_V2", "digits", epochs=0)
+    assert error.value.as_flag().startswith("--epochs 0: ")
+    with pytest.raises(InputError, match="unknown option 'epoch': did you mean epochs"):
+        proxnas.train("zoo:DARTS_V2", "digits", epoch=1)
+
+
+def test_every_training_has_the_common_options() -> None:
+    for name in TRAINED:
+        domain = every_domain()[name]
+        assert isinstance(domain, TrainableDomain) and issubclass(
+            domain.train_options, TrainOptions
+        )
