@@ -112,7 +112,8 @@ bench: install  ## all timings of docs/performance.md: tables on the screen, JSO
 .PHONY: docs
 docs: install  ## the pages in docs/ as a site, in site/index.html
 	@$(RUN) -c 'import mkdocs, material' 2>/dev/null || $(PIP) install --editable '.[docs]'
-	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+# Not --quiet, which would keep the warnings from --strict too.
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
 .PHONY: faults
 faults: install  ## kills, full disks, malformed files, load: what docs/reliability.md promises, in great number (25 minutes)

@@ -161,7 +161,7 @@ def test_long_lines_and_paragraphs_would_be_seen(tmp_path: Path) -> None:
 )
 def test_mkdocs_makes_a_site_of_the_pages(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)],
         cwd=ROOT,
         capture_output=True,
         text=True,
