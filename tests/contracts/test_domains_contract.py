@@ -148,7 +148,7 @@ def test_another_package_brings_a_domain(monkeypatch: pytest.MonkeyPatch) -> Non
     every_domain.cache_clear()
     try:
         assert domains.of_space("waves") is sounds and domains.of_data("hum") is sounds
-        with pytest.raises(InputError, match="hum: is sounds, and --space darts7 is for images"):
+        with pytest.raises(InputError, match="hum: is sounds, and space darts7 is for images"):
             domains.load_for_search("darts7", "hum", None)
     finally:
         every_domain.cache_clear()

@@ -352,13 +352,13 @@ def test_a_batch_must_be_large_enough(tiny_images: Images) -> None:
     part = ImageBatches(tiny_images, (tiny_images.x_train, tiny_images.y_train))
     with (
         taking(Place(3, 4)),
-        pytest.raises(InputError, match=r"--batch-size 7: .* give at least 8"),
+        pytest.raises(InputError, match=r"batch_size 7: .* give at least 8"),
     ):
         Stream(part, 7, seed=0)
 
 
 def test_columns_must_be_divisible(tiny_text: Text) -> None:
-    with taking(Place(0, 2)), pytest.raises(InputError, match=r"--batch-size 3: .* a multiple"):
+    with taking(Place(0, 2)), pytest.raises(InputError, match=r"batch_size 3: .* a multiple"):
         TextStream(tiny_text.train, 3, 4, seed=0)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from proxnas.cells.genotype import CUSTOM
 from proxnas.common.errors import InputError, unknown
+from proxnas.common.options import AboutOptions, escape
 
 if TYPE_CHECKING:
     import torch
@@ -233,9 +234,9 @@ def load_for_search(space: str, data: Any, options: Any) -> Data:
     """DATA for a search in a space, unless it is of another domain than the space."""
     domain = of_space(space)
     if other := _other_domain(domain, data):
-        raise InputError(
-            f"{data}: is {other.name}, and --space {space} is for {domain.name}: give --space"
-            f" {' or '.join(other.spaces)}, or other data"
+        raise AboutOptions(
+            f"{escape(data)}: is {other.name}, and {{space}} {space} is for {domain.name}: give"
+            f" {{space}} {' or '.join(other.spaces)}, or other data"
         )
     return domain.load(data, options)
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions, escape
 
 TOLERANCE = 1e-4  # of a logit, relative to 1 + its size
 
@@ -28,8 +29,9 @@ def onnx_available() -> bool:
 def check_places(onnx: Path | None, program: Path | None) -> None:
     """An InputError unless the files can be written."""
     if onnx and not onnx_available():
-        raise InputError(
-            f"{onnx}: ONNX needs more packages: pip install 'proxnas[onnx]', or use --torch FILE"
+        raise AboutOptions(
+            f"{escape(onnx)}: ONNX needs more packages: pip install 'proxnas[onnx]', or use"
+            " {torch} FILE"
         )
     for path in (onnx, program):
         if path and (path.is_dir() or not path.parent.is_dir()):

@@ -15,6 +15,7 @@ from torch import nn
 
 from proxnas.common.errors import InputError
 from proxnas.common.files import write_atomically
+from proxnas.common.options import AboutOptions, escape
 from proxnas.common.stored import parse
 
 FILE = "model.safetensors"
@@ -81,6 +82,8 @@ def read_file(
         raise InputError(
             f"{path}: not a readable safetensors file ({error}): give a {FILE}"
         ) from error
+    except AboutOptions as error:
+        raise AboutOptions(f"{escape(path)}: {error.template}") from error
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 

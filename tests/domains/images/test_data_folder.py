@@ -379,7 +379,7 @@ def test_a_broken_image_stops_or_is_skipped(
     limit = 2**30 if resident else 0
     with pytest.raises(InputError) as caught:
         load(str(tmp_path), LoadOptions(image_size=size, resident_limit=limit))
-    assert str(caught.value).startswith(f"{path}: broken image (") and "--skip-broken" in str(
+    assert str(caught.value).startswith(f"{path}: broken image (") and "skip_broken" in str(
         caught.value
     )
     assert "\n" not in str(caught.value)

@@ -268,7 +268,7 @@ def test_arrays_are_not_enlarged(tmp_path: Path) -> None:
         assert load(spec, LoadOptions(image_size=8)).shape[1:] == (8, 8)
         with pytest.raises(
             InputError,
-            match=r"--image-size 16: .* is stored as 8 x 8 pixels: give at most 8, or auto",
+            match=r"image_size 16: .* is stored as 8 x 8 pixels: give at most 8, or auto",
         ):
             load(spec, LoadOptions(image_size=16))
 
@@ -276,7 +276,7 @@ def test_arrays_are_not_enlarged(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [-1, 1, 3, 4097])
 def test_bad_image_sizes_name_the_flag(size: int) -> None:
     with pytest.raises(
-        InputError, match=f"--image-size {size}: give a side of 4 to 4096 pixels, or auto"
+        InputError, match=f"image_size {size}: give a side of 4 to 4096 pixels, or auto"
     ):
         LoadOptions(image_size=size)
 

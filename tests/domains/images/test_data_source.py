@@ -175,7 +175,7 @@ def test_a_file_that_breaks_later(tmp_path: Path, workers: int, capfd: Any) -> N
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(InputError) as caught:
         list(part(images, workers).evaluation_batches(4))
-    assert str(caught.value).startswith(f"{path}: broken image (") and "--skip-broken" in str(
+    assert str(caught.value).startswith(f"{path}: broken image (") and "skip_broken" in str(
         caught.value
     )
     stream = Stream(part(images, workers), 4, 0)

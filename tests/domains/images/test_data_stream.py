@@ -217,10 +217,10 @@ def test_bad_sizes_name_the_flag() -> None:
     ):
         with pytest.raises(InputError, match=words):
             Stream(resident, size, 0)
-    with pytest.raises(InputError, match="--batch-size 0"):
+    with pytest.raises(InputError, match="batch_size 0"):
         resident.evaluation_batches(0)
     for cutout in (-1, 9):
-        with pytest.raises(InputError, match=f"--cutout {cutout}"):
+        with pytest.raises(InputError, match=f"cutout {cutout}"):
             part(make(), cutout=cutout)
     images = make()
     with pytest.raises(InputError, match="no images"):

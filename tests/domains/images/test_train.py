@@ -592,5 +592,5 @@ def test_small_images_suit_every_stem(make: Callable[..., ImageTraining], stem: 
 
 
 def test_config_birth() -> None:
-    with pytest.raises(InputError, match=r"--learning-rate-min 1.0: give at most --learning-rate"):
+    with pytest.raises(InputError, match=r"^learning_rate_min 1.0: give at most learning_rate$"):
         ImageTrainOptions(learning_rate=0.1, learning_rate_min=1.0)

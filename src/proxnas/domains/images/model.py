@@ -24,6 +24,7 @@ from proxnas import __version__
 from proxnas.cells.designs import Architecture, from_json
 from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions
 from proxnas.common.stored import is_figure
 from proxnas.domains.images import networks
 from proxnas.domains.images.networks.cnn import Size, channels_last
@@ -260,9 +261,9 @@ def check_shape(shape: Sequence[int], size: Size, network: nn.Module) -> None:
         sum(w.numel() for w in network.parameters()),
     )
     if values > MOST_VALUES + VALUES_A_WEIGHT * weights:
-        raise InputError(
-            f"images of {W} x {H} pixels are too large for a network of {weights:,} weights: give "
-            "--image-size to train on smaller ones; in a model file such a shape is damaged"
+        raise AboutOptions(
+            f"images of {W} x {H} pixels are too large for a network of {weights:,} weights: give"
+            " {image_size} to train on smaller ones; in a model file such a shape is damaged"
         )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError, escape
 from proxnas.common.telling import listed
 from proxnas.domains.images.data.arrays import held_out_fifth
 from proxnas.domains.images.data.images import Images, Part, load
@@ -25,8 +26,8 @@ def load_for(model: Model, config: ImageTestOptions) -> Images:
     """DATA, brought to the model's size, judged to be of the model's kind; nothing is set aside."""
     C, H, W = model.shape
     if config.image_size and (config.image_size, config.image_size) != (H, W):
-        raise InputError(
-            f"--image-size {config.image_size}: the model reads {W} x {H} pixels: leave it out"
+        raise OptionError(
+            "image_size", config.image_size, f"the model reads {W} x {H} pixels: leave it out"
         )
     options = dataclasses.replace(config.load_options(), image_size=0, for_model=model.shape)
     images = load(config.data, options)
@@ -60,8 +61,8 @@ def choose(model: Model, images: Images, asked: str) -> tuple[str, list[Part], s
     part = asked if asked != "auto" else "test" if own or known else "all"
     if part == "valid":
         if images.x_valid is None or images.y_valid is None:
-            raise InputError(
-                f"--part valid: {name} has no such part: give --part test, train or all"
+            raise OptionError(
+                "part", part, f"{escape(name)} has no such part: give test, train or all"
             )
         return part, [(images.x_valid, images.y_valid)], f"the valid part of {name}"
     if part == "all":
@@ -89,7 +90,7 @@ def choose(model: Model, images: Images, asked: str) -> tuple[str, list[Part], s
             else f"{name} without that fifth"
         )
     if not len(y):
-        raise InputError(f"--part {part}: {name} has no images in it: give --part all")
+        raise OptionError("part", part, f"{escape(name)} has no images in it: give all")
     return part, [(x, y)], words
 
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from proxnas.cells.designs import Architecture, Design
 from proxnas.common.clock import Clock
 from proxnas.common.environment import pick_device, set_deterministic, set_threads
-from proxnas.common.errors import InputError
 from proxnas.common.launch import here
+from proxnas.common.options import OptionError
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, State
 from proxnas.core.sharing import shared_relu
@@ -68,9 +68,11 @@ class ImageTraining:
         )
         own = self.train.mine.stop - self.train.mine.start
         if config.accumulate > own // 2:  # batch statistics of one image are none
-            raise InputError(
-                f"--accumulate {config.accumulate}: each of {here().size} processes has {own}"
-                f" images of a batch: give at most {own // 2}"
+            raise OptionError(
+                "accumulate",
+                config.accumulate,
+                f"each of {here().size} processes has {own} images of a batch: give at most"
+                f" {own // 2}",
             )
         self.optimizer = Optimizer(self.network, config, len(self.train))
         self.guard = self.optimizer.guard

@@ -24,6 +24,7 @@ from proxnas import __version__
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.zoo import LSTM
 from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions, escape
 from proxnas.domains.text.data import vocabulary as words
 from proxnas.domains.text.data.corpus import read
 from proxnas.domains.text.data.text import Text, TextOptions, to_numbers
@@ -67,7 +68,7 @@ class TextModel:
 
     def numbers(self, prompt: str) -> list[int]:
         """The tokens of a prompt; an empty one begins a line."""
-        tokens = list(words.split(prompt, self.options.tokens, "--prompt"))
+        tokens = list(words.split(prompt, self.options.tokens, "the prompt"))
         if self.options.tokens == "word":
             tokens = tokens[:-1] or [words.END]  # the prompt's line goes on
         numbers: list[int] = words.encode(tokens or ["\n"], self.vocabulary).tolist()
@@ -75,7 +76,7 @@ class TextModel:
 
     def unknown(self, prompt: str) -> list[str]:
         """The words of a prompt that the model does not know."""
-        tokens = words.split(prompt, self.options.tokens, "--prompt")
+        tokens = words.split(prompt, self.options.tokens, "the prompt")
         return [word for word in dict.fromkeys(tokens) if word not in {*self.vocabulary, words.END}]
 
     @torch.no_grad()
@@ -160,11 +161,11 @@ def text_for(model: TextModel, data: str, other_text: bool = False) -> Text:
         return text
     if not other_text:
         new = len(set(text.vocabulary) - set(model.vocabulary))
-        raise InputError(
-            f"{data}: its vocabulary ({text.num_words:,} {model.options.tokens}s, {new:,} of them"
-            f" unknown to the model) is not the model's ({len(model.vocabulary):,}, from"
-            f" {model.info.get('data', 'another text')}): test on the text that it was trained on,"
-            " or give --other-text to count unknown ones as <unk>"
+        raise AboutOptions(
+            f"{escape(data)}: its vocabulary ({text.num_words:,} {model.options.tokens}s, {new:,}"
+            f" of them unknown to the model) is not the model's ({len(model.vocabulary):,}, from"
+            f" {escape(model.info.get('data', 'another text'))}): test on the text that it was"
+            " trained on, or give {other_text} to count unknown ones as <unk>"
         )
     return to_numbers(corpus, model.options, model.vocabulary)
 

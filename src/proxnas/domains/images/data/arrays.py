@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError, escape
 from proxnas.common.seeds import Array, split, stable_seed
 from proxnas.common.telling import listed, tell
 from proxnas.domains.images.data.options import SMALLEST_SIDE, LoadOptions
@@ -179,9 +180,11 @@ def sized(images: Images, options: LoadOptions) -> Images:
     if not side or (height, width) == (side, side):
         return images
     if side > min(height, width):
-        raise InputError(
-            f"--image-size {side}: {images.name} is stored as {height} x {width} pixels: give at"
-            f" most {min(height, width)}, or auto"
+        raise OptionError(
+            "image_size",
+            side,
+            f"{escape(images.name)} is stored as {height} x {width} pixels: give at most"
+            f" {min(height, width)}, or auto",
         )
     x_train, x_test = (averaged(np.asarray(x), side) for x in (images.x_train, images.x_test))
     x_valid = None if images.x_valid is None else averaged(np.asarray(images.x_valid), side)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
-from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError
 from proxnas.domains.images.data.arrays import Images
 
 SMALLEST_AREA = 0.08  # share of the image that a resized crop keeps at least, as in Inception
@@ -45,18 +45,18 @@ class Augment:
 
     def __post_init__(self) -> None:
         if self.cutout < 0:
-            raise InputError(f"--cutout {self.cutout}: give a side of 0 or more pixels")
+            raise OptionError("cutout", self.cutout, "give a side of 0 or more pixels")
         if not 0 <= self.rotation <= 180:
-            raise InputError(f"--rotation {self.rotation}: give degrees from 0 to 180")
+            raise OptionError("rotation", self.rotation, "give degrees from 0 to 180")
         if not 0 <= self.colour <= 1:
-            raise InputError(f"--colour {self.colour}: give a strength from 0 to 1")
+            raise OptionError("colour", self.colour, "give a strength from 0 to 1")
 
     def settled(self, images: Images) -> Augment:
         """With shift and flip decided, and the square found to fit into the image."""
         _, height, width = images.shape
         if self.cutout > min(height, width):
-            raise InputError(
-                f"--cutout {self.cutout}: give a side of 0 to {min(height, width)} pixels"
+            raise OptionError(
+                "cutout", self.cutout, f"give a side of 0 to {min(height, width)} pixels"
             )
         shift = images.shift and not self.resized_crop if self.shift is None else self.shift
         return replace(self, shift=shift, flip=images.flip if self.flip is None else self.flip)

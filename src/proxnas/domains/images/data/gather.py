@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions, escape
 from proxnas.common.seeds import Array
 from proxnas.common.telling import listed, tell
 from proxnas.domains.images.data.arrays import Images, Part, build
@@ -39,7 +40,8 @@ class Broken:
             first, why = next(iter(self.reasons.items()))
             names = list(self.reasons)[1:]
             others = f" and {len(names)} more: {listed(names, NAMED)}" if names else ""
-            raise InputError(f"{first}: broken image ({why}), 1 of {of}{others}: {REMEDY}")
+            broken = f"{first}: broken image ({why}), 1 of {of}{others}"
+            raise AboutOptions(f"{escape(broken)}: {REMEDY}")
 
     def tell(self, of: int) -> None:
         """One line for people about what was left out."""
@@ -149,8 +151,9 @@ def _size(known: Sequence[Head], where: str, options: LoadOptions) -> tuple[int,
     if len({(found.height, found.width) for found in known}) == 1:
         if min(smallest.height, smallest.width) < SMALLEST_SIDE:
             sizes = f"{where}: images of {smallest.width} x {smallest.height} pixels"
-            raise InputError(
-                f"{sizes}, less than {SMALLEST_SIDE}: give larger images, or --image-size N"
+            raise AboutOptions(
+                f"{escape(sizes)}, less than {SMALLEST_SIDE}: give larger images, or"
+                " {image_size} N"
             )
         return smallest.height, smallest.width, False
     side = auto_side([min(found.height, found.width) for found in known])

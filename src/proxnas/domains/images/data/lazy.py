@@ -15,13 +15,14 @@ import numpy as np
 from PIL import Image
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions, escape
 from proxnas.common.seeds import Array
 from proxnas.domains.images.data.picture import BrokenImage, opened, pixels
 
 TOGETHER = 1024  # images that threads decode before the next are begun
 ATTEMPTS = 100
 TRACED = 2**16  # bytes of a file that tell it from another
-REMEDY = "replace or remove it, or give --skip-broken"
+REMEDY = "replace or remove it, or give {skip_broken}"
 
 
 class Pictures(Protocol):
@@ -121,9 +122,8 @@ class Lazy:
                 return candidate, self.read(candidate)
             except BrokenImage as error:
                 if not self.skip_broken:
-                    raise InputError(
-                        f"{self.name(candidate)}: broken image ({error}): {REMEDY}"
-                    ) from error
+                    broken = f"{self.name(candidate)}: broken image ({error})"
+                    raise AboutOptions(f"{escape(broken)}: {REMEDY}") from error
         raise InputError(
             f"{self.name(number)}: broken image, and so are the next {ATTEMPTS}: mend the data"
         )

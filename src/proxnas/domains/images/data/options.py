@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError
 
 SMALLEST_SIDE = 4  # networks halve the image twice
 LARGEST_SIDE = 4096
@@ -30,8 +31,8 @@ class LoadOptions:
     def __post_init__(self) -> None:
         if self.image_size != 0 and not SMALLEST_SIDE <= self.image_size <= LARGEST_SIDE:
             sides = f"{SMALLEST_SIDE} to {LARGEST_SIDE}"
-            raise InputError(
-                f"--image-size {self.image_size}: give a side of {sides} pixels, or auto"
+            raise OptionError(
+                "image_size", self.image_size, f"give a side of {sides} pixels, or auto"
             )
         if self.resident_limit < 0:
             raise InputError(

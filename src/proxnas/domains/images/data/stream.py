@@ -15,6 +15,7 @@ from torch import Tensor
 
 from proxnas.common.errors import InputError
 from proxnas.common.launch import here
+from proxnas.common.options import OptionError
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, State
 from proxnas.domains.images.data.arrays import Images, Part
@@ -196,17 +197,19 @@ class Stream:
         """`name` keeps streams of the same seed independent."""
         _check_batch_size(batch_size)
         if batch_size > len(part):
-            raise InputError(
-                f"--batch-size {batch_size}: this part has {len(part)} images: give at most"
-                f" {len(part)}"
+            raise OptionError(
+                "batch_size",
+                batch_size,
+                f"this part has {len(part)} images: give at most {len(part)}",
             )
         self.part, self.seed, self.name = part, seed, name
         self.order = Order(len(part), batch_size, seed, name)
         self.mine = here().part(batch_size)
         if self.mine.stop - self.mine.start < LEAST and not here().alone:
-            raise InputError(
-                f"--batch-size {batch_size}: is divided among {here().size} processes: give at"
-                f" least {LEAST * here().size}"
+            raise OptionError(
+                "batch_size",
+                batch_size,
+                f"is divided among {here().size} processes: give at least {LEAST * here().size}",
             )
         self.delivered = 0
         self._announced = False
@@ -241,4 +244,4 @@ class Stream:
 
 def _check_batch_size(batch_size: int) -> None:
     if batch_size < 1:
-        raise InputError(f"--batch-size {batch_size}: give at least 1")
+        raise OptionError("batch_size", batch_size, "give at least 1")

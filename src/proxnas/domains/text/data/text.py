@@ -13,6 +13,7 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions, OptionError, escape
 from proxnas.domains.text.data import vocabulary as words
 from proxnas.domains.text.data.corpus import ACCEPTED, PARTS, Corpus, is_text, read
 from proxnas.runs.fingerprint import Fingerprint, of_texts
@@ -38,10 +39,10 @@ class TextOptions:
 
     def __post_init__(self) -> None:
         if self.tokens not in ("word", "char"):
-            raise InputError(f"--tokens {self.tokens!r}: give word or char")
+            raise OptionError("tokens", repr(self.tokens), "give word or char")
         for name, least in (("max_words", 3), ("min_count", 1), ("train_tokens", LEAST_TOKENS)):
             if (value := getattr(self, name)) and value < least:
-                raise InputError(f"--{name.replace('_', '-')} {value}: give at least {least}, or 0")
+                raise OptionError(name, value, f"give at least {least}, or 0")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +90,9 @@ def to_numbers(
 
     used = tuple(vocabulary or words.build(tokens("train"), options.max_words, options.min_count))
     if len(set(used) - {words.UNKNOWN, words.END}) < 2:
-        raise InputError(
-            f"{corpus.where}: the training part has fewer than two words that occur more than once:"
-            " give a longer text, or --min-count 1"
+        raise AboutOptions(
+            f"{escape(corpus.where)}: the training part has fewer than two words that occur more"
+            " than once: give a longer text, or {min_count} 1"
         )
     parts = {part: words.encode(tokens(part), used) for part in PARTS}
     for part, numbers in parts.items():

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxnas.common.errors import InputError
 from proxnas.common.launch import here
+from proxnas.common.options import OptionError
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, State
 from proxnas.domains.text.data.vocabulary import Array
@@ -49,14 +49,17 @@ class TextStream:
         self.columns = columns(tokens, batch_size, device)
         rows = len(self.columns) - 1  # the last token is only predicted
         if not 1 <= bptt <= rows:
-            raise InputError(
-                f"--bptt {bptt}: {len(tokens)} tokens in {batch_size} columns leave {rows} to"
-                f" predict in each: give 1 to {rows}, or a smaller --batch-size"
+            raise OptionError(
+                "bptt",
+                bptt,
+                f"{len(tokens)} tokens in {batch_size} columns leave {rows} to predict in each:"
+                f" give 1 to {rows}, or a smaller {{batch_size}}",
             )
         if batch_size % here().size:
-            raise InputError(
-                f"--batch-size {batch_size}: its columns are divided among {here().size} processes:"
-                " give a multiple of that"
+            raise OptionError(
+                "batch_size",
+                batch_size,
+                f"its columns are divided among {here().size} processes: give a multiple of that",
             )
         self.mine = here().part(batch_size)
         self.batch_size, self.bptt, self.seed, self.name = batch_size, bptt, seed, name
@@ -127,9 +130,11 @@ def columns(tokens: Array, batch_size: int, device: torch.device | str = "cpu") 
     are dropped."""
     rows = len(tokens) // max(batch_size, 1)
     if batch_size < 1 or rows < 2:
-        raise InputError(
-            f"--batch-size {batch_size}: the text has {len(tokens)} tokens, and each column needs"
-            f" two: give 1 to {max(1, len(tokens) // 2)}"
+        raise OptionError(
+            "batch_size",
+            batch_size,
+            f"the text has {len(tokens)} tokens, and each column needs two: give 1 to"
+            f" {max(1, len(tokens) // 2)}",
         )
     pieces = torch.from_numpy(tokens[: rows * batch_size].reshape(batch_size, rows))
     return pieces.t().contiguous().to(device)
@@ -140,7 +145,7 @@ def windows(
 ) -> Iterator[Batch]:
     """The text once, in order, for evaluation; a text too short for so many columns gets fewer."""
     if bptt < 1:
-        raise InputError(f"--bptt {bptt}: give at least 1")
+        raise OptionError("bptt", bptt, "give at least 1")
     table = columns(tokens, min(batch_size, max(1, len(tokens) // 2)), device)
     for start in range(0, len(table) - 1, bptt):
         stop = min(start + bptt, len(table) - 1)

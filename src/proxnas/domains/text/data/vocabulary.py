@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions, escape
 
 Array = NDArray[Any]
 Kind = Literal["word", "char"]
@@ -34,9 +35,9 @@ def _words(text: str, where: str) -> Iterator[str]:
             )
         words = line.split()
         if len(line) > LONGEST_WORD and max(map(len, words), default=0) > LONGEST_WORD:
-            raise InputError(
-                f"{where}: line {number} has a word of over {LONGEST_WORD:,} characters, so this is"
-                " no text in words: give --tokens char"
+            raise AboutOptions(
+                f"{escape(where)}: line {number} has a word of over {LONGEST_WORD:,} characters, so"
+                " this is no text in words: give {tokens} char"
             )
         yield from words
         yield END
