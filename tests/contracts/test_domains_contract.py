@@ -202,7 +202,11 @@ def test_it_is_exported_and_the_files_are_checked(
     exported = trained.export(torch=tmp_path / "m.pt2", card=tmp_path / "card.md")
     assert exported.differences["torch"] < 1e-4 and exported.checked_on
     assert set(exported.files) == {"torch", "card"}
-    assert all(path.exists() for path in exported.files.values())
+    assert exported.files["torch"].exists()
+    card = exported.files["card"].read_text()
+    for heading in ("# Model card", "## How it was made", "## How to use it", "## Limits"):
+        assert f"{heading}\n" in card
+    assert "(epochs 2, seed 0)" in card and f"| parameters | {trained.result['params']:,} |" in card
     with pytest.raises(InputError, match="nothing to write"):
         trained.export()
 

@@ -50,11 +50,16 @@ class Comparison:
     @property
     def figure(self) -> str:
         """What the methods are compared by: the best that the comparison was asked for."""
-        if self.config["space"] == "rnn":
+        if self.of_text:
             return "test_perplexity" if self.config["train"] else "valid_perplexity"
         if self.config["train"]:
             return "test_accuracy"
         return "table_accuracy" if self.config["table"] else "valid_accuracy"
+
+    @property
+    def of_text(self) -> bool:
+        """Whether perplexities are compared: what the runs say, not which space they are of."""
+        return any("valid_perplexity" in entry.result for entry in self.entries)
 
     def of(self, name: str) -> list[Entry]:
         """The runs of a method, by seed."""

@@ -174,7 +174,7 @@ def selected(entry: Entry, group: str) -> Array:
 
 
 def _over_time(axis: Any, found: Comparison, names: Sequence[str]) -> None:
-    figure = "valid_perplexity" if found.config["space"] == "rnn" else "valid_accuracy"
+    figure = "valid_perplexity" if found.of_text else "valid_accuracy"
     for i, name in enumerate(names):
         entries = found.of(name)
         minutes = _common(

@@ -115,8 +115,8 @@ def reproduce(record: Record) -> str:
         ]
     elif "data" in record.config:
         words.append(str(record.config["data"]))
-    if record.config.get("space") == "rnn" and record.command == "search":
-        words += ["--space", "rnn"]
+    if "space" in record.config and record.command == "search":
+        words += ["--space", str(record.config["space"])]
     return shlex.join([*words, "--config", str(where / "config.json"), "--run", f"{where}-again"])
 
 

@@ -315,7 +315,7 @@ def test_a_large_jpeg_is_shrunk_without_artefacts(tmp_path: Path) -> None:
 
 def test_images_too_small_to_be_halved_twice(tmp_path: Path) -> None:
     folder(tmp_path, height=3)
-    refused(tmp_path, "8 x 3 pixels", "less than 4", "--image-size N")
+    refused(tmp_path, "8 x 3 pixels", "less than 4", "image_size N")
     assert load(str(tmp_path), LoadOptions(image_size=4)).shape == (3, 4, 4)
 
 
@@ -425,7 +425,7 @@ def test_a_class_without_a_sound_image_left(tmp_path: Path) -> None:
     for path in tmp_path.rglob("*.png"):
         path.write_bytes(b"junk")
     refused(tmp_path, "broken image", "all others", options=LoadOptions(skip_broken=True))
-    refused(tmp_path, "0.png: broken image", "and 3 more", "--skip-broken")
+    refused(tmp_path, "0.png: broken image", "and 3 more", "skip_broken")
 
 
 def test_a_name_with_a_line_break_stays_on_one_line(tmp_path: Path) -> None:

@@ -208,12 +208,12 @@ def test_a_batch_reads_nothing_back_from_the_device() -> None:
             resident.source.x[0, 0, 0, 0].item()
 
 
-def test_bad_sizes_name_the_flag() -> None:
+def test_bad_sizes_name_the_option() -> None:
     resident = part(make(30))
     for size, words in (
-        (31, "--batch-size 31.*at most 30"),
-        (0, "--batch-size 0"),
-        (-2, "--batch-size -2"),
+        (31, "batch_size 31.*at most 30"),
+        (0, "batch_size 0"),
+        (-2, "batch_size -2"),
     ):
         with pytest.raises(InputError, match=words):
             Stream(resident, size, 0)

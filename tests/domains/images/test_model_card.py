@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxnas.cells import zoo
-from proxnas.report.model_card import Card, escape, model_card
+from proxnas.domains.images.card import ImageFacts, image_card
+from proxnas.report.model_card import escape, model_card
 
 CPU = {"batch": 1, "runs": 50, "device": "cpu", "threads": 2, "processor": "x86_64"}
 LATENCY = {"torch": {"seconds": 0.00123, **CPU}, "onnx": {"seconds": 0.000456, **CPU}}
@@ -40,7 +41,7 @@ def card(**changes: Any) -> str:
         "files": {"onnx": "model.onnx"},
         "version": "0.1.0",
     }
-    return model_card(Card(**parts | changes))
+    return model_card(image_card(ImageFacts(**parts | changes)))
 
 
 def test_everything_known_is_told() -> None:

@@ -285,16 +285,16 @@ def test_other_files_and_missing_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "flag"),
+    ("options", "named"),
     [
-        ({"tokens": "line"}, "--tokens"),
-        ({"max_words": 1}, "--max-words"),
-        ({"min_count": -1}, "--min-count"),
-        ({"train_tokens": 1}, "--train-tokens"),
+        ({"tokens": "line"}, "tokens"),
+        ({"max_words": 1}, "max_words"),
+        ({"min_count": -1}, "min_count"),
+        ({"train_tokens": 1}, "train_tokens"),
     ],
 )
-def test_bad_options(options: dict[str, Any], flag: str) -> None:
-    with pytest.raises(InputError, match=flag):
+def test_bad_options(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
         TextOptions(**options)
 
 

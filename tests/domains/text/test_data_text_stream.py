@@ -87,16 +87,16 @@ def test_windows_are_the_text_once() -> None:
             100,
             64,
             35,
-            "--batch-size 64: the text has 100 tokens, and each column needs two: give 1 to 50",
+            "batch_size 64: the text has 100 tokens, and each column needs two: give 1 to 50",
         ),
-        (100, 0, 35, "--batch-size 0"),
+        (100, 0, 35, "batch_size 0"),
         (
             100,
             4,
             35,
-            "--bptt 35: 100 tokens in 4 columns leave 24 to predict in each: give 1 to 24",
+            "bptt 35: 100 tokens in 4 columns leave 24 to predict in each: give 1 to 24",
         ),
-        (100, 4, 0, "--bptt 0"),
+        (100, 4, 0, "bptt 0"),
     ],
 )
 def test_bad_sizes(tokens: int, batch_size: int, bptt: int, expected: str) -> None:

@@ -15,11 +15,12 @@ from proxnas.common.environment import describe
 from proxnas.common.errors import InputError
 from proxnas.core.size.complexity import multiply_adds, parameters
 from proxnas.core.size.latency import Latency, latency, summary, warm_runs
+from proxnas.domains.images.card import ImageFacts, image_card
 from proxnas.domains.images.data.images import load
 from proxnas.domains.images.data.options import LoadOptions
 from proxnas.domains.images.export import onnx_runner
 from proxnas.domains.images.model import Model
-from proxnas.report.model_card import Card, model_card
+from proxnas.report.model_card import model_card
 from proxnas.report.reading import read_config
 
 IMAGES = 16
@@ -34,21 +35,20 @@ def card_text(
     measured = {"torch": latency(model.network, model.shape)}
     if "onnx" in files:
         measured["onnx"] = onnx_latency(files["onnx"], model.shape)
-    return model_card(
-        Card(
-            genotype=model.genotype,
-            classes=model.classes,
-            shape=model.shape,
-            pixels=model.pixels,
-            params=parameters(model.network),
-            flops=multiply_adds(model.network, model.shape),
-            info=model.info,
-            found=found or {},
-            latency={kind: figures.to_json() | processor for kind, figures in measured.items()},
-            files={kind: path.name for kind, path in files.items()},
-            version=__version__,
-        )
+    facts = ImageFacts(
+        genotype=model.genotype,
+        classes=model.classes,
+        shape=model.shape,
+        pixels=model.pixels,
+        params=parameters(model.network),
+        flops=multiply_adds(model.network, model.shape),
+        info=model.info,
+        found=found or {},
+        latency={kind: figures.to_json() | processor for kind, figures in measured.items()},
+        files={kind: path.name for kind, path in files.items()},
+        version=__version__,
     )
+    return model_card(image_card(facts))
 
 
 def onnx_latency(path: Path, shape: tuple[int, int, int]) -> Latency:

@@ -10,8 +10,7 @@ from proxnas import __version__
 from proxnas.core.size.complexity import parameters
 from proxnas.domains.text.export import state_names
 from proxnas.domains.text.model import TextModel, multiply_adds
-from proxnas.report.cell import cell_text
-from proxnas.report.model_card import escape
+from proxnas.report.model_card import Card, escape, model_card
 
 LIMITS = (
     "The perplexity holds for text like that which it was tested on, cut into tokens in the same"
@@ -25,35 +24,30 @@ def text_card(
 ) -> str:
     """What the model is for, how good and large it is, how it was made and how to use it, as
     Markdown."""
-    info, made = model.info, {**(found or {})}
-    cell = cell_text(model.genotype).rstrip() if model.genotype else "an LSTM of two layers"
-    rows = {
+    info = model.info
+    perplexity = (_figure(info.get("test_perplexity")), _tested(info))
+    figures = {
         "task": f"foresees the next {model.options.tokens} of a text, and writes on from one",
         "data": escape(info.get("data", "")),
-        "test perplexity": " ".join(
-            filter(None, (_figure(info.get("test_perplexity")), _tested(info)))
-        ),
+        "test perplexity": " ".join(filter(None, perplexity)),
         "validation perplexity": _figure(info.get("valid_perplexity")),
         "vocabulary": f"{len(model.vocabulary):,}",
         "units": f"{model.size.units:,}",
         "parameters": f"{parameters(model.network):,}",
         "multiply-adds of a token": f"{multiply_adds(model.network):,}",
-        "search": (
-            escape(f"{made['method']} on {made.get('space')}, seed {made.get('seed')}")
-            if "method" in made
-            else ""
-        ),
-        "training": escape(
-            f"{info.get('protocol')}, {info.get('epochs')} epochs, seed {info.get('seed')}"
-        ),
-        "proxnas": __version__,
     }
-    table = "\n".join(
-        ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)]
+    return model_card(
+        Card(
+            figures=figures,
+            genotype=model.genotype,
+            network="An LSTM of two layers.",
+            info=info,
+            found=found or {},
+            use=_use(model, files) if files else (),
+            limits=LIMITS,
+            version=__version__,
+        )
     )
-    parts = ["# Model card", table, "## The cell", f"```text\n{cell}\n```"]
-    parts += ["## How to use it", *_use(model, files)] if files else []
-    return "\n\n".join([*parts, "## Limits", LIMITS]) + "\n"
 
 
 def _use(model: TextModel, files: Mapping[str, Path]) -> list[str]:

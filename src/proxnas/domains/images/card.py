@@ -1,0 +1,131 @@
+"""The model card of an image classifier: figures of its answers, how to feed it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxnas.cells.designs import Architecture
+from proxnas.report.model_card import Card, escape
+
+MOST_CLASSES = 50  # that are listed by name
+LIMITS = (
+    "The accuracy holds for images like those that it was tested on. Every image gets one of the"
+    " classes, also one that shows none of them; the probabilities are not calibrated."
+)
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What is known of an image classifier."""
+
+    genotype: Architecture
+    classes: Sequence[str]
+    shape: tuple[int, int, int]
+    """(C, H, W) of the images."""
+    pixels: str
+    """uint8 or float32: what it was trained on."""
+    params: int
+    flops: int
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """Of the training: data, protocol, epochs, seed, cell, valid_accuracy, test_accuracy,
+    test_top5, test_images."""
+    found: Mapping[str, Any] = field(default_factory=dict)
+    """Of the search, or where the cell came from."""
+    latency: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """torch or onnx -> as latency.py measures it, and processor."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """onnx or torch -> name of the exported file."""
+    version: str = ""
+
+
+def image_card(facts: ImageFacts) -> Card:
+    """The card of an image classifier."""
+    return Card(
+        figures=_figures(facts),
+        genotype=facts.genotype,
+        info=facts.info,
+        found=facts.found,
+        use=[_input(facts), *_use(facts)] if facts.files else (),
+        limits=LIMITS,
+        version=facts.version,
+    )
+
+
+def _figures(facts: ImageFacts) -> dict[str, str]:
+    C, H, W = facts.shape
+    return {
+        "task": f"tells {len(facts.classes)} classes of images apart",
+        "data": escape(facts.info.get("data", "")),
+        "test accuracy": _accuracy(facts.info),
+        "validation accuracy": _percent(facts.info.get("valid_accuracy")),
+        "parameters": f"{facts.params:,}",
+        "multiply-adds of an image": f"{facts.flops:,}",
+        "latency": _latency(facts.latency.get("torch", {})),
+        "latency of the ONNX file": _latency(facts.latency.get("onnx", {})),
+        "images": f"{W} x {H} pixels, {C} channel{'s' * (C != 1)}",
+        "classes": _classes(facts.classes),
+    }
+
+
+def _percent(share: Any) -> str:
+    return f"{100 * share:.2f}%" if isinstance(share, int | float) else ""
+
+
+def _accuracy(info: Mapping[str, Any]) -> str:
+    top5, images = _percent(info.get("test_top5")), info.get("test_images")
+    words = [_percent(info.get("test_accuracy")), top5 and f"(among the first five: {top5})"]
+    return " ".join(
+        word
+        for word in [*words, f"on {images:,} images" if isinstance(images, int) else ""]
+        if word
+    )
+
+
+def _latency(latency: Mapping[str, Any]) -> str:
+    if not latency:
+        return ""
+    where = f"{latency['device']}, threads: {latency['threads']}"
+    where += f", {latency['processor']}" if latency.get("processor") else ""
+    return (
+        f"{1e3 * latency['seconds']:.3g} ms, batch {latency['batch']}, median of {latency['runs']}"
+        f" ({escape(where)})"
+    )
+
+
+def _classes(classes: Sequence[str]) -> str:
+    names = ", ".join(map(escape, classes[:MOST_CLASSES]))
+    return names + (
+        f" and {len(classes) - MOST_CLASSES} more" if len(classes) > MOST_CLASSES else ""
+    )
+
+
+def _input(facts: ImageFacts) -> str:
+    C, H, W = facts.shape
+    values = "bytes divided by 255" if facts.pixels == "uint8" else "values as in the data"
+    return (
+        f"Input `images`: float32, (N, {C}, {H}, {W}), {values}; normalisation is inside. Output"
+        f" `logits`: (N, {len(facts.classes)}), in the order of the classes above. Any number N of"
+        " images. proxnas is not needed."
+    )
+
+
+def _use(facts: ImageFacts) -> list[str]:
+    scale = " / 255" if facts.pixels == "uint8" else ""
+    axes = f"pictures: (N, {facts.shape[1]}, {facts.shape[2]}, {facts.shape[0]})"
+    images = f'images = np.asarray(pictures, "float32").transpose(0, 3, 1, 2){scale}  # {axes}'
+    blocks = []
+    if "onnx" in facts.files:
+        session = f"session = onnxruntime.InferenceSession({facts.files['onnx']!r})"
+        run = 'logits = session.run(["logits"], {"images": np.ascontiguousarray(images)})[0]'
+        blocks.append(
+            ["import numpy as np, onnxruntime", session, images, run, "answers = logits.argmax(1)"]
+        )
+    if "torch" in facts.files:
+        load = f"program = torch.export.load({facts.files['torch']!r}).module()"
+        run = "logits = program(torch.from_numpy(images))"
+        blocks.append(
+            ["import numpy as np, torch", load, images, run, "answers = logits.argmax(1)"]
+        )
+    return ["```python\n" + "\n".join(lines) + "\n```" for lines in blocks]
