@@ -286,6 +286,7 @@ def test_flags_reach_both_parts(data: Path, tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text('{"ema": 0.5, "epochs": 3}')
     config = FitConfig(
         data=str(data),
+        space="darts7",
         seed=4,
         method="pa",
         eta=0.1,

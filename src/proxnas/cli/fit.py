@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from proxnas.common.launch import BEGUN
 from proxnas.common.say import say
 from proxnas.runs.processes import check_untimed
 from proxnas.searching.settings import parse, parse_resumed
@@ -30,7 +31,7 @@ class Fitting(NamedTuple):
 def _images(config: FitConfig, folder: Path, tell: Callable[[str], None]) -> dict[str, Any]:
     from proxnas.workflows.fit import fit
 
-    return fit(config, folder, tell)
+    return fit(config, folder, tell, BEGUN)
 
 
 def _plan_images(config: FitConfig) -> dict[str, Any]:
@@ -65,7 +66,8 @@ def main(argv: list[str]) -> None:
     config = parse(cls, PROG, argv)
     of_flags = partial(parse, cls, PROG)
     folder = run_folder(config, default_folder(config), of_flags, "data", "space", "method", "seed")
-    if config.resume and (folder / "config.json").exists():
+    goes_on = config.resume or getattr(config, "finish", False)
+    if goes_on and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, "fit", cls), folder, PROG)
     need(config, "data")
     check_untimed(config.processes, config.minutes)

@@ -9,6 +9,7 @@ changes for it.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from typing import Any
 
 from proxnas.common.errors import InputError
 
+BEGUN = time.monotonic()
+"""When this process began, nearly: libraries that take seconds to load are loaded later."""
 TOGETHER = ("search", "train")
 """Commands that several processes can do together."""
 

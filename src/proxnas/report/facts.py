@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,16 @@ LABELS = {
 """Key of a result -> what it is called."""
 
 
+FIGURES: dict[str, Callable[[float], str]] = {
+    "valid_accuracy": lambda value: f"{value:.4f}",
+    "test_accuracy": lambda value: f"{value:.4f}",
+    "params": lambda value: f"{value:,.0f}",
+    "seconds": lambda value: duration(value),
+    "latency_ms": lambda value: f"{value:.2f}",
+}
+"""Columns of a leaderboard -> how they are written."""
+
+
 def figures(config: Mapping[str, Any], row: Row, result: Mapping[str, Any]) -> dict[str, Any]:
     """The values for LABELS that are known: the result's, else those of the last epoch, else the
     configuration's."""
@@ -67,7 +77,40 @@ def facts(record: Record) -> dict[str, str]:
     last = record.rows[-1] if record.rows else {}
     known = figures(record.config, last, record.result)
     known.setdefault("seconds", sum(map(seconds_of, record.rows)))
-    return labelled(known)
+    return labelled(known) | _compared(record.result)
+
+
+def _compared(result: Mapping[str, Any]) -> dict[str, str]:
+    """The leaderboard of a fit: what a network is held against -> figures."""
+    found = {}
+    for row in leaderboard(result):
+        valid, test, params, time, latency = leaderboard_texts(row)
+        figures = [f"validation {valid}", f"test {test}", f"{params} parameters", time]
+        figures += [f"{latency} ms an image"] if latency else []
+        found[f"{row['name']}{' (delivered)' * row['delivered']}"] = ", ".join(figures)
+    search = result.get("search")
+    if found and isinstance(search, dict) and search.get("said"):
+        found["search"] = str(search["said"])
+    return found
+
+
+def leaderboard(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Its rows that can be such; none if there is no leaderboard."""
+    rows = result.get("leaderboard")
+    return [row for row in rows if _is_row(row)] if isinstance(rows, list) else []
+
+
+def _is_row(row: Any) -> bool:
+    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+        return False
+    figures = [row.get(name) for name in FIGURES]
+    sound = all(value is None or type(value) in (int, float) for value in figures)
+    return sound and isinstance(row.get("delivered"), bool)
+
+
+def leaderboard_texts(row: Mapping[str, Any]) -> list[str]:
+    """Validation, test, parameters, time and latency as people write them."""
+    return ["" if row[name] is None else FIGURES[name](number(row[name])) for name in FIGURES]
 
 
 def labelled(known: Mapping[str, Any]) -> dict[str, str]:

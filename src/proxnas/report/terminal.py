@@ -3,7 +3,7 @@ is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -16,7 +16,7 @@ from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
 from proxnas.common.say import note, plain, say
 from proxnas.report.cell import cell_text
-from proxnas.report.facts import duration, figures, labelled
+from proxnas.report.facts import duration, figures, labelled, leaderboard, leaderboard_texts
 from proxnas.report.page import FILE, write_report
 from proxnas.report.reading import find_runs
 
@@ -61,6 +61,18 @@ def print_fit(result: Mapping[str, Any], folder: Path) -> None:
     }
     times = {f"time of {part}": duration(result[part]["seconds"]) for part in ("search", "train")}
     _print(labelled(figures({}, {}, result)) | times, folder, files)
+    if rows := leaderboard(result):
+        print_leaderboard(rows)
+        say(plain(result["search"].get("said", "")))
+
+
+def print_leaderboard(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What was held against the network that is delivered, and how right each was."""
+    table = Table("", "validation", "test", "parameters", "time", "ms an image", box=None)
+    for row in rows:
+        mark = " (delivered)" if row["delivered"] else ""
+        table.add_row(escape(plain(row["name"])) + mark, *leaderboard_texts(row))
+    console().print(table)
 
 
 def _print(rows: Mapping[str, object], folder: Path, files: Mapping[str, object]) -> None:

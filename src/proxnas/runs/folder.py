@@ -38,6 +38,8 @@ FILES = (
     "table.json",
     "tests.json",
     "plan.json",
+    "recipe.json",
+    "baselines.json",
     "report.html",
     "result.json",
     "model_card.md",

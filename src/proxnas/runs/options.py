@@ -103,6 +103,7 @@ NOT_STORED = {
     "run",
     "resume",
     "force",
+    "finish",
     "quiet",
     "config",
     "dry_run",

@@ -21,12 +21,13 @@ from proxnas.domains.images.domain import IMAGES
 from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.domains.text.options import TextTrainOptions
 from proxnas.runs.deadline import Deadline
-from proxnas.runs.options import RunConfig
+from proxnas.runs.options import RunConfig, require
 from proxnas.searching.limit_options import BudgetFlags
 from proxnas.searching.options import SearchConfig
 from proxnas.searching.settings import parse_search, read_values
 from proxnas.training.few_steps import LEAST_STEPS, SMALLEST_BATCH, batch_for, epochs_for
 from proxnas.workflows import fit_words
+from proxnas.workflows.fit_minutes import AUTO, SPACE, fit_minutes, is_one_pass
 from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 from proxnas.workflows.jobs import build_search, fitting, run_search, store
 from proxnas.workflows.train import run_training
@@ -50,6 +51,11 @@ SEARCH_SIDE = 32
 """Pixels that files of large images are brought to in a search, as is usual: cells found there are
 good at 224 too."""
 
+CELLS = "darts7"
+"""The space of --space auto where cells are asked for."""
+OWN_SIZES = {"nasbench201": (5, 16), SPACE: (1, 32)}
+"""Cells and channels of the network that is trained, in spaces that have their own."""
+
 Say = Callable[[str], None]
 Part = TypeVar("Part", SearchConfig, ImageTrainOptions, TextTrainOptions)
 
@@ -68,6 +74,7 @@ def search_config(config: FitConfig) -> SearchConfig:
             f"{limit.asked}: is not for networks with the stem {training.stem}: leave it out, or"
             " give --eta"
         )
+    cells, channels = OWN_SIZES.get(config.space, (values["cells"], values["channels"]))
     flags: dict[str, Any] = {
         "space": config.space,
         "method": config.method,
@@ -75,10 +82,8 @@ def search_config(config: FitConfig) -> SearchConfig:
         "seed": config.seed,
         "device": config.device,
         "threads": config.threads,
-        "final-cells": config.cells or (5 if config.space == "nasbench201" else values["cells"]),
-        "final-channels": (
-            config.channels or (16 if config.space == "nasbench201" else values["channels"])
-        ),
+        "final-cells": config.cells or cells,
+        "final-channels": config.channels or channels,
     }
     side = config.image_size or (SEARCH_SIDE if values.get("image_size") else 0)
     chosen = {
@@ -279,12 +284,18 @@ def _smaller_and_smaller(
             yield asked, genotype, images
 
 
-def fit(config: FitConfig, folder: Path, say: Say) -> dict[str, Any]:
-    """Search, train, test, export; from where the folder stands. Returns what result.json holds."""
+def fit(config: FitConfig, folder: Path, say: Say, begun: float | None = None) -> dict[str, Any]:
+    """Search, train, test, export; from where the folder stands. Returns what result.json holds.
+
+    `begun`: since when, by time.monotonic, the time counts; None: since now.
+    """
+    if is_one_pass(config):
+        return fit_minutes(config, folder, say, begun=begun)
     from proxnas.common.environment import describe, pick_device
     from proxnas.runs.folder import open_run, write_atomically
 
     start = time.monotonic()
+    asked, config = config, in_cells(config)
     for_search = time_for(config, SEARCH_SHARE)
     new = config.force or not (folder / "search" / "config.json").exists()
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one
@@ -292,7 +303,7 @@ def fit(config: FitConfig, folder: Path, say: Say) -> dict[str, Any]:
     with open_run(folder, config.resume, config.force) as run:
         if config.force:
             clear_parts(folder)
-        store(config, "fit", run)
+        store(asked, "fit", run)
         if run.finished:
             return run.result(("exported", "model_card", "search", "train"))
         run.write_json("environment.json", describe(pick_device(config.device)))
@@ -305,6 +316,12 @@ def fit(config: FitConfig, folder: Path, say: Say) -> dict[str, Any]:
         result = fit_result(config, found, trained) | files
         run.write_json("result.json", result)
         return result
+
+
+def in_cells(config: FitConfig, auto: str = CELLS) -> FitConfig:
+    """A search, then a training, in a space that has a name."""
+    require(not config.finish, "--finish", "", "is for --space auto and resnet, without --epochs")
+    return dataclasses.replace(config, space=auto) if config.space == AUTO else config
 
 
 def clear_parts(folder: Path) -> None:
@@ -435,6 +452,7 @@ def plan_fit(config: FitConfig) -> dict[str, Any]:
     from proxnas.workflows.plan import plan_search
     from proxnas.workflows.plan_train import measure_training
 
+    config = in_cells(config, SPACE if is_one_pass(config) else CELLS)
     search = prepare_search(config)
     genotype = search.genotype()
     figures = plan_search(search)

@@ -34,10 +34,11 @@ class FitConfig(ImageFlags, BudgetFlags, FolderConfig, Options):
     data: DataArgument = ""
     """digits, an .npz file, a CIFAR folder, a folder of class folders or hf:NAME."""
     minutes: FitMinutes = 0.0
-    """Time of everything: the epochs of both are chosen such that it is enough, and it is kept by
-    the clock; 0: any time, and the epochs of the protocol."""
-    space: str = "darts7"
-    """Where to search: as in `proxnas search`, and so are --method and --eta."""
+    """Time of everything, kept by the clock; 0: as the data ask for, a minute to ten (in spaces of
+    cells the epochs of the protocol, in any time)."""
+    space: str = "auto"
+    """Where to search: as in `proxnas search`, and so are --method and --eta. auto: resnet, where
+    the search is the training; darts7 if a limit, a method or epochs are asked for."""
     method: str = "nasp"
     eta: Annotated[float, Range(0, 1e9)] = 0.0
     protocol: Literal["auto", "quick", "cifar", "imagenet", "tinyimagenet"] = "auto"
@@ -53,6 +54,10 @@ class FitConfig(ImageFlags, BudgetFlags, FolderConfig, Options):
     """Cells of the trained network; 0: as the protocol says, fewer where --minutes are few.
     Likewise --channels."""
     channels: Annotated[int, Range(0, 4096)] = 0
+    flip: Literal["auto", "yes", "no"] = "auto"
+    """Mirror training images; auto: photos, as their colours tell (for --space auto and resnet)."""
+    finish: bool = False
+    """Make of a stopped run a tested, exported model now (for --space auto and resnet)."""
     search_config: str = ""
     """JSON file with more flags of the search."""
     train_config: str = ""
@@ -60,8 +65,8 @@ class FitConfig(ImageFlags, BudgetFlags, FolderConfig, Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.space not in SPACES:
-            raise unknown_value("space", self.space, SPACES)
+        if self.space not in ("auto", *SPACES):
+            raise unknown_value("space", self.space, ("auto", *SPACES))
         if self.method not in METHODS:
             raise unknown_value("method", self.method, METHODS)
         Options.__post_init__(self)

@@ -1,0 +1,98 @@
+"""What anybody has in seconds: the most frequent class, nearest neighbours and a linear model on
+pixels. A network is worth its time if it is better than these."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxnas.common.seeds import Array
+from proxnas.domains.images.data.arrays import Pixels, averaged
+
+SIDE = 16
+"""Pixels that larger images are brought to."""
+MOST_TRAINING = 5000
+MOST_ITERATIONS = 60
+
+Predict = Callable[[Array], Array]
+"""Classes of rows of features."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A simple model: its name, how right it is, and how long it took to make."""
+
+    name: str
+    valid_accuracy: float | None
+    test_accuracy: float
+    params: int
+    seconds: float
+
+
+def baselines(
+    train: tuple[Pixels, Array], valid: tuple[Pixels, Array] | None, test: tuple[Pixels, Array]
+) -> list[Baseline]:
+    """Each model, fitted to (at most MOST_TRAINING of) the training images."""
+    x, y = features(train[0][:MOST_TRAINING]), train[1][:MOST_TRAINING]
+    if len(train[1]) > MOST_TRAINING:  # a part of every class
+        some = np.random.RandomState(0).permutation(len(train[1]))[:MOST_TRAINING]
+        x, y = features(train[0][np.sort(some)]), train[1][np.sort(some)]
+    scale = x.std(0).clip(min=1e-3 * max(float(x.std()), 1e-9))
+    middle = x.mean(0)
+    parts = [(None if part is None else (features(part[0]), part[1])) for part in (valid, test)]
+    found = []
+    for name, fit in MODELS.items():
+        start = time.monotonic()
+        predict, params = fit((x - middle) / scale, y)
+        figures = [
+            None if part is None else float(np.mean(predict((part[0] - middle) / scale) == part[1]))
+            for part in parts
+        ]
+        seconds = time.monotonic() - start
+        found.append(Baseline(name, figures[0], figures[1] or 0.0, params, seconds))
+    return found
+
+
+def features(x: Pixels) -> NDArray[np.float32]:
+    """Rows of pixels, of images that are small."""
+    images = np.asarray(x)
+    if min(images.shape[1:3]) > SIDE:
+        images = averaged(images, SIDE)
+    return images.reshape(len(images), -1).astype(np.float32)
+
+
+def majority(x: Array, y: Array) -> tuple[Predict, int]:
+    """Always the most frequent class."""
+    label = np.bincount(y).argmax()
+    return lambda rows: np.full(len(rows), label), 0
+
+
+def neighbours(x: Array, y: Array) -> tuple[Predict, int]:
+    """The class of the nearest training image."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    model = KNeighborsClassifier(1, algorithm="brute").fit(x, y)
+    return model.predict, 0
+
+
+def logistic(x: Array, y: Array) -> tuple[Predict, int]:
+    """Logistic regression; where it has not converged it is taken as it is."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = LogisticRegression(C=0.01, max_iter=MOST_ITERATIONS).fit(x, y)
+    return model.predict, int(model.coef_.size + model.intercept_.size)
+
+
+MODELS: dict[str, Callable[[Array, Array], tuple[Predict, int]]] = {
+    "most frequent class": majority,
+    "nearest neighbour": neighbours,
+    "logistic regression": logistic,
+}

@@ -1,0 +1,270 @@
+"""Search and training in one: a chain whose blocks may change their kind while the learning rate is
+high, after which the same weights are trained to the end.
+
+One discrete network is trained at every moment. In the first part of the time now and then a block
+of another kind runs in place of the present one, so that all kinds have learnt something; then
+swaps are proposed (core/swaps.py); then A rests. What is delivered is cut out of the network of
+Choices, exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proxnas.cells.genotype import Genotype
+from proxnas.common.clock import Clock
+from proxnas.common.environment import pick_device, set_threads
+from proxnas.common.seeds import stable_seed
+from proxnas.common.types import Batch, Matrices, State
+from proxnas.core.selection import changed
+from proxnas.core.size.complexity import multiply_adds
+from proxnas.core.supernet import Supernet
+from proxnas.core.swaps import Swap, batch_statistics, losses, propose, swapped
+from proxnas.domains.images.data.augment import Augment
+from proxnas.domains.images.data.images import Images
+from proxnas.domains.images.data.stream import ImageBatches, Stream
+from proxnas.domains.images.evaluate import Evaluation, evaluate
+from proxnas.domains.images.model import check_shape
+from proxnas.domains.images.networks.chain import Chain
+from proxnas.domains.images.networks.cnn import Size, channels_last
+from proxnas.domains.images.parts import train_parts
+from proxnas.domains.images.recipe import Plan, class_weights, sides
+from proxnas.domains.images.spaces.resnet import GROUPS, ResNet, cut_out, middle
+from proxnas.methods.base import correct
+from proxnas.runs.fingerprint import Fingerprint
+from proxnas.runs.folder import Run, write_atomically
+from proxnas.runs.loop import Totals, check_finite
+from proxnas.runs.metrics import Metrics
+from proxnas.training.convolutions import MuonAndSgd, Rates
+from proxnas.training.pace import Pace, rate_factor
+
+TRYING = 0.15
+"""Share of the time in which other kinds are tried out."""
+OFTEN = 0.3
+"""Chance of a block to be of another kind meanwhile."""
+PROPOSING = 0.3
+"""Share of the time after which A rests."""
+PROPOSALS = 8
+"""Swaps that are proposed between the two, evenly spread."""
+BATCH, SCORED, JUDGED = 128, 1, 6
+"""Images of a batch that a swap is judged on; batches for the gradient, and for the decision."""
+LEAST_EPOCH = 25
+"""Steps of an epoch at least: each ends with an evaluation and a line of metrics."""
+
+
+class OnePass:
+    """A job for the loop: everything that a checkpoint must hold."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        images: Images,
+        follow: Sequence[float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.config, self.images = plan, images
+        self.device = pick_device(plan.device)
+        set_threads(plan.threads)
+        torch.manual_seed(stable_seed(plan.seed, "weights"))
+        self.size = Size(plan.cells, plan.channels, images.shape[0], images.num_classes)
+        module = channels_last(ResNet().choice_network(self.size).to(self.device))
+        check_shape(images.shape, self.size, module)
+        self.net = Supernet(module, GROUPS)
+        self.A_bar = middle()
+        self.optimizer = MuonAndSgd(module, Rates(convolutions=plan.learning_rate))
+        self.guard = self.optimizer.guard
+        train, valid = train_parts(images, plan.valid_share)
+        self.valid = ImageBatches(images, valid, device=self.device) if valid else None
+        part = ImageBatches(images, train, Augment(flip=plan.flip), device=self.device)
+        self.train = Stream(part, min(plan.batch_size, len(part)), plan.seed, "train")
+        self.weights: Tensor | None = None
+        if plan.weighted:
+            found = class_weights(train[1], images.num_classes)
+            self.weights = torch.tensor(found, dtype=torch.float32, device=self.device)
+        self.pace = Pace(plan.seconds, follow, clock)
+        self.clock, self.totals, self.epochs_done = Clock(self.device), Totals(self.device), 0
+        self.proposals = 0
+        self.tried: list[list[Any]] = []
+        """Swaps that were tried: group, row, old, new, gain, its error, whether it won."""
+        self.choice: State = {}
+        """When A came to rest: figures of both networks, and the weights of the plain one."""
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of the data."""
+        return self.images.fingerprint
+
+    @property
+    def flops(self) -> int:
+        return multiply_adds(self.network(), self.images.shape)
+
+    def __len__(self) -> int:
+        """Steps of an epoch; when the time is over, those that are done."""
+        steps = len(self.train)
+        whole = steps * -(-LEAST_EPOCH // steps)
+        return min(whole, max(1, self.totals.steps)) if self.pace.over() else whole
+
+    def done(self) -> bool:
+        return self.pace.over() and not self.totals.steps
+
+    def step(self) -> Metrics:
+        """One update of the weights of the network in use; perhaps a swap after it."""
+        share = self.pace.next()
+        self.net.module.train()
+        self.net.use(self.path(share))
+        batch = self.train.next()
+        x = self._shrunk(batch.x, sides(min(self.images.shape[1:]), share))
+        with self.clock("forward"):
+            logits = self.net(x)
+            loss = nn.functional.cross_entropy(
+                logits, batch.y, self.weights, label_smoothing=self.config.label_smoothing
+            )
+        with self.clock("backward"):
+            loss.backward()
+        with self.clock("update"):
+            self.optimizer.step(loss.detach(), rate_factor(share))
+        changes = self._search(share) if self.config.search and self.valid else 0
+        return Metrics(loss.detach(), correct(logits, batch.y), len(batch.y), changes)
+
+    def _shrunk(self, x: Tensor, side: int) -> Tensor:
+        """Images with `side` pixels on their shorter side."""
+        shorter = min(x.shape[2:])
+        if side >= shorter:
+            return x
+        scaled = [max(4, round(length * side / shorter)) for length in x.shape[2:]]
+        small = nn.functional.interpolate(
+            x, size=scaled, mode="bilinear", antialias=True, align_corners=False
+        )
+        return small.contiguous(memory_format=torch.channels_last)
+
+    def path(self, share: float) -> Matrices:
+        """What runs in this step: A_bar, some of its blocks exchanged while kinds are tried out."""
+        if not self.config.search or share >= TRYING:
+            return self.A_bar
+        seed = stable_seed(self.config.seed, "path", len(self.pace.shares))
+        random = torch.Generator().manual_seed(seed)
+        A_bar = {name: matrix.clone() for name, matrix in self.A_bar.items()}
+        for matrix in A_bar.values():
+            rows, kinds = matrix.shape
+            for e in range(rows):
+                if float(torch.rand((), generator=random)) < OFTEN:
+                    matrix[e] = 0.0
+                    matrix[e, int(torch.randint(kinds, (), generator=random))] = 1.0
+        return A_bar
+
+    def _search(self, share: float) -> int:
+        """Proposes a swap if it is time; when all are made, A rests. Returns entries changed."""
+        due = TRYING + (PROPOSING - TRYING) * self.proposals / PROPOSALS
+        if share < due or self.proposals > PROPOSALS:
+            return 0
+        before = self.A_bar
+        with self.clock("arch"):
+            if self.proposals < PROPOSALS:
+                self._propose()
+            else:
+                self._rest()
+        self.proposals += 1
+        return changed(before, self.A_bar)
+
+    def _propose(self) -> None:
+        batches = self._judging(SCORED + JUDGED)
+        score, judge = batches[:SCORED], batches[SCORED:] or batches
+        swap = propose(self.net, self.A_bar, score, judge)
+        if swap is None:
+            return
+        if swap.wins:
+            self.A_bar = swapped(self.A_bar, swap.row, swap.new)
+        self.tried.append(_listed(swap))
+
+    def _rest(self) -> None:
+        """Both networks on the same images, as they are now."""
+        if changed(self.A_bar, middle()):
+            judge = self._judging(SCORED + JUDGED)
+            with batch_statistics(self.net.module):
+                plain = losses(self.net, middle(), judge)
+                found = losses(self.net, self.A_bar, judge)
+            self.choice = {
+                "gain": float((plain - found).mean()),
+                "error": float((plain - found).std()) / len(plain) ** 0.5,
+                "seconds": self.pace.used(),
+                "weights": cut_out(self.net.module, middle(), self.size).state_dict(),
+            }
+
+    def _judging(self, most: int) -> list[Batch]:
+        """Batches of the validation images, others each time."""
+        assert self.valid is not None
+        everything = list(islice(self.valid.evaluation_batches(BATCH), 64))
+        first = self.proposals * most % len(everything)
+        return (everything[first:] + everything[:first])[:most]
+
+    def genotype(self) -> Genotype:
+        return ResNet().genotype(self.A_bar)
+
+    def network(self) -> Chain:
+        """The network of A_bar, cut out."""
+        network = cut_out(self.net.module, self.A_bar, self.size).to(self.device)
+        channels_last(network)
+        return network.eval()
+
+    def evaluation(self, network: nn.Module, part: ImageBatches) -> Evaluation:
+        return evaluate(network, part, self.size.classes, torch.float32)
+
+    def row(self, start: float) -> dict[str, Any]:
+        train_loss, train_accuracy = self.totals.means()
+        check_finite(train_loss)
+        row = {
+            "epoch": self.epochs_done + 1,
+            "step": len(self.pace.shares),
+            "train_loss": train_loss,
+            "train_accuracy": train_accuracy,
+            "changes": self.totals.changes,
+            "genotype": json.loads(self.genotype().to_json()),
+        }
+        if self.valid:
+            with self.clock("evaluate"):
+                found = self.evaluation(self.network(), self.valid)
+            check_finite(found.loss)
+            row |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
+        parts = ("arch", "forward", "backward", "update", "evaluate")
+        seconds = dict.fromkeys(parts, 0.0) | self.clock.take()
+        other = max(0.0, time.perf_counter() - start - sum(seconds.values()))
+        return row | {"seconds": seconds | {"other": other}}
+
+    def write(self, run: Run) -> None:
+        write_atomically(run / "genotype.json", self.genotype().to_json())
+
+    def state_dict(self) -> State:
+        return {
+            "weights": self.net.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "A_bar": self.A_bar,
+            "train": self.train.state_dict(),
+            "pace": self.pace.state_dict(),
+            "totals": self.totals.state_dict(),
+            "epochs_done": self.epochs_done,
+            "proposals": self.proposals,
+            "tried": self.tried,
+            "choice": self.choice,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self.net.module.load_state_dict(state["weights"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.A_bar = state["A_bar"]
+        self.train.load_state_dict(state["train"])
+        self.pace.load_state_dict(state["pace"])
+        self.totals.load_state_dict(state["totals"])
+        self.epochs_done, self.proposals = state["epochs_done"], state["proposals"]
+        self.tried, self.choice = state["tried"], state["choice"]
+
+
+def _listed(swap: Swap) -> list[Any]:
+    row = swap.row
+    return [row.group, row.edge, swap.old, swap.new, swap.gain, swap.error, swap.wins]

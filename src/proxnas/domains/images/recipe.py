@@ -1,0 +1,163 @@
+"""How a chain is trained in minutes: sizes by the data and by the time, chosen before it begins.
+
+What counts is how many steps there are. So the network is as wide, and its images as large, as
+leaves LEAST_STEPS steps in the time, by a timing of a few.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from proxnas.common.cores import Asked
+from proxnas.common.seeds import Array
+from proxnas.domains.images.data.images import Images
+from proxnas.domains.images.networks.chain import chain_network
+from proxnas.domains.images.networks.cnn import Size, channels_last
+from proxnas.domains.images.spaces.resnet import ResNet, middle
+from proxnas.training.convolutions import MuonAndSgd, Rates
+
+LEAST_STEPS = 800
+WIDTHS = (16, 24, 32)
+"""Channels of the first stage."""
+WIDE, MANY = 48, 5000
+"""One more width, for so many images or more."""
+SIDES = (64, 48, 32)
+"""Pixels that larger images are brought to, the largest that leaves time for steps."""
+PROGRESS = (0.5, 0.625, 0.75, 0.875, 1.0)
+"""Sides of training images by the time used, as shares of the whole side."""
+SMALLEST_PROGRESS = 24
+"""Images of a smaller side are not made smaller still."""
+COST = 1.6
+"""Time of a step grows with this power of the width, as measured from 16 to 32."""
+UNEQUAL = 1.5
+"""Times that the largest class is larger than the smallest, from which on classes are weighted."""
+PROBE_STEPS = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is decided before the first step; kept, so that a run can go on with it."""
+
+    seconds: float
+    """Time of the training, by the clock."""
+    batch_size: int
+    channels: int
+    image_size: int
+    """Side that images are brought to; 0: as they are."""
+    epochs: int
+    """About so many are expected."""
+    search: bool
+    """Whether blocks may change their kind."""
+    flip: bool
+    weighted: bool
+    """Whether rare classes count more."""
+    seed: int = 0
+    device: str = "auto"
+    threads: Asked = "auto"
+    cells: int = 1
+    label_smoothing: float = 0.1
+    valid_share: float = 0.1
+    learning_rate: float = Rates.convolutions
+    checkpoint_minutes: float = 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """What is kept of it: not what the next call may do otherwise."""
+        values = dataclasses.asdict(self)
+        return {name: values[name] for name in values if name not in ("device", "threads")}
+
+
+def batch_size_for(images: int) -> int:
+    """Batches of 128; of fewer images smaller ones, which make more steps of an epoch."""
+    size = 128
+    while size > 32 and images < 20 * size:
+        size //= 2
+    return max(2, min(size, images))
+
+
+def mirrored(images: Images) -> bool:
+    """Whether training images may be exchanged left and right: where the data say so, and where
+    they are photos. Writing and drawings are grey mostly, and change their meaning."""
+    if images.flip:
+        return True
+    if images.shape[0] != 3:
+        return False
+    some = np.asarray(images.x_train[:64]).astype(np.float32)
+    return bool(np.ptp(some, axis=3).mean() > 0.02 * max(1.0, float(some.max())))
+
+
+def class_weights(y: Array, classes: int) -> Array:
+    """Weights of the classes in the loss: the root of what would make them equal, mean 1."""
+    counts = np.bincount(y, minlength=classes).clip(min=1)
+    weights: Array = np.sqrt(len(y) / (classes * counts))
+    weights /= weights.mean()
+    return weights
+
+
+def unequal(y: Array, classes: int) -> bool:
+    """Whether some classes have many more images than others."""
+    counts = np.bincount(y, minlength=classes)
+    return bool(counts.max() > UNEQUAL * counts.min())
+
+
+def sides(side: int, share: float) -> int:
+    """The side of training images when that share of the time is used: a multiple of 4."""
+    if side < SMALLEST_PROGRESS:
+        return side
+    part = PROGRESS[min(int(share * len(PROGRESS)), len(PROGRESS) - 1)]
+    return side if part == 1 else max(4, 4 * round(part * side / 4))
+
+
+def progress_cost(side: int) -> float:
+    """The mean cost of a step, if that at the whole side is 1."""
+    shares = [(i + 0.5) / len(PROGRESS) for i in range(len(PROGRESS))]
+    return sum((sides(side, share) / side) ** 2 for share in shares) / len(shares)
+
+
+def step_seconds(
+    size: Size, side: int, batch_size: int, clock: Callable[[], float] = time.monotonic
+) -> float:
+    """A step of the plain network on images of that side: the quickest of some, after one that
+    prepares."""
+    network = channels_last(chain_network(ResNet().genotype(middle()), size))
+    optimizer = MuonAndSgd(network, Rates())
+    x = torch.randn(batch_size, size.image_channels, side, side)
+    x = x.contiguous(memory_format=torch.channels_last)
+    y = torch.zeros(batch_size, dtype=torch.int64)
+    found = []
+    for _ in range(PROBE_STEPS):
+        start = clock()
+        loss = nn.functional.cross_entropy(network(x), y)
+        loss.backward()
+        optimizer.step(loss.detach(), 0.0)
+        found.append(clock() - start)
+    return min(found[1:])
+
+
+def choose_sizes(
+    images: int, side: int, seconds: float, probe: Callable[[int, int], float], may_shrink: bool
+) -> tuple[int, int, int]:
+    """(channels, side, steps to expect): the largest side, then the widest network, that leave
+    LEAST_STEPS steps in the time. `probe(channels, side)` gives the seconds of a step."""
+    smaller = [s for s in SIDES if s < side] if may_shrink else []
+    tried = [side, *smaller] if side <= SIDES[0] or not smaller else smaller
+    width = WIDTHS[1]
+    base = probe(width, tried[-1]) / tried[-1] ** 2
+
+    def steps(channels: int, at: int) -> int:
+        step = base * at**2 * (channels / width) ** COST * progress_cost(at)
+        return int(seconds / max(step, 1e-9))
+
+    at = next((s for s in tried if steps(width, s) >= LEAST_STEPS), tried[-1])
+    widths = (*WIDTHS, WIDE) if images >= MANY else WIDTHS
+    channels = next(
+        (w for w in sorted(widths, reverse=True) if steps(w, at) >= LEAST_STEPS), widths[0]
+    )
+    return channels, at, steps(channels, at)

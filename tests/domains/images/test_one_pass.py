@@ -1,0 +1,201 @@
+"""The search that is the training: its plan, its swaps, and that it goes on to the bit."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from proxnas.core.choice import Row
+from proxnas.core.supernet import Supernet
+from proxnas.core.swaps import Swap, batch_statistics, losses, propose, swapped
+from proxnas.domains.images import one_pass, recipe
+from proxnas.domains.images.baselines import baselines
+from proxnas.domains.images.data.arrays import from_arrays
+from proxnas.domains.images.data.images import Images
+from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.images.one_pass import OnePass
+from proxnas.domains.images.recipe import Plan
+from proxnas.domains.images.spaces.resnet import GROUPS, ResNet, middle
+from proxnas.runs.loop import run_epochs
+from proxnas.runs.progress import Silent
+from support.commands import stripes
+
+PLAN = Plan(
+    seconds=1.0,
+    batch_size=20,
+    channels=4,
+    image_size=0,
+    epochs=1,
+    search=True,
+    flip=False,
+    weighted=False,
+    threads=1,
+    device="cpu",
+)
+SHARES = [i / 40 for i in range(40)]
+
+
+def images(**changes: object) -> Images:
+    return from_arrays(stripes(200, **changes), "stripes", "stripes")
+
+
+def finished(job: OnePass) -> OnePass:
+    run_epochs(job, None, Silent())
+    return job
+
+
+def same(a: OnePass, b: OnePass) -> bool:
+    pairs = zip(a.net.module.state_dict().values(), b.net.module.state_dict().values(), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs)
+
+
+def test_a_run_that_follows_another_equals_it() -> None:
+    one, other = (finished(OnePass(PLAN, images(), follow=SHARES)) for _ in range(2))
+    assert same(one, other) and one.tried == other.tried
+    assert len(one.pace.shares) == len(SHARES)
+    late = finished(OnePass(PLAN, images(), follow=[s**2 for s in SHARES]))
+    assert not same(one, late)  # the clock decides
+
+
+def test_stopped_after_any_step_it_goes_on_to_the_bit() -> None:
+    whole = finished(OnePass(PLAN, images(), follow=SHARES))
+    for stop in (3, 9, 20):
+        first = OnePass(PLAN, images(), follow=SHARES)
+        for _ in range(stop):
+            first.totals.add(first.step())
+        state = copy.deepcopy(first.state_dict())
+        second = OnePass(PLAN, images(), follow=SHARES)
+        second.load_state_dict(state)
+        assert same(finished(second), whole)
+        assert second.tried == whole.tried
+
+
+def test_by_the_clock_it_ends_and_the_network_is_the_one_that_was_trained() -> None:
+    job = finished(OnePass(PLAN, images()))
+    assert job.pace.used() >= PLAN.seconds and job.pace.shares[-1] < 1
+    assert job.epochs_done >= 1 and job.done()
+    x = torch.randn(4, 1, 8, 8)
+    job.net.use(job.A_bar)
+    job.net.module.eval()
+    assert torch.equal(job.network()(x), job.net(x))
+
+
+def test_kinds_are_tried_out_at_first_only() -> None:
+    job = OnePass(PLAN, images())
+    plain = middle()
+
+    def differs(share: float) -> bool:
+        job.pace.shares.append(share)
+        return any((job.path(share)[name] != plain[name]).any() for name in plain)
+
+    assert any(differs(0.01) for _ in range(20))
+    assert not any(differs(one_pass.TRYING) for _ in range(20))
+
+
+def test_it_learns() -> None:
+    job = finished(OnePass(PLAN, images(), follow=[i / 120 for i in range(120)]))
+    assert job.valid is not None
+    assert job.evaluation(job.network(), job.valid).accuracy > 0.9
+
+
+def net() -> Supernet:
+    torch.manual_seed(0)
+    return Supernet(ResNet().choice_network(Size(1, 4, 1, 4)), GROUPS)
+
+
+def batches(count: int, part: Images) -> list[object]:
+    from proxnas.domains.images.data.stream import ImageBatches
+
+    return list(ImageBatches(part, (part.x_train, part.y_train)).evaluation_batches(40, count))
+
+
+def test_a_swap_is_judged_by_the_difference_on_the_same_images() -> None:
+    this, judge = net(), batches(3, images())
+    A_bar = middle()
+    swap = propose(this, A_bar, judge[:1], judge[1:])
+    assert swap is not None
+    with batch_statistics(this.module):
+        before = losses(this, A_bar, judge[1:])
+        after = losses(this, swapped(A_bar, swap.row, swap.new), judge[1:])
+    difference = before - after
+    assert swap.gain == pytest.approx(float(difference.mean()), abs=1e-9)
+    assert swap.error == pytest.approx(float(difference.std()) / math.sqrt(len(difference)))
+    assert swap.old != swap.new and A_bar[swap.row.group][swap.row.edge, swap.old] == 1
+
+
+def test_a_swap_wins_only_beyond_its_noise() -> None:
+    row = Row("body", 0)
+    assert Swap(row, 0, 1, gain=0.03, error=0.01).wins
+    assert not Swap(row, 0, 1, gain=0.015, error=0.01).wins
+    assert not Swap(row, 0, 1, gain=-0.5, error=0.01).wins
+
+
+def test_judging_leaves_the_running_statistics_alone() -> None:
+    this, judge = net(), batches(2, images())
+    before = {n: x.clone() for n, x in this.module.state_dict().items() if "running" in n}
+    propose(this, middle(), judge[:1], judge[1:])
+    after = this.module.state_dict()
+    assert before and all(torch.equal(x, after[n]) for n, x in before.items())
+
+
+@pytest.mark.parametrize(
+    ("images", "expected"), [(60_000, 128), (2560, 128), (1500, 64), (700, 32), (90, 32), (7, 7)]
+)
+def test_batches_of_few_images_are_small(images: int, expected: int) -> None:
+    assert recipe.batch_size_for(images) == expected
+
+
+def test_the_widest_network_and_the_largest_images_that_leave_steps() -> None:
+    def probe(channels: int, side: int) -> float:
+        return 0.1 * (side / 32) ** 2 * (channels / 24) ** recipe.COST
+
+    def chosen(seconds: float, side: int = 32, images: int = 1000) -> tuple[int, int]:
+        return recipe.choose_sizes(images, side, seconds, probe, may_shrink=True)[:2]
+
+    enough = recipe.LEAST_STEPS * 0.1 * recipe.progress_cost(32)
+    assert chosen(1.01 * enough) == (24, 32)
+    assert chosen(0.5 * enough) == (16, 32)
+    assert chosen(100 * enough) == (32, 32)
+    assert chosen(100 * enough, images=recipe.MANY) == (48, 32)
+    assert chosen(100 * enough, side=200) == (32, 64)
+    assert chosen(1.5 * enough, side=200) == (24, 32)
+    fixed = recipe.choose_sizes(1000, 200, enough, probe, may_shrink=False)
+    assert fixed[1] == 200
+
+
+def test_images_grow_with_the_time() -> None:
+    found = [recipe.sides(32, share) for share in (0.0, 0.3, 0.5, 0.7, 0.99, 1.0)]
+    assert found == sorted(found) and found[0] == 16 and found[-1] == 32
+    assert {recipe.sides(8, share) for share in (0.0, 0.5, 1.0)} == {8}
+
+
+def test_rare_classes_weigh_more_and_the_mean_is_one() -> None:
+    y = np.array([0] * 90 + [1] * 10)
+    weights = recipe.class_weights(y, 2)
+    assert weights[1] / weights[0] == pytest.approx(3)
+    assert weights.mean() == pytest.approx(1)
+    assert recipe.unequal(y, 2) and not recipe.unequal(np.array([0, 1, 0, 1]), 2)
+
+
+def test_photos_are_mirrored_and_writing_is_not() -> None:
+    random = np.random.RandomState(0)
+    colour = random.randint(0, 255, (200, 8, 8, 3)).astype(np.uint8)
+    grey = np.repeat(colour[..., :1], 3, axis=3)
+    assert recipe.mirrored(images(x_train=colour))
+    assert not recipe.mirrored(images(x_train=grey))
+    assert not recipe.mirrored(images())
+
+
+def test_simple_models_know_stripes() -> None:
+    part = images()
+    rows = baselines(
+        (part.x_train, part.y_train), (part.x_test, part.y_test), (part.x_test, part.y_test)
+    )
+    most, nearest, linear = rows
+    assert most.test_accuracy == pytest.approx(0.25)
+    assert nearest.test_accuracy > 0.9 and linear.test_accuracy > 0.9
+    assert linear.params == 4 * 65

@@ -1,0 +1,177 @@
+"""fit by the clock: everything is there at the end, and a stopped run can go on or be finished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proxnas.cli.main import main
+from proxnas.common.errors import InputError
+from proxnas.domains.images import one_pass
+from proxnas.domains.images.one_pass import OnePass
+from proxnas.domains.trained import load_model
+from proxnas.report.facts import leaderboard
+from proxnas.workflows import fit_minutes
+from proxnas.workflows.fit import fit
+from proxnas.workflows.fit_options import FitConfig
+from support.commands import call, one_line, stripes
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exports by torch, which loads faster, and as little time as there may be."""
+    monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
+    monkeypatch.setattr(fit_minutes, "load_exporters", lambda: None)
+    monkeypatch.setattr(fit_minutes, "EXPORT_SECONDS", 0.0)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "stripes.npz", **stripes())
+    return tmp_path / "stripes.npz"
+
+
+def command(data: Path, folder: Path, *more: str) -> list[str]:
+    flags = ["--minutes=0.04", "--threads=1", "--quiet", "--channels=8"]
+    return ["fit", str(data), *flags, "--run", str(folder), *more]
+
+
+def result(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return found
+
+
+def test_everything_is_there_at_the_end(data: Path, tmp_path: Path, capsys: Any) -> None:
+    folder = tmp_path / "run"
+    assert main(command(data, folder)) == 0
+    shown = capsys.readouterr().out
+    found = result(folder)
+    assert found["space"] == "resnet" and found["genotype"]["kind"] == "chain"
+    assert found["test_accuracy"] > 0.8 and found["test_images"] == 40
+    model = load_model(folder)
+    assert sum(w.numel() for w in model.model.network.parameters()) == found["params"]
+    made = {"config.json", "metrics.jsonl", "checkpoint.pt", "genotype.json", "model.safetensors"}
+    made |= {"model_card.md", "report.html", found["exported"]}
+    assert made <= {path.name for path in folder.iterdir()}
+    rows = leaderboard(found)
+    assert [row["kind"] for row in rows] == ["baseline"] * 3 + ["network"]
+    assert [row["name"] for row in rows if row["delivered"]] == ["plain network"]
+    assert rows[-1]["test_accuracy"] == found["test_accuracy"]
+    for row in rows:
+        assert row["name"] in shown and f"{row['test_accuracy']:.4f}" in shown
+    assert found["search"]["said"] in shown
+    assert "nearest neighbour" in (folder / "report.html").read_text()
+    assert main(["test", str(folder), str(data)]) == 0
+    assert f"test accuracy {found['test_accuracy']:.4f}" in capsys.readouterr().out
+    assert main(command(data, folder, "--resume")) == 0  # shown, not run again
+    assert result(folder) == found
+
+
+@pytest.fixture
+def stop_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """A signal after so many steps; none if the list is empty."""
+    steps: list[int] = []
+    plain = OnePass.step
+
+    def stopped(job: OnePass) -> Any:
+        metrics = plain(job)
+        if steps and len(job.pace.shares) >= steps[0]:
+            import os
+            import signal
+
+            os.kill(os.getpid(), signal.SIGINT)
+        return metrics
+
+    monkeypatch.setattr(OnePass, "step", stopped)
+    yield steps
+
+
+def test_a_stopped_run_goes_on_with_its_plan(
+    data: Path, tmp_path: Path, stop_after: list[int]
+) -> None:
+    folder = tmp_path / "run"
+    stop_after.append(3)
+    assert call(*command(data, folder)) == 130
+    assert not (folder / "result.json").exists()
+    plan = (folder / fit_minutes.RECIPE).read_bytes()
+    stop_after.clear()
+    assert call(*command(data, folder, "--resume")) == 0
+    assert (folder / fit_minutes.RECIPE).read_bytes() == plan
+    assert result(folder)["steps"] > 3
+
+
+def test_a_stopped_run_is_finished_where_it_stands(
+    data: Path, tmp_path: Path, stop_after: list[int]
+) -> None:
+    folder = tmp_path / "run"
+    stop_after.append(3)
+    assert call(*command(data, folder, "--minutes=9")) == 130
+    stop_after.clear()
+    assert call("fit", data, "--run", folder, "--finish", "--quiet") == 0
+    found = result(folder)
+    assert found["steps"] == 3 and load_model(folder).model.shape == (1, 8, 8)
+    assert (folder / found["exported"]).exists()
+
+
+def test_only_a_stopped_run_can_be_finished(data: Path, tmp_path: Path, capsys: Any) -> None:
+    assert call(*command(data, tmp_path / "none", "--finish")) == 2
+    assert "--finish" in one_line(capsys.readouterr().err)
+    assert call(*command(data, tmp_path / "none", "--finish", "--epochs=1")) == 2
+    assert "--finish" in one_line(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [{"method": "gdas"}, {"epochs": 1}, {"space": "darts7"}, {"max_params": "1k"}, {"eta": 0.1}],
+)
+def test_a_search_and_a_training_where_they_are_asked_for(flags: dict[str, Any]) -> None:
+    assert fit_minutes.is_one_pass(FitConfig(data="digits"))
+    assert fit_minutes.is_one_pass(FitConfig(data="digits", space="resnet", minutes=3))
+    assert not fit_minutes.is_one_pass(FitConfig(data="digits", **flags))
+
+
+def test_without_minutes_time_is_by_the_data() -> None:
+    assert fit_minutes.usual_seconds(100) == 60
+    assert fit_minutes.usual_seconds(10_000) == 200
+    assert fit_minutes.usual_seconds(10**6) == 600
+
+
+def test_a_found_network_is_beside_the_plain_one(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A swap wins: both networks are on the leaderboard, one line says what came of it."""
+    monkeypatch.setattr(one_pass, "PROPOSALS", 1)
+    monkeypatch.setattr(
+        fit_minutes,
+        "build_pass",
+        lambda plan, images, clock: OnePass(plan, images, [i / 20 for i in range(20)]),
+    )
+    monkeypatch.setattr(fit_minutes, "SEARCHED_STEPS", 0)
+    monkeypatch.setattr(fit_minutes, "JUDGED_IMAGES", 1)
+    monkeypatch.setattr("proxnas.core.swaps.CLEAR", -1e9)
+    config = FitConfig(data=str(data), minutes=0.06, threads=1, quiet=True, channels=4)
+    found = fit(config, tmp_path / "run", lambda text: None)
+    networks = [row for row in found["leaderboard"] if row["kind"] == "network"]
+    assert [row["name"] for row in networks][-1] == "found network"
+    assert len(networks) == 2 and networks[0]["params"] != networks[1]["params"]
+    assert found["search"]["won"] > 0 and "swaps tried" in found["search"]["said"]
+
+
+def test_larger_images_are_brought_to_what_there_is_time_for(tmp_path: Path) -> None:
+    x = np.random.RandomState(0).randint(0, 255, (60, 100, 100), dtype=np.uint8)
+    path = tmp_path / "large.npz"
+    np.savez(path, x_train=x, y_train=np.arange(60) % 2)
+    config = FitConfig(data=str(path), minutes=0.04, threads=1, quiet=True)
+    fit(config, tmp_path / "run", lambda text: None)
+    assert load_model(tmp_path / "run").model.shape == (1, 32, 32)
+
+
+def test_bad_data_make_no_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        fit(FitConfig(data=str(tmp_path / "none.npz")), tmp_path / "run", lambda text: None)
+    assert not (tmp_path / "run").exists()
