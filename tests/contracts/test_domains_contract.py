@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import proxnas
 from proxnas import domains
@@ -229,6 +230,38 @@ def test_without_a_folder_nothing_is_written(
     model = proxnas.train(data=str(data), **small)
     assert model.folder is None and model.result["epochs"] == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_images_may_be_arrays_or_a_dataset(pictures: Path) -> None:
+    """What is in memory trains the same network as the file that it was read from."""
+    arrays = dict(np.load(pictures))
+    pair = arrays["x_train"], arrays["y_train"]
+    small = SMALL["images"] | {"epochs": 1, "device": "cpu", "threads": 1}
+    models = [proxnas.train(data=data, **small) for data in (str(pictures), arrays, pair)]
+    items = [(x, int(y)) for x, y in zip(*pair, strict=True)]
+    models.append(proxnas.train(data=items, **small))
+    accuracies = {model.result["test_accuracy"] for model in models}
+    assert len(accuracies) == 1
+    tested = {model.score(pair, part="all") for model in models}
+    assert len(tested) == 1
+    with pytest.raises(InputError, match="a float is no data set of images"):
+        proxnas.train(data=1.5, **small)
+
+
+def test_a_training_leaves_the_random_numbers_and_threads_of_its_caller(pictures: Path) -> None:
+    threads, before = torch.get_num_threads(), torch.get_rng_state()
+    proxnas.train(data=str(pictures), **SMALL["images"] | {"epochs": 1, "threads": 1})
+    assert torch.equal(torch.get_rng_state(), before) and torch.get_num_threads() == threads
+
+
+def test_resumed_in_python_it_goes_on_with_what_it_was_told(book: Path, tmp_path: Path) -> None:
+    small = SMALL["text"] | {"data": str(book), "device": "cpu", "threads": 1, "run": tmp_path}
+    first = proxnas.train(**small | {"epochs": 1, "slowness": 0.5})
+    longer = proxnas.train("zoo:LSTM", str(book), run=tmp_path, epochs=2, resume=True)
+    assert (first.result["epochs"], longer.result["epochs"]) == (1, 2)
+    assert json.loads((tmp_path / "config.json").read_text())["slowness"] == 0.5
+    with pytest.raises(InputError, match="holds a finished run"):
+        proxnas.train(**small | {"epochs": 1})
 
 
 def test_errors_name_the_option() -> None:

@@ -10,17 +10,11 @@ from proxnas.common.launch import check_flags
 from proxnas.common.say import say
 from proxnas.common.stored import read_json
 from proxnas.domains import TrainableDomain, of_options
-from proxnas.runs.deadline import deadline_of
 from proxnas.runs.processes import run_together, to_start
 from proxnas.searching.settings import epochs_given, parse_resumed
 from proxnas.training.options import TrainOptions
 from proxnas.workflows.folders import data_word, run_folder, slug
-from proxnas.workflows.train import (
-    architecture_of,
-    build_training,
-    run_training,
-    training_fitted_to_minutes,
-)
+from proxnas.workflows.train import build_training, train_in_folder
 from proxnas.workflows.train_settings import PROG, need, parse_train, stored
 
 
@@ -36,20 +30,12 @@ def main(argv: list[str]) -> None:
         _dry_run(domain, options)
         return
     folder = run_folder(options, default_folder(options), parse_train, "cell", "data", "seed")
-    exists = (folder / "config.json").exists()
-    if options.resume and exists:
+    if options.resume and (folder / "config.json").exists():
         known = stored(folder, "train", domain.train_options)
         options = parse_resumed(argv, known, folder, PROG)
     need(options, "cell", "data")
-    architecture = architecture_of(domain, options, folder)
-    deadline = deadline_of(options.minutes)
-    new = options.force or not exists
-    if new and options.minutes and not epochs_given(argv, domain.train_options):
-        options = training_fitted_to_minutes(options, architecture, deadline)
-    # built before the folder is touched: bad input must neither make a run nor harm an earlier one,
-    # and is told first
-    built = build_training(options, architecture) if new or not options.resume else None
-    _print_result(run_training(options, architecture, folder, built, deadline), folder)
+    choose = not epochs_given(argv, domain.train_options)
+    _print_result(train_in_folder(domain, options, folder, None, choose), folder)
 
 
 def default_folder(options: TrainOptions) -> str:

@@ -113,8 +113,8 @@ class TrainableDomain(Domain, Protocol):
     def read_model(self, file: Any, metadata: Mapping[str, str], device: torch.device) -> Model:
         """The trained model in an open file."""
 
-    def test(self, model: Any, options: Any) -> dict[str, Any]:
-        """How good a model is on DATA."""
+    def test(self, model: Any, options: Any, data: Any = None) -> dict[str, Any]:
+        """How good a model is on DATA, or on what a program has in its place."""
 
     def score(self, figures: Mapping[str, Any]) -> float:
         """The one figure of a test that says how good: more is better."""

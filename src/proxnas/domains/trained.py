@@ -83,15 +83,18 @@ class TrainedModel:
         how = {"count": words, "temperature": temperature, "seed": seed}
         return self.domain.generate(self.model, prompt, **how)
 
-    def test(self, data: str, **options: Any) -> dict[str, Any]:
-        """The figures on a part of DATA; `options` as `proxnas test` takes them: part, ..."""
-        return self.test_by(build(self.domain.test_options, {"data": data, **options}))
+    def test(self, data: Any, **options: Any) -> dict[str, Any]:
+        """The figures on a part of DATA, a word or path, or images as `proxnas.train` takes them;
+        `options` as `proxnas test` takes them: part, ..."""
+        named = data if isinstance(data, str) else "data"
+        asked = build(self.domain.test_options, {"data": named, **options})
+        return self.domain.test(self.model, asked, None if isinstance(data, str) else data)
 
     def test_by(self, options: TestOptions) -> dict[str, Any]:
         """The same by options that are made already."""
         return self.domain.test(self.model, options)
 
-    def score(self, data: str, **options: Any) -> float:
+    def score(self, data: Any, **options: Any) -> float:
         """How good it is on DATA, more is better: the accuracy; of a language model minus the loss
         of a word."""
         return self.domain.score(self.test(data, **options))

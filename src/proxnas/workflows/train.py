@@ -16,9 +16,10 @@ from rich.console import Console
 from proxnas.domains import TrainableDomain, of_cell, of_options
 from proxnas.runs.deadline import Deadline, deadline_of
 from proxnas.runs.processes import to_start
+from proxnas.searching.settings import storable
 from proxnas.training.options import TrainOptions
 from proxnas.workflows.jobs import by_processes, fitting, run_job
-from proxnas.workflows.train_settings import resolve_training
+from proxnas.workflows.train_settings import resolve_training, stored
 
 if TYPE_CHECKING:
     from proxnas.cells.designs import Architecture
@@ -43,37 +44,63 @@ def train(
     Args:
         cell: a run folder, a genotype JSON file, a NAS-Bench-201 string or zoo:NAME. It decides
             whether images are classified or a language model is made.
-        data: as on the command line (digits, pydocs, a path, hf:NAME), or what a reader of proxnas
-            has made: `Images`, `Text`.
+        data: as on the command line (digits, pydocs, a path, hf:NAME). Images may be a pair of
+            arrays (x, y), a dict of arrays (x_train, y_train, x_test, ...) or a torch Dataset of
+            (image, label) too.
         run: a folder for config.json, metrics.jsonl, checkpoints, result.json and the model;
             without it nothing is written.
         progress: show how far it is.
         options: as `proxnas train` takes them, with underscores: protocol, epochs, cells, units,
             seed, device, threads, minutes, resume, force, ...
     """
+    from proxnas.common.environment import pick_device
+    from proxnas.domains.trained import load_model
+    from proxnas.runs.guest import as_guest
+
+    domain = of_cell(os.fspath(cell))
+    loaded = None if isinstance(data, str) else data
+    named = data if isinstance(data, str) else str(getattr(data, "name", "data"))
+    values = {"cell": os.fspath(cell), "data": named, "quiet": not progress} | options
+    folder = None if run is None else Path(run)
+    if folder and options.get("resume") and (folder / "config.json").exists():
+        values = storable(stored(folder, "train", domain.train_options)) | values
+    asked = resolve_training(domain, values)
+    with as_guest(pick_device(asked.device)):
+        if folder is None:
+            return _train_in_memory(domain, asked, loaded)
+        train_in_folder(domain, asked, folder, loaded, choose="epochs" not in options)
+    return load_model(folder, asked.device)
+
+
+def _train_in_memory(domain: TrainableDomain, options: TrainOptions, data: Any) -> TrainedModel:
     from proxnas.domains.trained import TrainedModel
     from proxnas.runs.progress import shown
     from proxnas.training.job import train as train_to_end
 
-    domain = of_cell(os.fspath(cell))
-    named = data if isinstance(data, str) else str(data.name)
-    values = {"cell": os.fspath(cell), "data": named, "quiet": not progress} | options
-    asked = resolve_training(domain, values)
-    loaded = None if isinstance(data, str) else data
-    if run is not None:
-        folder = Path(run)
-        built = None
-        if not (asked.resume and (folder / "config.json").exists()):
-            built = build_training(asked, architecture_of(domain, asked, folder), loaded)
-        architecture = architecture_of(domain, asked, folder)
-        run_training(asked, architecture, folder, built, deadline_of(asked.minutes), loaded)
-        from proxnas.domains.trained import load_model
-
-        return load_model(folder, asked.device)
-    built = build_training(asked, domain.read_cell(asked.cell), loaded)
-    with shown(Console(highlight=False), "train", not progress) as bar:
-        result, model = train_to_end(built, None, bar, deadline_of(asked.minutes))
+    built = build_training(options, domain.read_cell(options.cell), data)
+    with shown(Console(highlight=False), "train", options.quiet) as bar:
+        result, model = train_to_end(built, None, bar, deadline_of(options.minutes))
     return TrainedModel(domain, model, None, result.to_json())
+
+
+def train_in_folder(
+    domain: TrainableDomain, options: TrainOptions, folder: Path, data: Any, choose: bool
+) -> dict[str, Any]:
+    """A training in its folder, new or resumed; returns what result.json holds.
+
+    `choose`: as many epochs as there are minutes for, if the run is new.
+    """
+    architecture = architecture_of(domain, options, folder)
+    deadline = deadline_of(options.minutes)
+    new = options.force or not (folder / "config.json").exists()
+    if new and options.minutes and choose:
+        options = training_fitted_to_minutes(options, architecture, deadline, data)
+    # built before the folder is touched: bad input must neither make a run nor harm an earlier one,
+    # and is told first
+    built = None
+    if new or not options.resume:
+        built = build_training(options, architecture, data)
+    return run_training(options, architecture, folder, built, deadline, data)
 
 
 def architecture_of(
@@ -123,10 +150,13 @@ def _work(
 
 
 def training_fitted_to_minutes(
-    options: AnyTrainOptions, architecture: Architecture | None, deadline: Deadline
+    options: AnyTrainOptions,
+    architecture: Architecture | None,
+    deadline: Deadline,
+    data: Any = None,
 ) -> AnyTrainOptions:
     """With as many epochs as there is time for, by a measurement of a few steps."""
     from proxnas.workflows.plan_train import measure_training
 
-    seconds, _ = measure_training(build_training(options, architecture))
+    seconds, _ = measure_training(build_training(options, architecture, data))
     return dataclasses.replace(options, epochs=fitting(deadline.left(), seconds, options.epochs))

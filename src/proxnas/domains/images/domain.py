@@ -47,9 +47,9 @@ class ImageDomain:
 
     def claims(self, data: object) -> bool:
         if not isinstance(data, str):
-            from proxnas.domains.images.data.images import Images
+            from proxnas.domains.images.data.images import Images, is_dataset
 
-            return isinstance(data, Images)
+            return isinstance(data, Images | Mapping) or is_dataset(data)
         if data == "digits" or Path(data).suffix.lower() in (".npz", ".parquet"):
             return True
         if not os.path.isdir(os.path.expanduser(data)):
@@ -72,9 +72,9 @@ class ImageDomain:
         return metadata.get("domain") == json.dumps(self.name) or "classes" in metadata
 
     def load(self, data: Any, options: Any) -> Images:
-        from proxnas.domains.images.data.images import Images, load
+        from proxnas.domains.images.data.images import load
 
-        return data if isinstance(data, Images) else load(data, load_options(options))
+        return load(data, load_options(options))
 
     def task(self, options: Any, data: Any, space: Any, device: torch.device) -> ImageTask:
         from proxnas.domains.images.task import ImageTask
@@ -130,10 +130,10 @@ class ImageDomain:
 
         return read_model(file, metadata, device)
 
-    def test(self, model: Any, options: Any) -> dict[str, Any]:
+    def test(self, model: Any, options: Any, data: Any = None) -> dict[str, Any]:
         from proxnas.domains.images.testing import load_for, test_model
 
-        return test_model(model, load_for(model, options), options.part)
+        return test_model(model, load_for(model, options, data), options.part)
 
     def score(self, figures: Mapping[str, Any]) -> float:
         return float(figures["accuracy"])

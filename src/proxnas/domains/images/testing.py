@@ -22,15 +22,16 @@ from proxnas.runs.fingerprint import differences
 from proxnas.runs.options import FINGERPRINT
 
 
-def load_for(model: Model, config: ImageTestOptions) -> Images:
-    """DATA, brought to the model's size, judged to be of the model's kind; nothing is set aside."""
+def load_for(model: Model, config: ImageTestOptions, data: Any = None) -> Images:
+    """DATA, or what a program has in its place, brought to the model's size, judged to be of the
+    model's kind; nothing is set aside."""
     C, H, W = model.shape
     if config.image_size and (config.image_size, config.image_size) != (H, W):
         raise OptionError(
             "image_size", config.image_size, f"the model reads {W} x {H} pixels: leave it out"
         )
     options = dataclasses.replace(config.load_options(), image_size=0, for_model=model.shape)
-    images = load(config.data, options)
+    images = load(config.data if data is None else data, options)
     if images.shape != model.shape:
         c, h, w = images.shape
         raise InputError(

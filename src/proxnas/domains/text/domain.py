@@ -104,9 +104,11 @@ class TextDomain:
 
         return read_model(file, metadata, device)
 
-    def test(self, model: Any, options: Any) -> dict[str, Any]:
+    def test(self, model: Any, options: Any, data: Any = None) -> dict[str, Any]:
         from proxnas.domains.text.testing import test_text_model
 
+        if data is not None:
+            raise InputError(f"data: a {type(data).__name__} is no text: give its name or path")
         return test_text_model(model, options)
 
     def score(self, figures: Mapping[str, Any]) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,7 @@ __all__ = [
     "Part",
     "from_arrays",
     "load",
+    "of_python",
     "search_parts",
     "split",
     "stable_seed",
@@ -31,8 +34,10 @@ ACCEPTED = (
 )
 
 
-def load(spec: str, options: LoadOptions = DEFAULTS) -> Images:
-    """The data set that DATA names."""
+def load(spec: Any, options: LoadOptions = DEFAULTS) -> Images:
+    """The data set that DATA names; in Python DATA may be the data themselves."""
+    if not isinstance(spec, str):
+        return of_python(spec, options)
     try:
         return _load(spec, options)
     except OSError as error:
@@ -40,6 +45,34 @@ def load(spec: str, options: LoadOptions = DEFAULTS) -> Images:
             f"{spec!r}: cannot be read ({error.strerror or error}): check the path and its"
             " permissions"
         ) from error
+
+
+def of_python(data: Any, options: LoadOptions = DEFAULTS) -> Images:
+    """What a program has in memory: images that were read before, a pair of arrays (x, y), a dict
+    of arrays by the names of an .npz file, or a torch Dataset of (image, label)."""
+    if isinstance(data, Images):
+        return data
+    if isinstance(data, tuple | list) and len(data) == 2:
+        data = {"x_train": data[0], "y_train": data[1]}
+    if isinstance(data, Mapping):
+        arrays = {str(name): np.asarray(array) for name, array in data.items()}
+        if not {"x_train", "y_train"} <= arrays.keys():
+            raise InputError("data: a dict of arrays needs x_train and y_train")
+        found = from_arrays(arrays, "data", "data", for_model=options.for_model is not None)
+        return sized(found, options)
+    if is_dataset(data):
+        from proxnas.domains.images.data.dataset import from_dataset
+
+        return from_dataset(data, options=options)
+    raise InputError(
+        f"data: a {type(data).__name__} is no data set of images: give arrays (x, y), a torch"
+        " Dataset, or what the command takes"
+    )
+
+
+def is_dataset(data: object) -> bool:
+    """Whether it gives items by number, as a map-style torch Dataset does."""
+    return hasattr(data, "__getitem__") and hasattr(data, "__len__")
 
 
 def _load(spec: str, options: LoadOptions) -> Images:
