@@ -40,6 +40,7 @@ from quality_judges import (
     largest,
     largest_and_flat,
     of_size,
+    random_flat,
     random_genotypes,
     reduced,
     size_of,
@@ -74,6 +75,7 @@ VARIANTS: dict[str, list[str]] = {
     "uniform warmup": ["--explore", "0", "--warmup", "1"],
     "30% in turn": ["--explore", "0"],
     "from the largest": ["--explore", "0", "--epochs", "1", "--refine", "24"],
+    "flat wiring": [],
 }
 """Rows of NASP changed by variants.py, with their flags."""
 CONFIGURATIONS: dict[str, list[str]] = {
@@ -132,6 +134,7 @@ CONFIGURATIONS: dict[str, list[str]] = {
 NOT_SEARCHED = {
     "random cells": lambda space, seed: random_genotypes(space, 1, seed)[0],
     "largest cell": largest,
+    "random flat cells": random_flat,
     "largest flat cell": largest_and_flat,
 }
 """Controls: name -> a cell by space and seed."""

@@ -132,17 +132,30 @@ def largest(space: str, seed: int) -> Genotype:
 
 
 def largest_and_flat(space: str, seed: int) -> Genotype:
-    """The largest of the cells whose nodes read the inputs of the cell and no other node: no longer
-    ways than needed. In nasbench201 every edge is there, and it is the largest."""
+    """The largest of the flat cells."""
+    entries = costs_of(space).entries
+    return _flat(space, {name: cost / (1 + cost.max()) for name, cost in entries.items()}, seed)
+
+
+def random_flat(space: str, seed: int) -> Genotype:
+    """A random one of the flat cells."""
+    groups = spaces.find(space).groups
+    return _flat(space, {name: torch.zeros(group.shape) for name, group in groups.items()}, seed)
+
+
+def _flat(space: str, A: Matrices, seed: int) -> Genotype:
+    """The best cell by A, then by the seed, whose nodes read the inputs of the cell and no other
+    node: no way is longer than it must be. In nasbench201 every edge is there, and A decides
+    alone."""
     generator = torch.Generator().manual_seed(seed)
     found = spaces.find(space)
     A_bar = {}
-    for name, cost in costs_of(space).entries.items():
-        group = found.groups[name]
-        A = cost + 1e-3 * torch.rand(cost.shape, generator=generator, dtype=torch.float64)
+    for name, group in found.groups.items():
+        chance = torch.rand(group.shape, generator=generator, dtype=torch.float64)
+        wanted = A[name] + 1e-6 * chance
         for rows in group.nodes if group.max_inputs is not None else ():
-            A[list(rows[: group.max_inputs])] += 1 + cost.max()
-        A_bar[name] = one_hot(A, group)
+            wanted[list(rows[: group.max_inputs])] += 10.0
+        A_bar[name] = one_hot(wanted, group)
     return found.genotype(A_bar)
 
 

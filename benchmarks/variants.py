@@ -117,6 +117,19 @@ def from_the_largest() -> None:
     proximal.Proximal.descend = lambda self, dA: None
 
 
+def flat_wiring() -> None:
+    """Nodes read the inputs of their cell and no other node; A decides the operations only."""
+    plain = proximal.keep_inputs
+
+    def keep(A: Tensor, A_bar: Tensor, group: choice.Group, *rest: Any) -> Tensor:
+        favoured = A.clone()
+        for rows in group.nodes if group.max_inputs is not None else ():
+            favoured[list(rows[: group.max_inputs])] += 10.0
+        return plain(favoured, A_bar, group, *rest)
+
+    proximal.keep_inputs = keep
+
+
 VARIANTS: dict[str, Callable[[], None]] = {
     "without none": without_none,
     "annealed pace": annealed_pace,
@@ -129,6 +142,7 @@ VARIANTS: dict[str, Callable[[], None]] = {
     "uniform warmup": lambda: off_the_path(uniform, lambda progress: float(progress < 0.25)),
     "30% in turn": lambda: off_the_path(in_turn, lambda progress: 0.3),
     "from the largest": from_the_largest,
+    "flat wiring": flat_wiring,
 }
 
 

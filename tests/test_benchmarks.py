@@ -152,9 +152,32 @@ def test_no_cell_is_larger_than_the_largest(space: str, quality: ModuleType) -> 
     cells = judges.random_genotypes(space, 5, seed=0)
     assert all(judges.size_of(cell, space) <= most for cell in cells)
     if space != "nasbench201":
-        cells = judges.largest_and_flat(space, 0).cells.values()
-        assert {edge.input for cell in cells for node in cell.nodes for edge in node} == {0, 1}
+        for flat in (judges.largest_and_flat(space, 0), judges.random_flat(space, 0)):
+            nodes = [node for cell in flat.cells.values() for node in cell.nodes]
+            assert {edge.input for node in nodes for edge in node} == {0, 1}
         assert judges.largest(space, 0) != judges.largest(space, 1)
+    assert judges.random_flat(space, 0) != judges.random_flat(space, 1)
+
+
+def test_a_climb_follows_its_score_and_is_judged_on_the_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    climbs = script("quality_climb")
+
+    def pooling(cell: Genotype) -> dict[str, float]:
+        return {"pooling": float(str(cell).count("avg_pool_3x3")), "depth": -climbs.depth(cell)}
+
+    start = climbs.random_genotypes("darts7", 1, 0)[0]
+    way = climbs.climb(start, "darts7", pooling, seed=0)
+    assert way[0] == (0, start) and way[-1][0] <= climbs.EVALUATIONS
+    ends = [pooling(cell) for _, cell in way]
+    assert ends[-1]["pooling"] > ends[0]["pooling"] and ends[-1]["depth"] > ends[0]["depth"]
+    row = climbs.row_of(way, lambda cells: [pooling(c)["pooling"] for c in cells], "darts7")
+    assert row["values"][0] == ends[0]["pooling"] and row["values"][-1] == ends[-1]["pooling"]
+    kind = {"space": "darts7", "score": "pooling", "starts": "random", "shuffled": False}
+    line = climbs.summary([kind | row | {"seed": 0, "seconds": 9.0}])[-1]
+    assert line.startswith(f"| darts7 | pooling | random | true | 0 | {row['values'][0]:.2f} |")
 
 
 def test_darts_cells_are_judged_by_a_file(tmp_path: Path, quality: ModuleType) -> None:
