@@ -9,7 +9,7 @@ A proxnas command in which NASP is changed as NAME says, by replacing functions 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from proxnas.core import choice, scoring
 from proxnas.core.size.complexity import parameters
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images import operations as ops
-from proxnas.methods import proximal
+from proxnas.methods import discretizer, proximal
 from proxnas.methods.base import Setup, random_cell
 from proxnas.methods.optimizers import WeightOptimizer
 
@@ -45,13 +45,19 @@ def annealed_pace() -> None:
 def relative_scores() -> None:
     """Each row's scores less that of its selected entry, which is about 0 where all that follows
     normalises."""
-    plain = proximal.Proximal._at_w
+    plain_run, plain = proximal.Proximal._run, proximal.Proximal._loss_gradient
 
-    def relative(self: proximal.Proximal, valid: Batch) -> Matrices:
-        dA = plain(self, valid)
-        return {name: g - (g * self.path[name]).sum(1, keepdim=True) for name, g in dA.items()}
+    def run(self: proximal.Proximal, A_bar: Matrices) -> Matrices:
+        self.running = plain_run(self, A_bar)
+        return self.running
 
-    proximal.Proximal._at_w = relative
+    def relative(self: proximal.Proximal, batch: Batch, weights: Sequence[Tensor]) -> Any:
+        dA, dw = plain(self, batch, weights)
+        path = self.running
+        return {name: g - (g * path[name]).sum(1, keepdim=True) for name, g in dA.items()}, dw
+
+    proximal.Proximal._run = run
+    proximal.Proximal._loss_gradient = relative
 
 
 def normalised_scores() -> None:
@@ -101,25 +107,26 @@ def in_turn(net: Supernet, t: int) -> Matrices:
 def from_the_largest() -> None:
     """No search: A is the size of each candidate, and stays so. With --refine a control of what the
     refinement makes of the largest cell."""
-    plain = proximal.Proximal.__init__
+    plain = proximal._draw
 
-    def begin(self: proximal.Proximal, setup: Setup, *rest: Any) -> None:
-        plain(self, setup, *rest)
-        for place in self.net.choices.values():
-            sizes = torch.tensor([float(parameters(c)) for c in place.candidates])
-            self.A[place.row.group][place.row.edge] = sizes
-        most = max(float(A.max()) for A in self.A.values())
-        for name, A in self.A.items():
-            A.copy_(0.9 * A / most + 0.01 * self.priority[name])  # ties go by the seed
-        self.A_bar = self.path = self.select(self.A)
+    def draw(setup: Setup) -> proximal.Drawn:
+        drawn = plain(setup)
+        sizes = {name: torch.zeros_like(A) for name, A in drawn.A.items()}
+        for place in setup.net.choices.values():
+            counts = [float(parameters(candidate)) for candidate in place.candidates]
+            sizes[place.row.group][place.row.edge] += torch.tensor(counts)
+        most = max(float(size.max()) for size in sizes.values())
+        # ties go by the seed
+        A = {name: 0.9 * size / most + 0.01 * drawn.lots[name] for name, size in sizes.items()}
+        return drawn._replace(A=A)
 
-    proximal.Proximal.__init__ = begin
-    proximal.Proximal.descend = lambda self, dA: None
+    proximal._draw = draw
+    proximal.Proximal.descend = lambda self, dA: self.A
 
 
 def flat_wiring() -> None:
     """Nodes read the inputs of their cell and no other node; A decides the operations only."""
-    plain = proximal.keep_inputs
+    plain = discretizer.keep_inputs
 
     def keep(A: Tensor, A_bar: Tensor, group: choice.Group, *rest: Any) -> Tensor:
         favoured = A.clone()
@@ -127,7 +134,7 @@ def flat_wiring() -> None:
             favoured[list(rows[: group.max_inputs])] += 10.0
         return plain(favoured, A_bar, group, *rest)
 
-    proximal.keep_inputs = keep
+    discretizer.keep_inputs = keep
 
 
 VARIANTS: dict[str, Callable[[], None]] = {
