@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 import torch
 
+from proxnas.cli.search import parse_search
 from proxnas.common.launch import ALONE, here, launched, taking
 from proxnas.domains.images.data.images import load
 from proxnas.runs.consensus import BITS
 from proxnas.runs.messages import exchange, gathered, joined, meet, team
 from proxnas.searching.job import Search
-from proxnas.searching.settings import parse_search
 
 FLAGS = [
     "digits",

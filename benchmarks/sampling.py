@@ -20,13 +20,18 @@ from typing import Any
 
 from scipy import stats
 
+from proxnas import methods
 from proxnas.cells.table import look_up
+from proxnas.cli.search import parse_search
 from proxnas.domains.images.data.images import Images, load
-from proxnas.methods import SAMPLING
 from proxnas.searching.job import Search
-from proxnas.searching.settings import parse_search
 
 TEST = "cifar10_test"
+
+
+def sampling_methods() -> list[str]:
+    """Methods that evaluate whole cells, one after the other."""
+    return [n for n in methods.names() if methods.options_of(n).traits.samples_cells]
 
 
 def run(method: str, seed: int, table: str, evaluations: int, images: Images) -> dict[str, Any]:
@@ -93,7 +98,7 @@ def main() -> None:
     )
     parser.add_argument("table")
     parser.add_argument("--seeds", default=",".join(str(seed) for seed in range(100, 110)))
-    parser.add_argument("--methods", default=",".join(SAMPLING))
+    parser.add_argument("--methods", default=",".join(sampling_methods()))
     parser.add_argument("--evaluations", type=int, default=1000)
     parser.add_argument("--out", default="sampling.jsonl")
     options = parser.parse_args()

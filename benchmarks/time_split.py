@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from proxnas.cli.search import parse_search
 from proxnas.domains.images.data.images import load
 from proxnas.searching.job import Search
-from proxnas.searching.settings import parse_search
 
 STEPS = 30
 

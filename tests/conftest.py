@@ -12,11 +12,11 @@ import pytest
 import torch
 from hypothesis import settings
 
+from proxnas.cli.search import parse_search
 from proxnas.domains.images.data.images import Images, from_arrays
 from proxnas.domains.text.data.text import Text
 from proxnas.searching.job import Search
-from proxnas.searching.options import SearchConfig
-from proxnas.searching.settings import parse_search
+from proxnas.searching.options import SearchOptions
 
 # The same examples in every run of `make test`: it passes everywhere or nowhere. `make test-all`
 # draws new ones.
@@ -26,7 +26,7 @@ settings.load_profile(os.environ.get("PROXNAS_EXAMPLES", "same"))
 
 
 @cache  # a command line takes longer to read than a tiny network to build
-def _parsed(*flags: str) -> SearchConfig:
+def _parsed(*flags: str) -> SearchOptions:
     return parse_search(list(flags))
 
 

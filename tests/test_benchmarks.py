@@ -19,11 +19,11 @@ import pytest
 import torch
 
 from proxnas.cells.genotype import Genotype
+from proxnas.cli.search import parse_search
 from proxnas.core.size.complexity import parameters
 from proxnas.domains import spaces
 from proxnas.domains.images.data.images import load
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.searching.settings import parse_search
 from proxnas.workflows.bench_options import BenchConfig
 from support.places import ROOT
 

@@ -12,18 +12,12 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Choice": "proxnas.core.choice",
-    "DARTS": "proxnas.searching.method_options",
+    "DARTS": "proxnas.methods.darts",
     "Found": "proxnas.searching.found",
-    "GDAS": "proxnas.searching.method_options",
     "Genotype": "proxnas.cells.genotype",
     "Group": "proxnas.core.choice",
     "InputError": "proxnas.common.errors",
-    "LazyPA": "proxnas.searching.method_options",
-    "NASP": "proxnas.searching.method_options",
     "Node": "proxnas.core.choice",
-    "PA": "proxnas.searching.method_options",
-    "RandomSearch": "proxnas.searching.method_options",
-    "SNAS": "proxnas.searching.method_options",
     "Supernet": "proxnas.core.supernet",
     "TrainedModel": "proxnas.domains.trained",
     "derive": "proxnas.domains.modules.space",
@@ -39,6 +33,11 @@ __all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'proxnas' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name]), name)
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    if name[:1].isupper():  # the options of a method: NASP, GDAS, ...
+        methods = import_module("proxnas.methods")
+        for public, options in methods.public_options():
+            if public == name:
+                return options
+    raise AttributeError(f"module 'proxnas' has no attribute {name!r}")

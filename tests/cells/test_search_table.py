@@ -12,10 +12,10 @@ import pytest
 from proxnas.cells.genotype import OPERATIONS, Genotype
 from proxnas.cells.table import look_up, validation
 from proxnas.cli.main import main
+from proxnas.cli.search import parse_search
 from proxnas.common.errors import InputError
-from proxnas.methods import SAMPLING
-from proxnas.searching.settings import parse_search
 from support.commands import interrupted_at
+from support.methods import SAMPLING
 
 CELL = "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
 

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from proxnas.common.config_file import read_values
 from proxnas.common.cores import cores
 from proxnas.runs.folder import open_run
-from proxnas.searching.settings import read_values
+from proxnas.searching.options import SearchOptions
 from support.commands import SMALL, call, contents, finished_run, one_line, stripes, stripes_file
 
 
@@ -180,7 +181,7 @@ def test_a_finished_run_is_not_overwritten(data: Path, earlier: Path, capsys: An
     assert contents(earlier) == before
     assert call("search", data, *SMALL, "--seed", "1", "--run", earlier, "--force", "--quiet") == 0
     assert json.loads((earlier / "result.json").read_text())["seed"] == 1
-    assert read_values(earlier / "config.json")["seed"] == 1
+    assert read_values(earlier / "config.json", SearchOptions)["seed"] == 1
 
 
 @pytest.mark.parametrize("mode", ["", "--force", "--resume"])

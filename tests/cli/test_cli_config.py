@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proxnas.searching.options import SearchConfig
-from proxnas.searching.settings import official, paper, parse_search
+from proxnas.cli.search import parse_search
+from proxnas.methods.proximal import OFFICIAL, PAPER
+from proxnas.runs.stored_options import storable
+from proxnas.searching.options import SearchOptions
 from support.commands import SMALL, call, contents, finished_run, one_line, stripes_file
 
 
@@ -58,7 +61,8 @@ def test_flags_that_are_right_only_with_the_file(tmp_path: Path) -> None:
         ('{"quiet": 1}', "give true or false"),
         ('{"space": 3}', "give a string"),
         ('{"data": null}', "give a string"),
-        ('{"preset": "papers"}', 'give one of "default", "paper", "official"'),
+        ('{"preset": "papers"}', "unknown --preset 'papers': did you mean paper"),
+        ('{"value": "two"}', 'give one of "one", "a_k"'),
         ('{"order": 3}', "give one of 1, 2"),
         ('{"epochs": 0}', "--epochs 0: give"),
         ('{"eta": NaN}', "eta is NaN: give a number"),
@@ -73,7 +77,7 @@ def test_a_bad_config_file(tmp_path: Path, text: str, said: str, capsys: Any) ->
     path.write_text(text)
     assert call("search", "digits", "--config", path) == 2
     message = one_line(capsys.readouterr().err)
-    assert said in message and ("c.json" in message or "--e" in message)
+    assert said in message and ("c.json" in message or "--e" in message or "--p" in message)
 
 
 def test_a_missing_or_binary_config_file(tmp_path: Path, capsys: Any) -> None:
@@ -123,7 +127,7 @@ def test_presets() -> None:
 def test_a_preset_flag_stands_over_a_stored_config(tmp_path: Path, done: Path) -> None:
     stored = str(done / "config.json")
     text = parse_search(["--config", stored, "--preset", "paper"])
-    assert {name: getattr(text, name) for name in paper()} == paper()
+    assert {name: getattr(text, name) for name in PAPER} == PAPER
     assert text.epochs == 2  # what the preset does not set stays
     (tmp_path / "c.json").write_text('{"value": "one"}')
     code = parse_search(["--config", str(tmp_path / "c.json"), "--preset", "paper"])
@@ -131,8 +135,8 @@ def test_a_preset_flag_stands_over_a_stored_config(tmp_path: Path, done: Path) -
 
 
 def test_every_preset_sets_known_flags() -> None:
-    for values in (paper(), official()):
-        assert values.keys() <= SearchConfig.__dataclass_fields__.keys()
+    for values in (PAPER, OFFICIAL):
+        assert values.keys() <= SearchOptions.all_hints().keys()
 
 
 def test_protocols(tmp_path: Path) -> None:
@@ -152,3 +156,70 @@ def test_protocols(tmp_path: Path) -> None:
     )
     assert (cifar.epochs, cifar.batch_size) == (50, 64)
     assert parse_search([str(tmp_path), "--protocol", "quick"]).epochs == quick.epochs
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.json", '{"epochs": 7, "batch-size": 16, "method": "gdas", "tau_end": 0.2}'),
+        ("c.toml", 'epochs = 7\nbatch_size = 16\nmethod = "gdas"\ntau-end = 0.2\n'),
+        ("c.yaml", "epochs: 7\nbatch_size: 16\nmethod: gdas\ntau_end: 0.2\n"),
+    ],
+)
+def test_files_of_options_in_three_forms(tmp_path: Path, name: str, text: str) -> None:
+    if name.endswith("yaml"):
+        pytest.importorskip("yaml")
+    (tmp_path / name).write_text(text)
+    config = parse_search(["digits", "--config", str(tmp_path / name), "--epochs", "3"])
+    assert (config.epochs, config.batch_size, config.method) == (3, 16, "gdas")
+    assert config.tau_end == 0.2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("c.toml", "epochs = ", "c.toml: not TOML"),
+        ("c.toml", 'epochs = "3"', "c.toml: epochs is"),
+        ("c.yaml", "epochs: [", "c.yaml: not YAML"),
+        ("c.yaml", "!!python/object/apply:os.getcwd []", "c.yaml: not YAML"),
+        ("c.yaml", "- 3", "c.yaml: not a JSON object"),
+    ],
+)
+def test_a_bad_file_of_another_form(
+    tmp_path: Path, name: str, text: str, said: str, capsys: Any
+) -> None:
+    if name.endswith("yaml"):
+        pytest.importorskip("yaml")
+    (tmp_path / name).write_text(text)
+    assert call("search", "digits", "--config", tmp_path / name) == 2
+    assert said in one_line(capsys.readouterr().err)
+
+
+def test_without_yaml_a_yaml_file_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    (tmp_path / "c.yaml").write_text("epochs: 3\n")
+    assert call("search", "digits", "--config", tmp_path / "c.yaml") == 2
+    assert "pip install 'proxnas[yaml]'" in one_line(capsys.readouterr().err)
+
+
+def test_print_config_writes_what_would_be_used(tmp_path: Path, capsys: Any) -> None:
+    words = ["digits", "--method", "gdas", "--tau-end", "0.2", "--space", "nasbench201"]
+    assert call("search", *words, "--print-config") == 0
+    printed = capsys.readouterr().out
+    (tmp_path / "c.json").write_text(printed)
+    assert json.loads(printed)["tau_end"] == 0.2 and "explore" not in json.loads(printed)
+    used = storable(parse_search(words))
+    assert storable(parse_search(["--config", str(tmp_path / "c.json")])) == used
+    assert not list(tmp_path.glob("runs"))
+
+
+def test_a_file_of_a_version_that_wrote_all_options_is_read(tmp_path: Path, capsys: Any) -> None:
+    """What asks for nothing in another method is passed over, what asks for something is not."""
+    values = {"method": "gdas", "explore": 0.0, "look_ahead": 0, "evaluations": 8, "bptt": 35}
+    (tmp_path / "c.json").write_text(json.dumps(values | {"preset": "default"}))
+    assert parse_search(["--config", str(tmp_path / "c.json")]).method == "gdas"
+    (tmp_path / "c.json").write_text(json.dumps(values | {"explore": 0.1}))
+    assert call("search", "--config", tmp_path / "c.json") == 2
+    assert "--explore 0.1: is for nasp, pa, lazy-pa, not for gdas" in capsys.readouterr().err

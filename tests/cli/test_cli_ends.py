@@ -14,9 +14,9 @@ import pytest
 
 from proxnas import __version__
 from proxnas.cli.main import COMMANDS, main
-from proxnas.runs.options import flag
+from proxnas.common.options import flag_of, flatten
+from proxnas.searching.defaults import resolve
 from proxnas.searching.job import Search
-from proxnas.searching.options import SearchConfig
 from support.commands import call, one_line
 
 
@@ -32,13 +32,22 @@ def test_version_and_usage(capsys: Any) -> None:
 def test_help_names_every_flag(capsys: Any) -> None:
     assert call("search", "--help") == 0
     out = capsys.readouterr().out
-    for name in SearchConfig.__dataclass_fields__:
-        assert ("DATA" if name == "data" else flag(name)) in out
+    for name in flatten(resolve({})):
+        assert flag_of(name) in out
     assert "--no-" not in out
 
 
+KNOWS_METHODS = ("search", "compare")
+"""Commands that list the options of methods, whose files import torch."""
+
+
 @pytest.mark.parametrize(
-    "argv", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)]
+    "argv",
+    [
+        ["--help"],
+        ["--version"],
+        *([name, "--help"] for name in COMMANDS if name not in KNOWS_METHODS),
+    ],
 )
 def test_help_does_without_torch(argv: list[str]) -> None:
     code = """
@@ -58,13 +67,13 @@ print("loaded", [name for name in ("torch", "sklearn", "matplotlib") if name in 
 
 def test_bad_flags_are_found_without_torch() -> None:
     ran = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "proxnas", "search", "digits", "--epochs", "0"],
+        [sys.executable, "-X", "importtime", "-m", "proxnas", "train", "x", "y", "--epochs", "0"],
         capture_output=True,
         text=True,
     )
     assert ran.returncode == 2
-    assert ran.stderr.endswith("proxnas: error: --epochs 0: give a number of at least 1\n")
-    assert "proxnas.searching.options" in ran.stderr and not re.search(
+    assert ran.stderr.endswith("proxnas: error: --epochs 0: give a number from 1 to 1000000\n")
+    assert "proxnas.training.options" in ran.stderr and not re.search(
         r"\| +torch$", ran.stderr, re.MULTILINE
     )
 

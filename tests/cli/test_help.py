@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from proxnas.cli.search import parse_search
+from proxnas.common.options import flatten
+from proxnas.common.words import parse
 from proxnas.runs.options import RunConfig
-from proxnas.searching.settings import parse, parse_search
 from proxnas.workflows.compare_options import CompareConfig
 from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 from proxnas.workflows.sweep_options import SweepConfig
@@ -57,7 +59,51 @@ def shown(text: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(("command", "parse"), CASES, ids=[command for command, _ in CASES])
+def shown_in_a_line(text: str) -> dict[str, str]:
+    """The same for a help that has a line an option with the value behind it."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if option := re.match(r"  (DATA|--[a-z0-9-]+)(?: (\S+))?", line):
+            found[option[1].lower().lstrip("-").replace("-", "_")] = option[2] or ""
+    return found
+
+
+SEARCHES = [words for words, parse in CASES if parse is parse_search]
+
+
+@pytest.mark.parametrize("command", SEARCHES)
+def test_help_of_search_shows_what_will_be_used(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *words = command.split()
+    assert call(name, *words, "--help") == 0
+    out = capsys.readouterr().out
+    used = flatten(parse_search(words))
+    printed = shown_in_a_line(out)
+    assert printed.keys() == used.keys() and "--print-config" in out
+    for option, value in used.items():
+        if option != "data" and not isinstance(value, bool) and value != "":
+            assert printed[option] == str(value)
+    lines = out.splitlines()
+    assert len(lines) <= 110 and max(map(len, lines)) <= 100
+
+
+def test_common_options_come_first_and_of_the_methods_only_the_chosen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call("search", "digits", "--method", "gdas", "--help") == 0
+    lines = capsys.readouterr().out.splitlines()
+    flags = [line.split()[0] for line in lines if line.startswith("  --")]
+    assert flags[:6] == [
+        *("--space", "--method", "--preset", "--protocol", "--epochs", "--batch-size"),
+    ]
+    assert "--tau-end" in flags and not {"--look-ahead", "--evaluations", "--bptt"} & set(flags)
+
+
+OTHERS = [case for case in CASES if case[1] is not parse_search]
+
+
+@pytest.mark.parametrize(("command", "parse"), OTHERS, ids=[command for command, _ in OTHERS])
 def test_help_shows_what_will_be_used(
     command: str, parse: Parse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxnas.cli.main import main
-from proxnas.searching.options import SearchConfig
+from proxnas.searching.options import SearchOptions
 from support.places import ROOT
 
 README = ROOT / "README.md"
@@ -69,6 +69,4 @@ def test_every_command_of_the_readme_runs(
 
 def test_short_flags_exist() -> None:
     flags = {word for word in SHORT["search"].split() if word.startswith("--")}
-    assert {
-        flag[2:].replace("-", "_") for flag in flags
-    } <= SearchConfig.__dataclass_fields__.keys()
+    assert {flag[2:].replace("-", "_") for flag in flags} <= SearchOptions.all_hints().keys()

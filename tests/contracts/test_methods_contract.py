@@ -19,10 +19,10 @@ from proxnas.core.choice import Group
 from proxnas.core.selection import one_hot, random_selection
 from proxnas.domains import spaces
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.methods import METHODS, SAMPLING
+from proxnas.methods import METHODS, options_of
 from proxnas.methods.base import Occasional
 from proxnas.searching.job import Search
-from proxnas.searching.settings import METHOD_DEFAULTS
+from support.methods import SAMPLING
 from support.places import ROOT
 from support.short_searches import QUICK
 
@@ -188,26 +188,26 @@ def test_every_method_writes_the_common_keys(method: str, data: Path, tmp_path: 
     assert json.loads((tmp_path / "result.json").read_text())["method"] == method
 
 
-@pytest.mark.parametrize("method", METHOD_DEFAULTS)
+@pytest.mark.parametrize("method", METHODS)
 def test_the_defaults_of_a_method_are_flags_that_it_takes(
     method: str, make_search: MakeSearch
 ) -> None:
     config = make_search("--method", method, "--space", "nasbench201").config
-    assert {name: getattr(config, name) for name in METHOD_DEFAULTS[method]} == METHOD_DEFAULTS[
-        method
-    ]
+    own = options_of(method)
+    assert {name: getattr(config, name) for name in own.defaults} == own.defaults
+    assert config.method_options == own()
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("--method nasp --tau-start 5", "--tau-start 5.0: is for snas, gdas, asap"),
-        ("--method gdas --resource 1", "--resource 1.0: is for snas"),
+        ("--method nasp --tau-start 5", "--tau-start 5: is for snas, gdas, asap"),
+        ("--method gdas --resource 1", "--resource 1: is for snas"),
         ("--method snas --fixed-reduction", "--fixed-reduction True: is for gdas"),
         ("--method snas --unsampled-gradient sum", "--unsampled-gradient sum: is for gdas"),
         ("--method gdas --controller-steps 3", "--controller-steps 3: is for enas"),
         ("--method gdas --tau-end 0", "--tau-end 0.0: give a number above 0"),
-        ("--method gdas --warmup 1", "--warmup 1.0: is for nasp"),
+        ("--method gdas --warmup 1", "--warmup 1: is for nasp"),
     ],
 )
 def test_flags_of_other_methods_are_refused(

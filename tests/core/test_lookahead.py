@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from proxnas.common.types import Batch
 from proxnas.core.choice import Choice
 from proxnas.core.supernet import Supernet
-from proxnas.methods.architecture import ArchitectureOptimizer, ArchitectureOptions
+from proxnas.methods.architecture import ArchitectureOptimizer
+from proxnas.methods.options import DescendsA
 
 
 class Net(nn.Module):
@@ -100,7 +101,7 @@ def test_a_node_that_the_loss_does_not_see_has_no_potential() -> None:
 
 def moved(optimizer: str, *gradients: list[float]) -> Tensor:
     A = {"a": torch.full((1, 2), 0.5, dtype=torch.float64)}
-    steps = ArchitectureOptimizer(A, ArchitectureOptions(optimizer=optimizer, learning_rate=0.01))
+    steps = ArchitectureOptimizer(A, DescendsA(arch_learning_rate=0.01), optimizer)
     for g in gradients:
         steps.step({"a": torch.tensor([g], dtype=torch.float64)})
     return A["a"][0] - 0.5

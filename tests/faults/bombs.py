@@ -22,6 +22,7 @@ from safetensors.torch import save
 
 from proxnas.cells import genotype, table
 from proxnas.cells.reading import read_genotype
+from proxnas.common.config_file import read_values
 from proxnas.domains.images import networks
 from proxnas.domains.images.data import images
 from proxnas.domains.images.model import Model, load_model, save_model
@@ -29,7 +30,6 @@ from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.text.data import text
 from proxnas.report import reading
 from proxnas.runs.folder import Run
-from proxnas.searching.settings import read_values
 
 from faults.samples import CELL, Sample, _as_class  # isort: skip
 

@@ -120,7 +120,7 @@ def many_steps(folder: Path, steps: int, epochs: int = 100) -> Watch:
     from proxnas.runs.folder import open_run
     from proxnas.runs.loop import run_epochs
     from proxnas.searching.job import Search
-    from proxnas.searching.options import SearchConfig
+    from proxnas.searching.options import SearchOptions
 
     examples = 2 * steps // epochs
     half = torch.randn(examples, 2), torch.arange(examples) % 2
@@ -134,16 +134,18 @@ def many_steps(folder: Path, steps: int, epochs: int = 100) -> Watch:
         "learning_rate": 1e-4,
         "learning_rate_min": 1e-4,
     }
-    config = SearchConfig(
-        data="noise",
-        space="custom",
-        epochs=epochs,
-        batch_size=2,
-        patience=0,
-        threads=1,
-        device="cpu",
-        **flags,
-    )  # type: ignore[arg-type]
+    config = SearchOptions.from_values(
+        {
+            "data": "noise",
+            "space": "custom",
+            "epochs": epochs,
+            "batch_size": 2,
+            "patience": 0,
+            "threads": 1,
+            "device": "cpu",
+            **flags,
+        }
+    )
     watch = Watch(folder / "run")
     with open_run(folder / "run") as run:
         run.write_json("config.json", {"proxnas": "0", "command": "search"})

@@ -21,6 +21,8 @@ from PIL import Image
 from proxnas.cells import table
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
+from proxnas.cli.search import parse_search
+from proxnas.common.config_file import read_values
 from proxnas.domains.images import networks
 from proxnas.domains.images.data import images
 from proxnas.domains.images.data.options import LoadOptions
@@ -33,7 +35,7 @@ from proxnas.domains.text.language import LanguageSize
 from proxnas.domains.text.model import TextModel, load_text_model, save_text_model
 from proxnas.report import reading
 from proxnas.runs.folder import Run, digest
-from proxnas.searching.settings import parse_search, read_values
+from proxnas.searching.options import SearchOptions
 
 CELL = "|nor_conv_1x1~0|+|skip_connect~0|none~1|+|avg_pool_3x3~0|nor_conv_3x3~1|skip_connect~2|"
 RANDOM = np.random.RandomState(0)
@@ -115,7 +117,7 @@ def _vocabulary(path: Path) -> None:
 
 def _search_config(path: Path) -> None:
     parse_search(["digits", "--config", str(path)])
-    read_values(path)
+    read_values(path, SearchOptions)
 
 
 def _train_config(path: Path) -> None:

@@ -123,9 +123,8 @@ def test_what_is_promised_does_not_fall_with_the_rate(make_search: MakeSearch) -
 
 
 def made(setup: Setup, **changes: Any) -> Proximal:
-    return proximal.nasp(
-        dataclasses.replace(setup, architecture=dataclasses.replace(setup.architecture, **changes))
-    )
+    options = dataclasses.replace(setup.options, **changes)
+    return proximal.Nasp(dataclasses.replace(setup, options=options))
 
 
 @pytest.mark.usefixtures("double")

@@ -22,9 +22,10 @@ from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.spaces.cnn import CellSpace
 from proxnas.domains.text.language import LanguageSize
 from proxnas.domains.text.space import RecurrentSpace
-from proxnas.methods import METHODS, SAMPLING, proximal
+from proxnas.methods import METHODS, proximal
 from proxnas.methods.optimizers import WeightOptimizer, WeightOptions
 from proxnas.searching.job import Search
+from support.methods import SAMPLING
 from support.searches import active_rows, same, steps, stored
 from support.short_searches import QUICK, short
 

@@ -12,7 +12,14 @@ from torch import nn
 
 from proxnas.core.choice import Group
 from proxnas.core.selection import one_hot
-from proxnas.methods.bayesnas import IRRELEVANT, BayesNas, BayesOptions, Prior, relevance
+from proxnas.methods.bayesnas import (
+    IRRELEVANT,
+    BayesNas,
+    BayesNasOptions,
+    Constants,
+    Prior,
+    relevance,
+)
 from proxnas.searching.job import Search
 from support.searches import classified, linear_outputs, steps
 
@@ -50,7 +57,7 @@ def test_a_candidate_is_no_more_relevant_than_its_edge(make_search: MakeSearch) 
 
 @pytest.mark.usefixtures("double")
 def test_the_curvature_is_the_fisher_information() -> None:
-    setup = classified()
+    setup = classified(BayesNasOptions(warmup=0.0))
     method = BayesNas(setup)
     for prior, values in zip(method.priors(), ([[1.3]], [[0.5, -0.7, 1.1]]), strict=True):
         prior.switch[:] = torch.tensor(values)
@@ -75,8 +82,8 @@ def test_the_curvature_is_the_fisher_information() -> None:
 
 @pytest.mark.usefixtures("double")
 def test_switches_and_w_descend_the_penalised_loss_together() -> None:
-    setup = classified()
-    method = BayesNas(setup, BayesOptions(lambda_edge=0.2, lambda_candidate=0.3))
+    setup = classified(BayesNasOptions(warmup=0.0))
+    method = BayesNas(setup, Constants(lambda_edge=0.2, lambda_candidate=0.3))
     edge_prior, prior = method.priors()
     prior.switch[:] = torch.tensor([[0.5, -0.7, 1.1]])
     edge_prior.omega[:], prior.omega[:] = 1.5, torch.tensor([[0.1, 2.0, 3.0]])

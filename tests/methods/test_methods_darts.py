@@ -12,7 +12,7 @@ from proxnas.common.types import Batch
 from proxnas.domains.images.spaces.cnn import SOURCES
 from proxnas.methods import proximal
 from proxnas.methods.base import Setup
-from proxnas.methods.darts import Darts
+from proxnas.methods.darts import Darts, FirstOrderOptions
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.searching.job import Search
 from support.searches import quadratic, same, steps, stored
@@ -90,7 +90,7 @@ def exact_unrolled(
 
 @pytest.mark.usefixtures("double")
 def test_second_order_darts_is_the_exact_unrolled_gradient() -> None:
-    setup = quadratic(noise=1.0)
+    setup = quadratic(FirstOrderOptions(arch_noise=1.0))
     method = Darts(setup, order=2)
     train_a_little(method)
     exact = exact_unrolled(setup, method.w_optimizer, method.A["c"], lambda A: A.softmax(-1))
@@ -104,11 +104,12 @@ def test_second_order_darts_is_the_exact_unrolled_gradient() -> None:
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("value", ["one", "a_k"])
-@pytest.mark.parametrize("make", [proximal.nasp, proximal.pa, proximal.lazy_pa])
+@pytest.mark.parametrize("make", [proximal.Nasp, proximal.Pa, proximal.LazyPa])
 def test_second_order_proximal_is_the_exact_unrolled_gradient_at_A_bar(
-    make: Callable[[Setup], proximal.Proximal], value: str
+    make: type[proximal.Nasp], value: str
 ) -> None:
-    setup = quadratic(noise=0.2, order=2, value=value)
+    options = proximal.PaOptions(arch_noise=0.2, order=2, value=value)  # type: ignore[arg-type]
+    setup = quadratic(options)
     method = make(setup)
     train_a_little(method)
     A_bar = method.select(method.A)

@@ -15,7 +15,7 @@ from proxnas.common.types import Batch, Matrices
 from proxnas.core.choice import Choice, Group
 from proxnas.core.supernet import Supernet
 from proxnas.methods.controller import Controller, ControllerOptions, recurrent
-from proxnas.methods.enas import Enas, EnasOptions, enas, language_model
+from proxnas.methods.enas import Constants, Enas, language_model
 from proxnas.methods.optimizers import WeightOptimizer, WeightOptions, cycled
 from proxnas.methods.random_ws import RandomWs
 from proxnas.runs.metrics import Validation
@@ -215,11 +215,11 @@ def test_phases_take_turns_and_the_best_of_ten_is_kept(
 
 def test_the_settings_of_the_language_model_go_with_its_cell(make_search: MakeSearch) -> None:
     setup = make_search("--method", "enas", "--space", "nasbench201")._setup()
-    assert enas(setup).options == EnasOptions()
+    assert Enas(setup).constants == Constants()
     net = Supernet(
         nn.Sequential(Choice({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3)}, share="recurrent")),
     )
-    assert enas(replace(setup, net=net)).options == language_model()
+    assert Enas(replace(setup, net=net)).constants == language_model()
 
 
 def test_the_baseline_remembers_a_hundred_rewards(

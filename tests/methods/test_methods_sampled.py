@@ -14,12 +14,12 @@ from proxnas.common.errors import InputError
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Choice, Group
 from proxnas.core.supernet import Supernet
-from proxnas.methods.gdas import Gdas, pairs
+from proxnas.methods.gdas import Gdas, GdasOptions, pairs
 from proxnas.methods.gumbel import concrete, gumbel, hard
 from proxnas.methods.learner import clipped, joint_step
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.resource import log_costs
-from proxnas.methods.snas import Snas
+from proxnas.methods.snas import Snas, SnasOptions
 from proxnas.searching.job import Search
 from support.searches import classified, linear_outputs, quadratic, steps
 
@@ -64,7 +64,7 @@ def test_snas_temperature_falls_linearly_towards_the_end(make_search: MakeSearch
 
 @pytest.mark.usefixtures("double")
 def test_snas_moves_w_and_A_by_one_gradient_of_one_loss_on_the_training_batch() -> None:
-    setup = classified(noise=0.01, learning_rate=0.1, weight_decay=0.05, tau=(1.0, 0.03))
+    setup = classified(SnasOptions(arch_learning_rate=0.1, arch_decay=0.05))
     method = Snas(setup)
     A = method.learner.A["c"].clone().requires_grad_()
     assert (A - 1).abs().max() < 0.05
@@ -121,7 +121,7 @@ def test_resource_costs_are_counted_from_the_modules() -> None:
 
 @pytest.mark.usefixtures("double")
 def test_snas_adds_the_gradient_of_the_expected_cost_of_its_sample() -> None:
-    setup = quadratic(noise=0.3, resource=0.7)
+    setup = quadratic(SnasOptions(arch_noise=0.3, resource=0.7))
     method = Snas(setup)
     A = {"c": method.learner.A["c"].clone().requires_grad_()}
     noise = {"c": torch.randn(1, 3)}
@@ -197,7 +197,8 @@ def test_gdas_temperature_falls_linearly_from_ten_to_a_tenth(make_search: MakeSe
 def test_gdas_gradient_is_that_of_the_straight_through_formula(unsampled: str) -> None:
     """Autograd of: weights = onehot - stopgrad(p) + p; output = weights[k] O_k(x), and with `sum`
     the other weights are added as they are (the two forms of the public code)."""
-    setup = quadratic(noise=1.0, unsampled=unsampled)
+    options = GdasOptions(arch_noise=1.0, unsampled_gradient=unsampled)  # type: ignore[arg-type]
+    setup = quadratic(options)
     method = Gdas(setup)
     A = method.learner.A["c"].clone().requires_grad_()
     (noise,) = same_noise(method.learner.generator, (1, 3))
@@ -255,7 +256,7 @@ def test_fixed_reduction_searches_the_normal_cell_only(make_search: MakeSearch) 
 
 
 def test_gdas_trains_w_by_nesterov_momentum_and_then_A() -> None:
-    setup = classified(noise=1.0)
+    setup = classified(GdasOptions(arch_noise=1.0))
     method = Gdas(setup)
     assert method.learner.w_optimizer.sgd.param_groups[0]["nesterov"]
     state = [w.detach().clone() for w in method.learner.w_optimizer.weights]
@@ -278,7 +279,7 @@ def test_a_joint_step_in_float16_gives_unscaled_gradients_or_none() -> None:
     found = []
     for precision in (torch.float32, torch.float16):
         torch.manual_seed(0)
-        setup = classified()
+        setup = classified(GdasOptions())
         setup.net.precision = precision
         optimizer = WeightOptimizer(setup.net, setup.weights, 10)
         A = torch.zeros(1, 3, requires_grad=True)

@@ -19,9 +19,12 @@ from proxnas.core.choice import Group
 from proxnas.domains import spaces
 from proxnas.methods.cells import Cell, Cells, stored
 from proxnas.methods.controller import Controller, given
-from proxnas.methods.evolution import Evolution, EvolutionOptions, sizes
-from proxnas.methods.pnas import Pnas, PnasOptions
-from proxnas.methods.reinforce import Reinforce, ReinforceOptions, clipped, nasnet
+from proxnas.methods.evolution import Constants as EvolutionConstants
+from proxnas.methods.evolution import Evolution, sizes
+from proxnas.methods.pnas import Constants as PnasConstants
+from proxnas.methods.pnas import Pnas
+from proxnas.methods.reinforce import Constants as ReinforceConstants
+from proxnas.methods.reinforce import Reinforce, clipped, nasnet
 from proxnas.methods.sampling import Sampling
 from proxnas.methods.surrogate import SurrogateOptions, features, fit
 from proxnas.searching.job import Search
@@ -84,7 +87,7 @@ def evolution(
     population: int = 4, tournament: int = 2, groups: dict[str, Group] = GROUPS, **options: float
 ) -> Evolution:
     return Evolution(
-        Cells(groups), EvolutionOptions(population, tournament, **options), generator()
+        Cells(groups), EvolutionConstants(population, tournament, **options), generator()
     )
 
 
@@ -126,7 +129,7 @@ def distance(one: Cell, other: Cell) -> int:
 @pytest.mark.parametrize("space", SPACES)
 def test_a_mutation_changes_exactly_one_thing_and_stays_valid(space: str) -> None:
     cells = Cells(spaces.find(space).groups)
-    search, kinds, n = Evolution(cells, EvolutionOptions(), generator()), Counter[str](), 400
+    search, kinds, n = Evolution(cells, EvolutionConstants(), generator()), Counter[str](), 400
     for seed in range(n):
         parent = cells.draw(generator(seed % 7))
         child = search.mutated(parent)
@@ -163,7 +166,7 @@ def test_mutations_keep_to_the_limit_of_skip_connections() -> None:
 
 
 def test_population_and_tournament_shrink_with_few_evaluations_unless_given() -> None:
-    published = EvolutionOptions()
+    published = EvolutionConstants()
     assert (published.population, published.tournament) == (100, 25) and sizes(
         1000, 0, 0
     ) == published
@@ -240,7 +243,7 @@ def test_the_objective_does_not_stop_what_comes_back_from_beyond_the_clip() -> N
 
 def reinforced(batch: int, **options: float) -> Reinforce:
     cells = Cells({"x": Group(("a", "b", "c"))})
-    return Reinforce(cells, ReinforceOptions(batch=batch, **options), generator())  # type: ignore[arg-type]
+    return Reinforce(cells, ReinforceConstants(batch=batch, **options), generator())  # type: ignore[arg-type]
 
 
 def test_advantages_are_rewards_over_a_moving_baseline() -> None:
@@ -289,7 +292,7 @@ def test_an_update_is_four_steps_of_adam_on_the_objective() -> None:
 
 def progressive(evaluations: int, groups: dict[str, Group] = GROUPS) -> Pnas:
     return Pnas(
-        Cells(groups), evaluations, PnasOptions(surrogate=SurrogateOptions(steps=60)), generator()
+        Cells(groups), evaluations, PnasConstants(surrogate=SurrogateOptions(steps=60)), generator()
     )
 
 
@@ -326,7 +329,7 @@ def test_extensions_are_those_of_the_best_of_the_level_before(
     search = progressive(12, {"x": Group(("skip_connect", "a", "b"), NODES, 2)})
     asked, order = [], []
     monkeypatch.setattr(search, "ranked", lambda partials: order.append(len(partials)) or partials)
-    monkeypatch.setattr(search, "options", PnasOptions(parents=2))
+    monkeypatch.setattr(search, "options", PnasConstants(parents=2))
     for i in range(8):
         cell = search.ask()
         asked.append(search.asked[-1])

@@ -195,7 +195,7 @@ def test_the_warm_up_is_what_was_asked_for_else_an_epoch_but_half_of_the_search_
     flags: tuple[str, ...], warmup: float, make_search: MakeSearch
 ) -> None:
     search = make_search("--method", "bayesnas", "--space", "nasbench201", *flags)
-    assert search.setup.architecture.warmup == warmup
+    assert search.config.warmup_epochs() == warmup
 
 
 def test_a_warm_up_can_be_a_part_of_an_epoch(make_search: MakeSearch) -> None:

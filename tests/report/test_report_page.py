@@ -22,13 +22,16 @@ from typing import Any
 import pytest
 
 from proxnas.cli.main import main
+from proxnas.cli.search import parse_search
+from proxnas.common.config_file import read_values
 from proxnas.report import page_data as pages
 from proxnas.report.facts import reproduce
 from proxnas.report.live import serve
 from proxnas.report.page import live_html, report_html
 from proxnas.report.page_data import page_data, thinned
 from proxnas.report.reading import find_runs, read_run
-from proxnas.searching.settings import parse_search, read_values, storable
+from proxnas.runs.stored_options import storable
+from proxnas.searching.options import SearchOptions
 from support.run_folders import make_rows, make_run, make_training, write_json, write_rows
 
 CSS = (Path(pages.__file__).parent / "page.css").read_text()
@@ -271,7 +274,9 @@ def test_the_command_that_is_shown_runs_the_same(stripes: Path, tmp_path: Path) 
     write_json(run / "config.json", {"proxnas": "0.1.0", "command": "search"} | config)
     _, command, *argv = shlex.split(reproduce(read_run(run)))
     again = parse_search(argv)
-    assert command == "search" and storable(again) == config == read_values(run / "config.json")
+    assert command == "search" and storable(again) == config == read_values(
+        run / "config.json", SearchOptions
+    )
     assert again.run == f"{run}-again"
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.cli.main import main
+from proxnas.cli.search import parse_search
 from proxnas.common.environment import pick_device
 from proxnas.common.errors import InputError
 from proxnas.common.launch import Place, continued, here, launched, taking
@@ -26,8 +27,7 @@ from proxnas.methods import optimizers
 from proxnas.runs.consensus import agreed, check_alike, mean_gradients
 from proxnas.runs.messages import gathered, joined, shared, shared_state, team, total
 from proxnas.searching.job import Search
-from proxnas.searching.options import SearchConfig
-from proxnas.searching.settings import parse_search
+from proxnas.searching.options import SearchOptions
 from support.team import Job
 
 SIZES = ["--epochs", "2", "--device", "cpu", "--threads", "1"]
@@ -82,7 +82,7 @@ def by_group(module: nn.Module) -> None:
         by_group(child)
 
 
-def steps(config: SearchConfig, data: Images | Text, number: int) -> dict[str, Any]:
+def steps(config: SearchOptions, data: Images | Text, number: int) -> dict[str, Any]:
     """A, A_bar, w and the validation after so many steps in float64."""
     torch.set_default_dtype(torch.float64)
     try:
@@ -163,7 +163,7 @@ def messages(rank: int) -> dict[str, Any]:
     }
 
 
-def work(folder: Path, configs: dict[str, SearchConfig], images: Images, text: Text) -> None:
+def work(folder: Path, configs: dict[str, SearchOptions], images: Images, text: Text) -> None:
     place = launched()
     assert place is not None
     torch.set_num_threads(1)
@@ -182,7 +182,7 @@ def work(folder: Path, configs: dict[str, SearchConfig], images: Images, text: T
 
 
 @pytest.fixture(scope="module")
-def configs() -> dict[str, SearchConfig]:
+def configs() -> dict[str, SearchOptions]:
     return {
         n: parse_search(flags if flags is TEXT else [*IMAGES, *flags])
         for n, (_, flags) in METHODS.items()
@@ -191,7 +191,7 @@ def configs() -> dict[str, SearchConfig]:
 
 @pytest.fixture(scope="module")
 def together(
-    configs: dict[str, SearchConfig],
+    configs: dict[str, SearchOptions],
     tiny_images: Images,
     tiny_text: Text,
     tmp_path_factory: pytest.TempPathFactory,
@@ -206,7 +206,7 @@ def together(
 @pytest.mark.parametrize("name", METHODS)
 def test_two_processes_take_the_steps_of_one(
     together: Path,
-    configs: dict[str, SearchConfig],
+    configs: dict[str, SearchOptions],
     tiny_images: Images,
     tiny_text: Text,
     name: str,

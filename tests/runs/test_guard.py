@@ -113,10 +113,11 @@ def test_verdicts_that_nobody_asks_for_do_not_pile_up() -> None:
 )
 def test_A_of_nasp_never_leaves_the_unit_interval(values: list[float], optimizer: str) -> None:
     from proxnas.core.prox import prox_c2
-    from proxnas.methods.architecture import ArchitectureOptimizer, ArchitectureOptions
+    from proxnas.methods.architecture import ArchitectureOptimizer
+    from proxnas.methods.options import DescendsA
 
     A = {"cell": torch.rand(1, 5, dtype=torch.float64)}
-    this = ArchitectureOptimizer(A, ArchitectureOptions(optimizer=optimizer, learning_rate=10.0))
+    this = ArchitectureOptimizer(A, DescendsA(arch_learning_rate=10.0), optimizer)
     for sign in (1, -1, 1):
         try:
             this.step({"cell": sign * torch.tensor([values], dtype=torch.float64)})

@@ -14,16 +14,20 @@ import pytest
 
 from proxnas.cells.genotype import Genotype
 from proxnas.cli.main import main
+from proxnas.cli.search import parse_search
+from proxnas.common.config_file import read_values
 from proxnas.common.errors import InputError
 from proxnas.common.launch import Place, taking
+from proxnas.common.words import words_for
 from proxnas.runs.deadline import Deadline, deadline_of
 from proxnas.runs.executors.tasks import Outcome, Task, share_time
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.progress import Silent
+from proxnas.runs.stored_options import storable
 from proxnas.runs.worker_options import whole_numbers
 from proxnas.searching import refine as refining
 from proxnas.searching.job import Search
-from proxnas.searching.settings import flags_of, parse_search, read_values
+from proxnas.searching.options import SearchOptions
 from proxnas.workflows import compare
 from proxnas.workflows.compare_options import CompareConfig
 from proxnas.workflows.jobs import fitted_to_minutes
@@ -109,7 +113,7 @@ def test_as_many_epochs_as_fit_chosen_once(
     argv: list[str], measured: list[Any], clock: Clock, tmp_path: Path
 ) -> None:
     assert main(argv) == 0
-    stored = read_values(tmp_path / "run" / "config.json")
+    stored = read_values(tmp_path / "run" / "config.json", SearchOptions)
     assert (stored["epochs"], stored["minutes"], len(measured)) == (2, 1.0, 1)
     (tmp_path / "run" / "result.json").unlink()
     assert main([*argv, "--resume"]) == 0
@@ -177,7 +181,7 @@ def test_a_search_that_took_longer_stops_after_a_step_and_goes_on_with_more_time
     assert main([*argv, str(tmp_path / "cut"), "--resume", "--minutes", "5"]) == 0
     assert rows(tmp_path / "cut") == rows(tmp_path / "whole")
     assert "stopped" not in result(tmp_path / "cut")
-    assert read_values(tmp_path / "cut" / "config.json")["minutes"] == 5
+    assert read_values(tmp_path / "cut" / "config.json", SearchOptions)["minutes"] == 5
 
 
 def test_a_training_that_took_longer_is_tested_and_goes_on_with_more_time(
@@ -296,7 +300,7 @@ def test_a_configuration_as_words_gives_the_same_again() -> None:
     of_gdas = ["digits", "--method", "gdas", "--fixed-reduction", "--tau-end", "0.2"]
     for words in (of_gdas, ["pydocs", "--space", "rnn"]):
         config = parse_search(words)
-        assert parse_search(flags_of(config)) == config
+        assert parse_search(words_for(storable(config))) == config
 
 
 def test_lists_of_seeds() -> None:

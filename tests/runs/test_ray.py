@@ -21,12 +21,13 @@ import pytest
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.common.interrupt import Interrupted
+from proxnas.common.words import with_address
 from proxnas.runs.executors import choice
 from proxnas.runs.executors import ray as ray_executor
 from proxnas.runs.executors.progress import SilentBoard
 from proxnas.runs.executors.ray import RayExecutor, check_ray, fitting
 from proxnas.runs.executors.tasks import Outcome, Task
-from proxnas.runs.worker_options import ManyFlags, check_many, with_address
+from proxnas.runs.worker_options import ManyFlags
 from support.stand_ins import FINISH, STAND_IN, starts, wait_for
 
 LIMIT = 600
@@ -69,9 +70,9 @@ def ray(limited: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     ("argv", "wanted"),
     [
         (["digits", "--ray"], ["digits", "--ray=local"]),
-        (["--ray", "--quiet"], ["--ray=local", "--quiet"]),
-        (["--ray", "auto", "--quiet"], ["--ray", "auto", "--quiet"]),
-        (["--ray=head:6379"], ["--ray=head:6379"]),
+        (["ray", "--quiet"], ["ray=local", "--quiet"]),
+        (["ray", "auto", "--quiet"], ["ray", "auto", "--quiet"]),
+        (["ray=head:6379"], ["ray=head:6379"]),
         ([], []),
     ],
 )
@@ -82,17 +83,17 @@ def test_the_address_may_be_left_out(argv: list[str], wanted: list[str]) -> None
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"ray": "auto", "workers": 2}, "--workers 2: with --ray the cluster says how many"),
-        ({"ray": "digits"}, "--ray digits: give local, auto or HOST:PORT"),
-        ({"ray": "ray://head:10001"}, "--ray ray://head:10001: give"),
-        ({"gpus_per_task": 1}, "--gpus-per-task 1: is for --ray"),
-        ({"ray": "auto", "gpus_per_task": 1.5}, "--gpus-per-task 1.5: give a whole number"),
-        ({"cpus_per_task": -1}, "--cpus-per-task -1: give"),
+        ({"ray": "auto", "workers": 2}, "workers 2: with ray the cluster says how many"),
+        ({"ray": "digits"}, "ray digits: give local, auto or HOST:PORT"),
+        ({"ray": "ray://head:10001"}, "ray ray://head:10001: give"),
+        ({"gpus_per_task": 1}, "gpus_per_task 1: is for ray"),
+        ({"ray": "auto", "gpus_per_task": 1.5}, "gpus_per_task 1.5: give a whole number"),
+        ({"cpus_per_task": -1}, "cpus_per_task -1: give"),
     ],
 )
 def test_impossible_flags_are_refused(flags: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        check_many(ManyFlags(**flags))
+        ManyFlags(**flags)
 
 
 def test_a_share_of_a_gpu_and_several_cpus() -> None:

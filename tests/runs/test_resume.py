@@ -20,8 +20,9 @@ import pytest
 import torch
 
 from proxnas.cli.main import main
+from proxnas.common.config_file import read_values
 from proxnas.runs.progress import Silent
-from proxnas.searching.settings import read_values
+from proxnas.searching.options import SearchOptions
 
 EPOCHS, STEPS = 4, 5  # 200 images: a fifth for testing, half of the rest in batches of 16
 SIZES = {"cells": 2, "channels": 4, "final-cells": 1, "final-channels": 4, "batch-size": 16}
@@ -400,7 +401,7 @@ def test_resume_in_an_empty_or_missing_folder_starts(
     for name in ("empty", "missing"):
         assert main([*finished[:-1], str(tmp_path / name), "--resume"]) == 0
         assert outcome(tmp_path / name) == outcome(tmp_path / "run")
-        assert "resume" not in read_values(tmp_path / name / "config.json")
+        assert "resume" not in read_values(tmp_path / name / "config.json", SearchOptions)
 
 
 def test_a_moved_folder_can_be_resumed(finished: list[str], tmp_path: Path) -> None:
@@ -490,7 +491,7 @@ def test_seeds_of_an_overwritten_run_are_not_taken_for_new_ones(
     assert main(many(data, tmp_path, "--force", "--momentum", "0.5")) == 143
     assert main(many(data, tmp_path, "--resume", "--momentum", "0.5")) == 0
     stored = [
-        read_values(tmp_path / name / "config.json")["momentum"]
+        read_values(tmp_path / name / "config.json", SearchOptions)["momentum"]
         for name in (".", "seed-0", "seed-1")
     ]
     assert stored == [0.5, 0.5, 0.5]

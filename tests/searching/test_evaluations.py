@@ -32,7 +32,8 @@ from proxnas.runs.progress import Silent
 from proxnas.searching import evaluations
 from proxnas.searching.evaluation import Evaluation
 from proxnas.searching.job import Search, search
-from proxnas.workflows import jobs
+from proxnas.searching.options import SearchOptions
+from proxnas.searching.running import by_workers
 from support.stand_ins import wait_for
 
 MakeSearch = Callable[..., Search]
@@ -365,8 +366,8 @@ def test_two_processes_evaluate_and_one_that_is_killed_is_replaced(
     assert [
         path.read_text() for path in sorted((tmp_path / "run").glob("evaluations/*/began"))
     ] == began
-    config = jobs.SearchConfig(method="evolution")
-    assert jobs.by_workers(config, tmp_path / "run") and not jobs.by_workers(config, tmp_path)
+    config = SearchOptions.from_values({"method": "evolution"})
+    assert by_workers(config, tmp_path / "run") and not by_workers(config, tmp_path)
     (tmp_path / "run" / "result.json").unlink()
     assert main(command(stripes, tmp_path / "run", *flags, "--force")) == 0
     (tmp_path / "run" / "result.json").unlink()

@@ -13,6 +13,7 @@ import torch
 
 from proxnas.cells.genotype import Genotype
 from proxnas.cli.main import main
+from proxnas.cli.search import parse_search
 from proxnas.domains import load_for_search
 from proxnas.methods.cells import Cells
 from proxnas.report.listing import list_runs
@@ -22,7 +23,6 @@ from proxnas.runs.progress import Silent
 from proxnas.searching import refine as refining
 from proxnas.searching.job import Search
 from proxnas.searching.refine import how_many, short_trainings, stands_out
-from proxnas.searching.settings import parse_search
 from proxnas.searching.start import selecting
 from proxnas.workflows.jobs import fitted_to_minutes
 

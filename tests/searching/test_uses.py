@@ -16,26 +16,28 @@ from torch import Tensor, nn
 
 import proxnas
 from proxnas.cells.genotype import CUSTOM
+from proxnas.cli.search import parse_search
 from proxnas.common.errors import InputError
+from proxnas.common.options import flatten
+from proxnas.common.words import words_for
 from proxnas.core.choice import Choice
 from proxnas.domains.images.options import ImageFlags
 from proxnas.domains.modules.space import CustomSpace
 from proxnas.domains.modules.task import CustomData
-from proxnas.domains.text.search_options import TextFlags
-from proxnas.methods import METHODS, SAMPLING
+from proxnas.domains.text.search_options import TextSearchOptions
+from proxnas.methods import METHODS, options_of
 from proxnas.runs.logging_options import LogFlags
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.options import JobConfig, flag
 from proxnas.runs.progress import shown
 from proxnas.runs.worker_options import ManyFlags
+from proxnas.searching.defaults import check_asked
 from proxnas.searching.job import Search
 from proxnas.searching.limit_options import BudgetFlags
-from proxnas.searching.method_options import settings_of
-from proxnas.searching.options import SearchConfig
-from proxnas.searching.settings import asked_of, parse_search
-from proxnas.searching.uses import USED_BY, check_asked, of_use
-from proxnas.workflows.compare_options import CompareConfig, search_argv
+from proxnas.searching.options import SearchOptions
+from proxnas.workflows.compare_options import CompareConfig, search_values
 from support.commands import SMALL, call, one_line, stripes_file
+from support.methods import SAMPLING
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "learning_rate": {"learning_rate": 0.3},
@@ -111,14 +113,10 @@ def fields(*classes: type) -> set[str]:
 
 
 def test_every_flag_of_a_search_is_tried_here_or_no_business_of_the_method() -> None:
-    of_the_command = fields(ImageFlags, TextFlags, ManyFlags, LogFlags, JobConfig)
-    assert fields(SearchConfig) == OPTIONS.keys() | ELSEWHERE | of_the_command
-    assert {name for flags in USED_BY.values() for name in flags} - OPTIONS.keys() == {
-        "preset",
-        "evaluate",
-        "start",
-        "fixed_reduction",
-    }
+    of_the_command = fields(ImageFlags, TextSearchOptions, ManyFlags, LogFlags, JobConfig)
+    assert SearchOptions.all_hints().keys() == OPTIONS.keys() | ELSEWHERE | of_the_command
+    of_methods = {name for method in METHODS for name in fields(options_of(method))}
+    assert of_methods - OPTIONS.keys() == {"evaluate", "start", "fixed_reduction"}
     assert fields(BudgetFlags) <= OPTIONS.keys() | ELSEWHERE
 
 
@@ -159,9 +157,9 @@ FEWER |= {method: {"evaluations": 3} for method in SAMPLING}
 @cache
 def outcome(method: str, seed: int, **changes: Any) -> str:
     """All that a search says, but for the time it took; an InputError if the option is refused."""
-    defaults = settings_of(method) | BASE | FEWER.get(method, {})
-    config = SearchConfig(**defaults | changes, seed=seed)
-    check_asked(config, asked_of(config, defaults))
+    usual = {"method": method, **options_of(method).defaults} | BASE | FEWER.get(method, {})
+    config = SearchOptions.from_values(usual | changes | {"seed": seed})
+    check_asked(config, flatten(SearchOptions.from_values(usual | {"seed": seed})))
     torch.manual_seed(seed)
     x, space = torch.randn(48, 4), CustomSpace(Net())
     y = (x[:, 0] * x[:, 1] > 0).long()
@@ -201,11 +199,11 @@ def test_an_option_is_refused_or_changes_the_search(method: str) -> None:
     for name, values in OPTIONS.items():
         asked = {name: values[name]}
         if said := refusal(method, **asked):
-            assert said.startswith(flag(name)) and method in said, said
+            assert said.startswith(name) and method in said, said
         beside = {
             other: value
             for other, value in values.items()
-            if other != name and of_use(method, other)
+            if other != name and other in flatten(SearchOptions.from_values({"method": method}))
         }
         if not refusal(method, **beside | asked):
             seeds = range(SEEDS)
@@ -259,9 +257,8 @@ def test_flags_count_as_they_are_together() -> None:
     )
     text = parse_search(["pydocs", "--space", "rnn", "--arch-optimizer", "scaled"])
     assert text.arch_beta1 == 0.9  # DARTS' for text: idle, but nobody has asked for it
-    assert (
-        parse_search(["pydocs", "--space", "rnn", "--method", "random"]).arch_beta1
-        == SearchConfig.arch_beta1
+    assert "arch_beta1" not in flatten(
+        parse_search(["pydocs", "--space", "rnn", "--method", "random"])
     )
 
 
@@ -270,7 +267,8 @@ def test_a_study_gives_each_search_what_it_has_a_use_for(tmp_path: Path) -> None
     file.write_text('{"arch_beta1": 0.3, "evaluations": 3, "look_ahead": 0, "horizon": 2.0}')
     study = CompareConfig(data="digits", search_config=str(file))
     given = {
-        name: " ".join(search_argv(study, name, 0)) for name in ("nasp", "darts-1st", "random")
+        name: " ".join(words_for(search_values(study, name, 0)))
+        for name in ("nasp", "darts-1st", "random")
     }
     assert (
         "--look-ahead=0" in given["nasp"] and "--arch-beta1" not in given["nasp"] + given["random"]

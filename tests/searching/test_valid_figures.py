@@ -15,10 +15,11 @@ import proxnas
 from proxnas import Choice
 from proxnas.cells.genotype import Genotype
 from proxnas.common.types import Matrices
-from proxnas.methods import METHODS, SAMPLING
+from proxnas.methods import METHODS
 from proxnas.runs.metrics import Validation
 from proxnas.searching.job import Search
 from proxnas.searching.start import selecting
+from support.methods import SAMPLING
 from support.searches import steps
 from support.short_searches import short
 

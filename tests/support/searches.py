@@ -15,9 +15,9 @@ from proxnas.core.choice import Choice, Row
 from proxnas.core.space import Space
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images.networks.cnn import Size, channels_last
-from proxnas.methods.architecture import ArchitectureOptions
 from proxnas.methods.base import Setup
 from proxnas.methods.optimizers import WeightOptions
+from proxnas.methods.options import MethodOptions
 from proxnas.runs.metrics import Validation
 from proxnas.searching.job import Search
 
@@ -110,10 +110,10 @@ class Repeat:
         pass
 
 
-def linear(net: Supernet, train: Batch, valid: Batch, architecture: dict[str, Any]) -> Setup:
+def linear(net: Supernet, train: Batch, valid: Batch, options: MethodOptions) -> Setup[Any]:
     """A search of one choice, each step of which sees the same batch."""
     weights = WeightOptions(learning_rate=0.3, momentum=0.9, weight_decay=0.05, epochs=10)
-    options, clock = ArchitectureOptions(**architecture), Clock(torch.device("cpu"))
+    clock = Clock(torch.device("cpu"))
     return Setup(
         net,
         Repeat(train),
@@ -126,19 +126,19 @@ def linear(net: Supernet, train: Batch, valid: Batch, architecture: dict[str, An
     )
 
 
-def quadratic(**architecture: Any) -> Setup:
+def quadratic(options: MethodOptions) -> Setup[Any]:
     """Three linear candidates and a squared loss: quadratic in w, so that central differences are
     exact."""
     choice = Choice({name: nn.Linear(4, 2, bias=False) for name in "abc"}, share="c")
     train, valid = (Batch(torch.randn(6, 4), torch.randn(6, 2)) for _ in range(2))
-    return linear(Supernet(choice, criterion=nn.functional.mse_loss), train, valid, architecture)
+    return linear(Supernet(choice, criterion=nn.functional.mse_loss), train, valid, options)
 
 
-def classified(**architecture: Any) -> Setup:
+def classified(options: MethodOptions) -> Setup[Any]:
     """Three linear candidates that tell three classes apart."""
     choice = Choice({name: nn.Linear(4, 3, bias=False) for name in "abc"}, share="c")
     train, valid = (Batch(torch.randn(6, 4), torch.arange(6) % 3) for _ in range(2))
-    return linear(Supernet(choice), train, valid, architecture)
+    return linear(Supernet(choice), train, valid, options)
 
 
 def linear_outputs(setup: Setup, x: Tensor) -> list[Tensor]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from proxnas.methods import SAMPLING
-from proxnas.searching.uses import of_use
+from support.methods import SAMPLING, has_option
 
 QUICK = {
     "nasp": ("--look-ahead", "3"),
@@ -18,7 +17,7 @@ QUICK = {
 
 def short(method: str, space: str = "darts7") -> tuple[str, ...]:
     """Five steps, in which A moves far; a sampling method has one a cell."""
-    rate = ("--arch-learning-rate", "0.02") if of_use(method, "arch_learning_rate") else ()
+    rate = ("--arch-learning-rate", "0.02") if has_option(method, "arch_learning_rate") else ()
     late = (
         () if (method, space) == ("nasp", "rnn") else QUICK.get(method, ())
     )  # nothing to look ahead at

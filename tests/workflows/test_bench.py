@@ -8,9 +8,10 @@ import torch
 
 from proxnas.cli.main import main
 from proxnas.core.size.complexity import parameters
-from proxnas.methods import METHODS, SAMPLING
+from proxnas.methods import METHODS
 from proxnas.workflows import bench
 from proxnas.workflows.bench_options import BenchConfig
+from support.methods import SAMPLING
 
 TINY = [
     "--cells",

@@ -16,14 +16,17 @@ from typing import Any
 import pytest
 
 from proxnas.cli.main import main
+from proxnas.cli.search import parse_search
+from proxnas.common.config_file import read_values
 from proxnas.common.errors import InputError
 from proxnas.common.interrupt import Interrupted
-from proxnas.domains.text.search_options import NOT_FOR_TEXT
+from proxnas.common.options import in_flags
+from proxnas.common.words import words_for
 from proxnas.methods import METHODS
 from proxnas.runs.executors.tasks import Board, Outcome, Task, reason
-from proxnas.searching.settings import parse_search, read_values
+from proxnas.searching.options import SearchOptions
 from proxnas.workflows import compare
-from proxnas.workflows.compare_options import CompareConfig, claiming, search_argv
+from proxnas.workflows.compare_options import CompareConfig, claiming, search_values
 from proxnas.workflows.study_options import train_argv
 
 SIZES = {"cells": 1, "channels": 2, "batch_size": 20, "final_cells": 1, "final_channels": 2}
@@ -116,7 +119,7 @@ def test_every_method_and_seed_gets_a_folder_and_a_place_in_the_tables(
         None not in (row["mean"], row["std"], row["params_mean"], row["seconds_mean"])
         for row in rows
     )
-    stored = read_values(tmp_path / "run" / "search" / "pa-2nd-1" / "config.json")
+    stored = read_values(tmp_path / "run" / "search" / "pa-2nd-1" / "config.json", SearchOptions)
     assert {key: stored[key] for key in ("method", "order", "seed", "epochs", "channels")} == {
         "method": "pa",
         "order": 2,
@@ -208,9 +211,13 @@ def test_all_is_what_the_registry_has_when_it_begins(
     assert executor.ran == [f"{list(METHODS)[1]} seed 0"]
 
 
+def search_words(config: CompareConfig, name: str, seed: int) -> list[str]:
+    return ["search", *words_for(search_values(config, name, seed))]
+
+
 def test_all_leaves_out_what_cannot_search_the_space() -> None:
     assert claiming("nasbench201") == list(METHODS)
-    assert [name for name in METHODS if name not in claiming("rnn")] == list(NOT_FOR_TEXT)
+    assert [name for name in METHODS if name not in claiming("rnn")] == ["bayesnas"]
 
 
 def test_a_run_that_fails_is_named_and_the_others_are_kept(
@@ -323,24 +330,22 @@ def test_a_search_is_asked_for_what_its_method_uses(tmp_path: Path) -> None:
     )
     common = ["search", "digits", "--space=nasbench201"]
     rest = ["--refine=0", "--epochs=3", "--table=t.csv"]
-    end = ["--channels=4", "--skip-broken", "--device=cpu"]
-    assert search_argv(asked, "darts-1st", 7) == [
+    end = ["--channels=4", "--skip-broken", "--seed=7", "--device=cpu"]
+    assert search_words(asked, "darts-1st", 7) == [
         *common,
         "--method=darts-1st",
-        "--seed=7",
         *rest,
         *end,
     ]
     more = ["--order=2", "--preset=paper", "--eta=0.5"]
-    assert search_argv(asked, "pa-2nd", 7) == [
+    assert search_words(asked, "pa-2nd", 7) == [
         *common,
         "--method=pa",
-        "--seed=7",
         *rest,
         *more,
         *end,
     ]
-    parse_search(search_argv(asked, "pa-2nd", 7)[1:])
+    parse_search(search_words(asked, "pa-2nd", 7)[1:])
 
 
 def test_a_training_reads_the_words_of_its_search(tmp_path: Path) -> None:
@@ -385,7 +390,7 @@ def test_three_seeds_unless_told() -> None:
 def test_bad_values_are_named(values: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as caught:
         config(**values)
-    assert str(caught.value).startswith(said)
+    assert in_flags(caught.value).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -462,7 +467,7 @@ def test_killed_and_stopped_and_started_again_it_loses_and_repeats_nothing(
     assert files(run / "search" / "nasp-0") == first
     asked = CompareConfig(**read_values(run / "config.json", CompareConfig))
     for name in ("nasp-0", "pa-2nd-0"):
-        flags = search_argv(asked, name.removesuffix("-0"), 0)
+        flags = search_words(asked, name.removesuffix("-0"), 0)
         assert main([*flags, "--run", str(tmp_path / name), "--threads", "1", "--quiet"]) == 0
         assert without_clock(run / "search" / name) == without_clock(tmp_path / name)
 

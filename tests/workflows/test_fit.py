@@ -19,11 +19,12 @@ import proxnas.workflows.fit
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
 from proxnas.cli.main import main
+from proxnas.common.config_file import read_values
+from proxnas.common.words import parse
 from proxnas.domains.images.model import load_model
 from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.progress import Silent
-from proxnas.searching.settings import parse, read_values
 from proxnas.workflows.fit import (
     MOST_TRAINING,
     fit_result,

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from proxnas.cli import compare, fit, search, sweep, train
+from proxnas.cli.search import parse_search
+from proxnas.common.words import parse, words_for
 from proxnas.runs.options import RunConfig
-from proxnas.searching.settings import parse, parse_search, storable
+from proxnas.runs.stored_options import storable
+from proxnas.searching.defaults import resolve
 from proxnas.workflows.compare_options import CompareConfig
 from proxnas.workflows.fit_options import FitConfig
 from proxnas.workflows.folders import run_folder
@@ -32,7 +35,7 @@ def where(*flags: str) -> str:
     """The folder of a search, and a run of it there."""
     config = parse_search(["digits", *flags])
     plain = search.default_folder(config)
-    return str(run_folder(config, plain, parse_search, "data", "space", "method", "seed", "seeds"))
+    return str(run_folder(config, plain, resolve, "data", "space", "method", "seed", "seeds"))
 
 
 def begin(config: RunConfig, folder: str) -> None:
@@ -97,7 +100,7 @@ def test_other_data_of_the_same_name_are_others() -> None:
             run_folder(
                 config,
                 search.default_folder(config),
-                parse_search,
+                resolve,
                 "data",
                 "space",
                 "method",
@@ -148,10 +151,12 @@ def test_every_command_has_folders_of_its_own(
     folders = []
     for flags in ([], flag):
         config = parsed([*words, *flags])
-        folder = str(run_folder(config, command.default_folder(config), parsed, *named))
+        plain = command.default_folder(config)
+        folder = str(run_folder(config, plain, lambda values: parsed(words_for(values)), *named))
         begin(config, folder)
         folders.append(folder)
-        assert str(run_folder(config, command.default_folder(config), parsed, *named)) == folder
+        again = run_folder(config, plain, lambda values: parsed(words_for(values)), *named)
+        assert str(again) == folder
     assert folders[1].startswith(f"{folders[0]}-")
 
 

@@ -3,7 +3,6 @@ out."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,13 @@ from typing import Any
 import pytest
 
 from proxnas.cli.main import main
+from proxnas.cli.search import parse_search
+from proxnas.common.config_file import read_values
 from proxnas.common.errors import InputError
+from proxnas.common.options import changed, in_flags
 from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.domains.text.options import TextTrainOptions
-from proxnas.searching.settings import parse_search, read_values
-from proxnas.workflows.lengthening import as_long_as
+from proxnas.runs.lengthening import as_long_as
 
 BENCH = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
 TRAIN = [
@@ -148,15 +149,15 @@ def test_what_cannot_be_made_longer_says_why(
     flags: list[str], more: dict[str, int], said: str
 ) -> None:
     stored = parse_search(["digits", *flags])
-    given: Any = dataclasses.replace(stored, **more)  # type: ignore[arg-type]
+    given = changed(stored, **more)
     with pytest.raises(InputError) as caught:
         as_long_as(given, stored, Path("somewhere"))
-    assert said in str(caught.value)
+    assert said in in_flags(caught.value)
 
 
 def test_trainings_on_a_cosine_are_made_for_their_epochs(tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match="its learning rate falls to its end over 3 epochs: start another --run"
+        InputError, match="its learning rate falls to its end over 3 epochs: start another run"
     ):
         as_long_as(ImageTrainOptions(epochs=9), ImageTrainOptions(epochs=3), tmp_path)
     with pytest.raises(InputError, match="its --drop-path rises over 3 epochs"):

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from proxnas.common.errors import InputError
 from proxnas.common.files import make_folder, write_atomically
-from proxnas.searching.settings import parse
+from proxnas.common.words import parse
 from proxnas.workflows.bench_options import BenchConfig
 
 MIB = 2**20

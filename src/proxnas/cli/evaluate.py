@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxnas.common.errors import InputError
+from proxnas.common.words import parse
 from proxnas.runs.options import RunConfig
-from proxnas.searching.settings import parse
 
 
 @dataclass(frozen=True)

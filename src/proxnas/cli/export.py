@@ -11,8 +11,8 @@ import tyro
 from proxnas.common.cores import Asked
 from proxnas.common.errors import InputError
 from proxnas.common.say import say
+from proxnas.common.words import command_line
 from proxnas.runs.options import require
-from proxnas.searching.settings import command_line
 
 if TYPE_CHECKING:
     from proxnas.domains.trained import Exported

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from proxnas.common.launch import BEGUN
 from proxnas.common.say import say
+from proxnas.common.words import parse
+from proxnas.runs.lengthening import parse_resumed
 from proxnas.runs.processes import check_untimed
-from proxnas.searching.settings import parse, parse_resumed
+from proxnas.runs.stored_options import stored
 from proxnas.workflows.about import fitting_domain
 from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 from proxnas.workflows.folders import data_word, run_folder
-from proxnas.workflows.train_settings import need, stored
+from proxnas.workflows.train_settings import need
 
 PROG = "proxnas fit"
 
@@ -64,8 +65,9 @@ def main(argv: list[str]) -> None:
     domain = fitting_domain(argv, FitConfig, TextFitConfig)
     cls, fit, plan = FITTINGS[domain.name]
     config = parse(cls, PROG, argv)
-    of_flags = partial(parse, cls, PROG)
-    folder = run_folder(config, default_folder(config), of_flags, "data", "space", "method", "seed")
+    folder = run_folder(
+        config, default_folder(config), cls.from_values, "data", "space", "method", "seed"
+    )
     goes_on = config.resume or getattr(config, "finish", False)
     if goes_on and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, "fit", cls), folder, PROG)

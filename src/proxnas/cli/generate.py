@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from proxnas.common.say import note, say
+from proxnas.common.words import parse
 from proxnas.domains.text.options import GenerateOptions
-from proxnas.searching.settings import parse
 from proxnas.workflows.train_settings import need
 
 

@@ -24,7 +24,7 @@ from proxnas.common.launch import (
     speaks,
     taking,
 )
-from proxnas.common.options import AboutOptions
+from proxnas.common.options import in_flags
 from proxnas.common.say import note, say
 from proxnas.runs.processes import Ended
 
@@ -124,10 +124,8 @@ def _answered(work: Callable[[], int]) -> int:
             code = work()
         sys.stdout.flush()  # here, where a broken pipe can still be told
         return code
-    except AboutOptions as error:
-        return _say(error.as_flag(), 2)
     except InputError as error:
-        return _say(str(error), 2)
+        return _say(in_flags(error), 2)
     except PeerLost as error:
         return _say(str(error), 1)
     except BrokenPipeError:  # the reader of a pipe, such as `head`, has seen enough

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from proxnas.common.say import note, plain, say
-from proxnas.searching.settings import parse
+from proxnas.common.words import parse
 from proxnas.training.options import PredictOptions
 from proxnas.workflows.train_settings import need
 

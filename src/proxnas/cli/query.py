@@ -12,7 +12,7 @@ import tyro
 from proxnas.cells.reading import read_genotype
 from proxnas.cells.table import look_up
 from proxnas.common.say import say
-from proxnas.searching.settings import command_line
+from proxnas.common.words import command_line
 
 
 @dataclass(frozen=True)

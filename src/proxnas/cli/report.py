@@ -10,9 +10,9 @@ import tyro
 
 from proxnas.common.errors import InputError
 from proxnas.common.say import say
+from proxnas.common.words import command_line
 from proxnas.report.page import FILE, write_report
 from proxnas.report.reading import find_runs
-from proxnas.searching.settings import command_line
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import tyro
 
 from proxnas.common.errors import InputError
 from proxnas.common.say import say
+from proxnas.common.words import command_line
 from proxnas.report.listing import list_runs, table
-from proxnas.searching.settings import command_line
 
 
 @dataclass(frozen=True)

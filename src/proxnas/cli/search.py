@@ -2,65 +2,183 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import statistics
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from proxnas import methods
 from proxnas.common.errors import InputError
+from proxnas.common.help import help_lines
 from proxnas.common.launch import check_flags
+from proxnas.common.options import OptionError, Options, changed, flag_of, flat_hints
 from proxnas.common.quantities import shown_budget
 from proxnas.common.say import say
-from proxnas.methods import SAMPLING
+from proxnas.common.words import command_line, config_file, given_values, with_help, words_for
+from proxnas.domains.search_options import DomainOptions
+from proxnas.domains.spaces import SPACES
+from proxnas.methods.options import MethodOptions, RatesOfW
 from proxnas.runs.deadline import Deadline, deadline_of
 from proxnas.runs.executors.choice import check
+from proxnas.runs.lengthening import parse_resumed, store
+from proxnas.runs.logging_options import LogFlags
 from proxnas.runs.processes import run_together, to_start
-from proxnas.searching.options import SearchConfig
-from proxnas.searching.settings import epochs_given, flags_of, parse_resumed, parse_search
+from proxnas.runs.stored_options import storable, stored
+from proxnas.runs.worker_options import ManyFlags
+from proxnas.searching.defaults import below_flags, check_asked, default_values, resolve
+from proxnas.searching.limit_options import LimitOptions
+from proxnas.searching.options import Course, SearchJob, SearchOptions, What, foreign, parts_for
 from proxnas.workflows.folders import data_word, run_folder
-from proxnas.workflows.jobs import build_search, fitted_to_minutes, run_search, store
-from proxnas.workflows.train_settings import stored
+from proxnas.workflows.jobs import fitted_to_minutes, run_search
 
+PROG = "proxnas search"
+PRINT_CONFIG = "--print-config"
 ALONE: dict[str, Any] = {"workers": 1, "ray": "", "cpus_per_task": 0, "gpus_per_task": -1.0}
 """One of several searches: the workers are for all of them together."""
 
 
+TITLES: dict[type[Options], str] = {
+    What: "what:",
+    Course: "how long:",
+    MethodOptions: "the method: {}",
+    LimitOptions: "limits: {}",
+    DomainOptions: "data and networks:",
+    RatesOfW: "weights:",
+    SearchJob: "the run:",
+    ManyFlags: "several at once:",
+    LogFlags: "logging:",
+}
+"""Groups of the help."""
+
+
+def parse_search(argv: list[str]) -> SearchOptions:
+    """The options of a command line; an InputError for flags that would do nothing in it."""
+    return with_help(argv, PROG, _resolve, _print_help)
+
+
+def _print_help(options: SearchOptions) -> None:
+    """Common options first, of the methods' those of the chosen one, with the values that this
+    command line would have."""
+    lines = [
+        f"usage: {PROG} DATA [OPTIONS]",
+        "",
+        "Search a cell on DATA. The values below are those of this command line; every method and",
+        "--space rnn have options of their own: --method gdas --help.",
+        *help_lines(options, TITLES),
+        "",
+        f"spaces: {', '.join(SPACES)}",
+        *textwrap.wrap(f"methods: {', '.join(methods.names())}", 99),
+        f"{PRINT_CONFIG} writes what would be used, for --config.",
+    ]
+    say("\n".join(lines))
+
+
+def _resolve(argv: list[str]) -> SearchOptions:
+    hints = SearchOptions.all_hints()
+    file = config_file(argv, hints)
+    chosen = chosen_by(argv, hints)
+    below = below_flags(chosen, file)
+    _check_foreign(argv, below.values["space"], below.values["method"])
+    options = command_line(SearchOptions, PROG, argv, default=below.options())
+    check_asked(options, default_values(chosen, file))
+    return options
+
+
+def chosen_by(argv: list[str], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """What the words ask for that chooses the defaults of the rest, which nobody has judged yet."""
+    names = ("space", "method", "preset", "protocol", "evaluate")
+    found: dict[str, Any] = {}
+    for name in names:
+        if given := given_values(argv, flag_of(name)):
+            found[name] = given[-1]
+    without_value = {flag_of(name) for name, hint in hints.items() if hint is bool}
+    words = words_without_flags(argv, without_value)
+    return found | ({"data": words[0]} if words else {})
+
+
+def words_without_flags(argv: list[str], without_value: set[str]) -> list[str]:
+    """The words of a command line that are neither flags nor their values."""
+    found, is_value = [], False
+    for word in argv:
+        flag = word.startswith("--")
+        if not is_value and not word.startswith("-"):
+            found.append(word)
+        negated = word.replace("--no-", "--", 1)
+        alone = "=" in word or {word, negated} & without_value
+        is_value = flag and not is_value and not alone
+    return found
+
+
+def _check_foreign(argv: list[str], space: str, method: str) -> None:
+    """An InputError for a flag of another method or domain, which says whose it is."""
+    known = flat_hints(SearchOptions, parts_for(space, method))
+    for name in SearchOptions.all_hints():
+        if name not in known:
+            given = given_values(argv, flag_of(name))
+            if given or flag_of(name) in argv:
+                raise foreign(name, given[-1] if given else True, space, method)
+
+
 def main(argv: list[str]) -> None:
     """Parses the flags and runs the search."""
+    shows = PRINT_CONFIG in argv
+    argv = [word for word in argv if word != PRINT_CONFIG]
     config = parse_search(argv)
-    if number := to_start(config.processes):
+    if shows:
+        say(json.dumps(storable(config), indent=2))
+        return
+    if number := to_start(config.job.processes):
         run_together(["search", *argv], number)
         return
     _check_together(config)
-    if config.dry_run:
+    if config.job.dry_run:
         _dry_run(config)
         return
     check_workers(config)
     folder = run_folder(
-        config, default_folder(config), parse_search, "data", "space", "method", "seed", "seeds"
+        config, default_folder(config), resolve, "data", "space", "method", "seed", "seeds"
     )
     begun = (folder / "config.json").exists()
-    new = config.force or not begun
-    deadline = deadline_of(config.minutes)
-    if new and config.minutes and not epochs_given(argv, SearchConfig):
+    new = config.job.force or not begun
+    deadline = deadline_of(config.job.minutes)
+    if new and config.job.minutes and not _says_epochs(argv):
         config = fitted_to_minutes(config, deadline)
-    if config.resume and begun:
-        config = parse_resumed(argv, stored(folder, "search", SearchConfig), folder)
-        _check_together(dataclasses.replace(config, minutes=0.0))  # the epochs were chosen then
-        deadline = deadline_of(config.minutes)
+    if config.job.resume and begun:
+        config = _resumed(argv, folder)
+        _check_together(changed(config, minutes=0.0))  # the epochs were chosen then
+        deadline = deadline_of(config.job.minutes)
+    from proxnas.searching.running import build_search
+
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one,
     # and is told first
-    built = build_search(config) if new or not config.resume else None
+    built = build_search(config) if new or not config.job.resume else None
     result = (
         _many(config, folder, deadline)
-        if config.seeds
+        if config.job.seeds
         else run_search(config, folder, built, deadline)
     )
     _print_result(result, folder)
 
 
-def _check_together(config: SearchConfig) -> None:
+def _says_epochs(argv: list[str]) -> bool:
+    """Whether a flag or the --config file says how many epochs; the file of a run does, as they
+    were chosen then."""
+    file = config_file(argv, SearchOptions.all_hints())
+    return bool(given_values(argv, "--epochs")) or "epochs" in file
+
+
+def _resumed(argv: list[str], folder: Path) -> SearchOptions:
+    """The options that the run in the folder was begun with, and those of this call."""
+    known = stored(folder, "search", SearchOptions)
+    named = {name: given_values(argv, flag_of(name)) for name in ("space", "method")}
+    if all(not given or given[-1] == getattr(known, name) for name, given in named.items()):
+        _check_foreign(argv, known.what.space, known.what.method)
+    return parse_resumed(argv, known, folder, PROG)
+
+
+def _check_together(config: SearchOptions) -> None:
     """An InputError for what several processes cannot do: what each would measure or draw
     differently, or alone."""
     check_flags(
@@ -69,33 +187,39 @@ def _check_together(config: SearchConfig) -> None:
         minutes=config.minutes,
         workers=config.workers if config.workers > 1 else 0,
         ray=config.ray,
-        evaluate=config.evaluate if config.evaluate == "table" else "",
-        method=config.method if config.method == "bayesnas" else "",
+        evaluate="table" if by_table(config) else "",
+        method=config.method if config.method_options.traits.draws_answers else "",
         max_latency=config.max_latency,
-        cost=config.cost if config.cost == "latency" else "",
+        cost="latency" if getattr(config.method_options, "cost", "") == "latency" else "",
     )
 
 
-def check_workers(config: SearchConfig) -> None:
+def by_table(config: SearchOptions) -> bool:
+    """Whether cells are looked up, not trained."""
+    return getattr(config.method_options, "evaluate", "train") == "table"
+
+
+def check_workers(config: SearchOptions) -> None:
     """An InputError if there is nothing that workers could do at the same time, or if they cannot
     be had."""
-    given = f"--ray {config.ray}" if config.ray else f"--workers {config.workers}"
-    if config.at_once and not config.seeds and config.method not in SAMPLING:
-        raise InputError(
-            f"{given}: one search by {config.method} is one task: give --seeds, or leave it out"
-        )
-    if config.at_once and not config.seeds and config.evaluate == "table":
-        raise InputError(f"{given}: --evaluate table only looks cells up: leave it out")
-    check(config)
+    name = "ray" if config.ray else "workers"
+    if config.at_once and not config.job.seeds:
+        if not config.method_options.traits.samples_cells:
+            advice = f"one search by {config.method} is one task: give {{seeds}}, or leave it out"
+            raise OptionError(name, getattr(config, name), advice)
+        if by_table(config):
+            advice = "{evaluate} table only looks cells up: leave it out"
+            raise OptionError(name, getattr(config, name), advice)
+    check(config.workers_options)
 
 
-def default_folder(config: SearchConfig) -> str:
+def default_folder(config: SearchOptions) -> str:
     """runs/search-<data>-<space>-<method>-<seed>."""
     seeds = "-".join(str(seed) for seed in config.all_seeds())
     return f"runs/search-{data_word(config.data)}-{config.space}-{config.method}-{seeds}"
 
 
-def _many(config: SearchConfig, folder: Path, deadline: Deadline) -> dict[str, Any]:
+def _many(config: SearchOptions, folder: Path, deadline: Deadline) -> dict[str, Any]:
     """A search a seed, each in a folder of its own; a finished one is not run again. They share the
     time equally."""
     from proxnas.runs.folder import open_run, write_atomically
@@ -110,7 +234,7 @@ def _many(config: SearchConfig, folder: Path, deadline: Deadline) -> dict[str, A
                     pass
         store(config, "search", run)
         parts = {
-            dataclasses.replace(
+            changed(
                 config, seed=seed, seeds="", pick=False, force=False, minutes=0.0, **ALONE
             ): place
             for seed, place in folders.items()
@@ -121,9 +245,7 @@ def _many(config: SearchConfig, folder: Path, deadline: Deadline) -> dict[str, A
         results: list[dict[str, Any]] = []
         for part, place in parts.items():
             share = Deadline(deadline.left() / (len(parts) - len(results)))
-            results.append(
-                run_search(dataclasses.replace(part, resume=resume), place, deadline=share)
-            )
+            results.append(run_search(changed(part, resume=resume), place, deadline=share))
         result = _summary(results, config.pick)
         if config.pick:
             write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
@@ -131,7 +253,7 @@ def _many(config: SearchConfig, folder: Path, deadline: Deadline) -> dict[str, A
         return result
 
 
-def _at_once(config: SearchConfig, parts: dict[SearchConfig, Path], deadline: Deadline) -> None:
+def _at_once(config: SearchOptions, parts: dict[SearchOptions, Path], deadline: Deadline) -> None:
     """Fills the folders by several processes; what failed is said here."""
     from rich.console import Console
 
@@ -142,7 +264,7 @@ def _at_once(config: SearchConfig, parts: dict[SearchConfig, Path], deadline: De
     tasks = [
         Task(
             f"{part.method} seed {part.seed}",
-            ("search", *flags_of(dataclasses.replace(part, threads="auto"))),
+            ("search", *words_for(storable(changed(part, threads="auto")))),
             place,
         )
         for part, place in parts.items()
@@ -151,7 +273,9 @@ def _at_once(config: SearchConfig, parts: dict[SearchConfig, Path], deadline: De
         Console(highlight=False), f"{len(tasks)} searches", len(tasks), config.quiet
     ) as board:
         timed = share_time(tasks, deadline, config.workers)
-        check_done(make(config, config.threads).run(timed, board, lambda outcome: None))
+        check_done(
+            make(config.workers_options, config.threads).run(timed, board, lambda outcome: None)
+        )
 
 
 def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:
@@ -200,7 +324,7 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
     print_warning(result)
 
 
-def _dry_run(config: SearchConfig) -> None:
+def _dry_run(config: SearchOptions) -> None:
     from proxnas.workflows.plan import plan, plan_text
 
     if config.seeds:

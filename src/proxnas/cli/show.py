@@ -13,8 +13,8 @@ from proxnas.cells.reading import read_genotype
 from proxnas.common.errors import InputError
 from proxnas.common.files import write_atomically
 from proxnas.common.say import say
+from proxnas.common.words import command_line
 from proxnas.report.cell import cell_svg, cell_text
-from proxnas.searching.settings import command_line
 
 
 @dataclass(frozen=True)

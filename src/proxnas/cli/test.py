@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proxnas.common.files import write_atomically
 from proxnas.common.say import say
-from proxnas.searching.settings import parse
+from proxnas.common.words import parse
 from proxnas.workflows.about import testing_domain
 from proxnas.workflows.train_settings import need
 

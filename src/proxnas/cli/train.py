@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from proxnas.common.launch import check_flags
 from proxnas.common.say import say
 from proxnas.common.stored import read_json
+from proxnas.common.words import epochs_given
 from proxnas.domains import TrainableDomain, of_options
+from proxnas.runs.lengthening import parse_resumed
 from proxnas.runs.processes import run_together, to_start
-from proxnas.searching.settings import epochs_given, parse_resumed
+from proxnas.runs.stored_options import stored
 from proxnas.training.options import TrainOptions
 from proxnas.workflows.folders import data_word, run_folder, slug
 from proxnas.workflows.train import build_training, train_in_folder
-from proxnas.workflows.train_settings import PROG, need, parse_train, stored
+from proxnas.workflows.train_settings import PROG, need, parse_train, resolve_training
 
 
 def main(argv: list[str]) -> None:
@@ -29,7 +32,14 @@ def main(argv: list[str]) -> None:
     if options.dry_run:
         _dry_run(domain, options)
         return
-    folder = run_folder(options, default_folder(options), parse_train, "cell", "data", "seed")
+    folder = run_folder(
+        options,
+        default_folder(options),
+        partial(resolve_training, domain),
+        "cell",
+        "data",
+        "seed",
+    )
     if options.resume and (folder / "config.json").exists():
         known = stored(folder, "train", domain.train_options)
         options = parse_resumed(argv, known, folder, PROG)

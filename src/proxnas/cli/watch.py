@@ -11,9 +11,9 @@ import tyro
 
 from proxnas.common.errors import InputError
 from proxnas.common.say import say
+from proxnas.common.words import command_line
 from proxnas.report.live import ADDRESS, serve
 from proxnas.runs.options import require
-from proxnas.searching.settings import command_line
 
 
 @dataclass(frozen=True)

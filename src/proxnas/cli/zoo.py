@@ -12,8 +12,8 @@ import tyro
 from proxnas.cells import zoo
 from proxnas.cells.designs import Design
 from proxnas.common.say import say
+from proxnas.common.words import command_line
 from proxnas.report.cell import cell_text
-from proxnas.searching.settings import command_line
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from proxnas.common.errors import InputError, unknown
 
@@ -61,6 +71,11 @@ class OptionError(AboutOptions):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name, self.value, self.advice)
+
+
+def in_flags(error: InputError) -> str:
+    """An error in the words of a command line."""
+    return error.as_flag() if isinstance(error, AboutOptions) else str(error)
 
 
 class _Spelling(dict[str, str]):
@@ -150,6 +165,16 @@ class Options:
 
     def check(self) -> None:
         """An error for values that do not go together."""
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        """Of flat values, by name."""
+        return build(cls, values)
+
+    @classmethod
+    def all_hints(cls) -> dict[str, Any]:
+        """Name -> type of all that a file of values may hold."""
+        return flat_hints(cls)
 
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)
@@ -307,3 +332,28 @@ def _changed(options: AnyOptions, left: dict[str, Any]) -> AnyOptions:
         elif field.name in left:
             given[field.name] = left.pop(field.name)
     return dataclasses.replace(options, **given) if given else options
+
+
+@dataclass(frozen=True)
+class Composed(Options):
+    """Options made of others. Names below a composition all differ, so what is none of its own is
+    looked for in its parts: `options.epochs` is `options.course.epochs`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            for field in dataclasses.fields(self):
+                part = self.__dict__.get(field.name)
+                if isinstance(part, Options) and hasattr(part, name):
+                    return getattr(part, name)
+        raise AttributeError(f"{type(self).__name__} has no option {name!r}")
+
+
+def neutral_values(cls: type[Options]) -> dict[str, Any]:
+    """Field -> the value that it was first declared with, before classes below chose others."""
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if dataclasses.is_dataclass(base):
+            for field in dataclasses.fields(base):
+                if field.default is not dataclasses.MISSING:
+                    found.setdefault(field.name, field.default)
+    return found

@@ -6,30 +6,29 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError
 
 COUNTS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 NUMBER = r"(\d{1,15}(?:\.\d{0,9})?|\.\d{1,9})"
 
 
-def count(flag: str, text: str) -> int:
+def count(name: str, text: str) -> int:
     """A whole number: 500000, 500k, 1.5M, 2G."""
     found = re.fullmatch(NUMBER + r"([kKMG]?)", text.strip())
     value = int(float(found[1]) * COUNTS[found[2]] + 1e-6) if found else 0
     if value <= 0:
-        raise InputError(f"{flag} {text}: give a number above 0, for example 500k or 20M")
+        raise OptionError(name, text, "give a number above 0, for example 500k or 20M")
     return value
 
 
-def seconds(flag: str, text: str) -> float:
+def seconds(name: str, text: str) -> float:
     """Seconds: 2ms, 800us, 0.01s."""
     found = re.fullmatch(NUMBER + r"(s|ms|us|µs)", text.strip())
     value = float(found[1]) * SECONDS[found[2]] if found else 0.0
     if value <= 0:
-        raise InputError(
-            f"{flag} {text}: give a time above 0 with its unit, for example 2ms, 800us or 0.01s"
-        )
+        advice = "give a time above 0 with its unit, for example 2ms, 800us or 0.01s"
+        raise OptionError(name, text, advice)
     return value
 
 

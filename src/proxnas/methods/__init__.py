@@ -3,42 +3,96 @@ no torch. Imports nothing below `core`: no space, no data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
-from proxnas.common.errors import unknown
+from proxnas.common.errors import InputError, in_one_line, unknown
+from proxnas.methods.options import MethodOptions
 
 if TYPE_CHECKING:
     from proxnas.methods.base import Method, Setup
 
-METHODS: dict[str, str] = {
-    "nasp": "proxnas.methods.proximal:nasp",
-    "pa": "proxnas.methods.proximal:pa",
-    "lazy-pa": "proxnas.methods.proximal:lazy_pa",
-    "darts-1st": "proxnas.methods.darts:first_order",
-    "darts-2nd": "proxnas.methods.darts:second_order",
-    "random": "proxnas.methods.random:random",
+METHODS: dict[str, str | type[Method]] = {
+    "nasp": "proxnas.methods.proximal:Nasp",
+    "pa": "proxnas.methods.proximal:Pa",
+    "lazy-pa": "proxnas.methods.proximal:LazyPa",
+    "darts-1st": "proxnas.methods.darts:FirstOrder",
+    "darts-2nd": "proxnas.methods.darts:SecondOrder",
+    "random": "proxnas.methods.random:RandomSearch",
     "random-ws": "proxnas.methods.random_ws:RandomWs",
     "snas": "proxnas.methods.snas:Snas",
     "gdas": "proxnas.methods.gdas:Gdas",
-    "enas": "proxnas.methods.enas:enas",
+    "enas": "proxnas.methods.enas:Enas",
     "asap": "proxnas.methods.asap:Asap",
     "asng": "proxnas.methods.asng:Asng",
     "bayesnas": "proxnas.methods.bayesnas:BayesNas",
-    "evolution": "proxnas.methods.evolution:evolution",
-    "local": "proxnas.methods.local:local",
-    "reinforce": "proxnas.methods.reinforce:reinforce",
-    "pnas": "proxnas.methods.pnas:pnas",
+    "evolution": "proxnas.methods.evolution:EvolutionSearch",
+    "local": "proxnas.methods.local:LocalSearch",
+    "reinforce": "proxnas.methods.reinforce:ReinforceSearch",
+    "pnas": "proxnas.methods.pnas:PnasSearch",
 }
+"""Name -> the class of the method, or where it is. Packages of others add theirs by the entry point
+`proxnas.methods`, programs by `register`."""
 
-SAMPLING = ("random", "evolution", "local", "reinforce", "pnas")
-"""Methods that evaluate whole cells, one after the other."""
+
+def register(name: str, method: type[Method]) -> None:
+    """Adds a method: a class as `Method` describes it, with its `Options`."""
+    METHODS[name] = method
 
 
-def make(name: str, setup: Setup) -> Method:
-    """The method of that name."""
-    if name not in METHODS:
+@cache
+def _read_entry_points() -> None:
+    for entry in entry_points(group="proxnas.methods"):
+        METHODS.setdefault(entry.name, entry.value)
+
+
+def names() -> list[str]:
+    """Of all methods."""
+    _read_entry_points()
+    return list(METHODS)
+
+
+def find(name: str) -> type[Method]:
+    """The class of a method."""
+    if name not in names():
         raise unknown("method", name, METHODS)
-    module, factory = METHODS[name].split(":")
-    method: Method = getattr(import_module(module), factory)(setup)
+    target = METHODS[name]
+    if not isinstance(target, str):
+        return target
+    module, _, attribute = target.partition(":")
+    try:
+        method: type[Method] = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"method {name}: {target} cannot be loaded: {in_one_line(error)}"
+        ) from error
     return method
+
+
+def options_of(name: str) -> type[MethodOptions]:
+    """The class of a method's options."""
+    cls: type[MethodOptions] = find(name).Options
+    return cls
+
+
+def name_of(options: MethodOptions) -> str:
+    """The method that the options are of."""
+    for name in names():
+        if options_of(name) is type(options):
+            return name
+    raise unknown("method", type(options).__name__, METHODS)
+
+
+def public_options() -> Iterator[tuple[str, type[MethodOptions]]]:
+    """(name in `proxnas`, class of options) of every method."""
+    for name in names():
+        cls = options_of(name)
+        yield cls.public or name.replace("-", " ").title().replace(" ", ""), cls
+
+
+def make(name: str, setup: Setup[Any]) -> Method:
+    """The method of that name."""
+    return find(name)(setup)  # type: ignore[call-arg]

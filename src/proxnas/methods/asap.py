@@ -15,22 +15,41 @@ When one candidate an edge is left, A has nothing more to say and only w is trai
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from proxnas.common.errors import InputError
+from proxnas.common.options import NOT_NEGATIVE, POSITIVE, AboutOptions
 from proxnas.common.types import Matrices, State
 from proxnas.core.selection import changed, one_hot
 from proxnas.core.size.nesting import best
 from proxnas.methods.base import Setup, relaxed_gradient, weight_step
 from proxnas.methods.learner import Learner, geometric
+from proxnas.methods.options import Anneals, CountsSkips, DescendsA, Traits
 from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)
-class AsapOptions:
+class AsapOptions(CountsSkips, Anneals, DescendsA):
+    """DARTS' mixture with a temperature that falls; weak candidates are dropped for good."""
+
+    public: ClassVar[str] = "ASAP"
+    traits: ClassVar[Traits] = Traits(starts_from_A=True, past_warmup={"tau_start": 0.99})
+    defaults: ClassVar[Mapping[str, Any]] = {"patience": 0}
+
+    arch_decay: Annotated[float, NOT_NEGATIVE] = 1e-3
+    """Weight decay of A."""
+    tau_start: Annotated[float, POSITIVE] = 1.6
+    """Temperature in the first step."""
+    tau_end: Annotated[float, POSITIVE] = 1.6 * 0.95**50
+    """Temperature towards the last step."""
+
+
+@dataclass(frozen=True)
+class Constants:
     """What the paper fixes besides the temperatures."""
 
     grace: float = 1.0
@@ -44,15 +63,17 @@ class AsapOptions:
 class Asap:
     """The mixture search with annealing and pruning."""
 
-    def __init__(self, setup: Setup, options: AsapOptions | None = None) -> None:
-        self.options = options or AsapOptions()
+    Options = AsapOptions
+
+    def __init__(self, setup: Setup[AsapOptions], constants: Constants | None = None) -> None:
+        self.options, self.constants = setup.options, constants or Constants()
         self.net, self.train, self.valid, self.clock = (
             setup.net,
             setup.train,
             setup.valid,
             setup.clock,
         )
-        self.tau_range, self.budget = setup.architecture.tau, setup.budget
+        self.budget = setup.budget
         self.learner = Learner(setup)
         self._check_moves()
         self.alive = {
@@ -63,17 +84,17 @@ class Asap:
     @property
     def tau(self) -> float:
         """Geometric over the steps."""
-        return geometric(*self.tau_range, self.learner.progress)
+        return geometric(*self.options.tau, self.learner.progress)
 
     def _check_moves(self) -> None:
         """An InputError if the temperature never comes below the grace: A would stay the noise that
         it starts as."""
-        (start, end), steps = self.tau_range, self.learner.w_optimizer.steps
-        if min(start, geometric(start, end, 1 - 1 / steps)) >= self.options.grace:
-            raise InputError(
-                f"--tau-start {start:g} --tau-end {end:g}: asap moves A below a temperature of"
-                f" {self.options.grace:g}, which none of its {steps} steps has: give a lower"
-                " --tau-end, or more --epochs"
+        (start, end), steps = self.options.tau, self.learner.w_optimizer.steps
+        if min(start, geometric(start, end, 1 - 1 / steps)) >= self.constants.grace:
+            raise AboutOptions(
+                f"{{tau_start}} {start:g} {{tau_end}} {end:g}: asap moves A below a temperature of"
+                f" {self.constants.grace:g}, which none of its {steps} steps has: give a lower"
+                " {tau_end}, or more {epochs}"
             )
 
     def step(self) -> Metrics:
@@ -83,7 +104,7 @@ class Asap:
             self.prune()
         self.use_mixture()
         loss, right = weight_step(self.net, train, self.learner.w_optimizer, self.clock)
-        if tau < self.options.grace and any(
+        if tau < self.constants.grace and any(
             (alive.sum(-1) > 1).any() for alive in self.alive.values()
         ):
             with self.clock("arch"):
@@ -96,7 +117,7 @@ class Asap:
 
     def _prunes(self) -> bool:
         """Whether one of the equal parts of the search begins with this step."""
-        w, parts = self.learner.w_optimizer, self.options.prunings
+        w, parts = self.learner.w_optimizer, self.constants.prunings
         return parts * w.t // w.steps > parts * (w.t - 1) // w.steps
 
     def mixture(self, A: Matrices, tau: float) -> Matrices:
@@ -111,7 +132,7 @@ class Asap:
         if self.budget:
             returned = self.budget.project(self.preferences(), returned)
         for name, p in self.mixture(self.learner.A, self.tau).items():
-            weak = (p < self.options.threshold / p.shape[-1]) & (returned[name] == 0)
+            weak = (p < self.constants.threshold / p.shape[-1]) & (returned[name] == 0)
             weak.scatter_(-1, p.argmax(-1, keepdim=True), False)
             self.alive[name] &= ~weak
         self.A_bar = self.derive()

@@ -21,8 +21,9 @@ The returned cell is the likeliest.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,13 +33,22 @@ from proxnas.core.selection import changed
 from proxnas.methods.architecture import diverged
 from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.methods.options import TrainsPartly
 from proxnas.methods.variables import Variables
 from proxnas.runs.consensus import mean_of
 from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)
-class AsngOptions:
+class AsngOptions(TrainsPartly):
+    """Independent categorical variables, moved by an adaptive natural gradient."""
+
+    public: ClassVar[str] = "ASNG"
+    defaults: ClassVar[Mapping[str, Any]] = {"learning_rate_min": 0.0, "patience": 0}
+
+
+@dataclass(frozen=True)
+class Constants:
     """The constants of the public code."""
 
     samples: int = 2
@@ -144,8 +154,10 @@ def _one_hot(k: int, like: Tensor) -> Tensor:
 class Asng:
     """The search: shared weights, sampled architectures, theta by the natural gradient."""
 
-    def __init__(self, setup: Setup, options: AsngOptions | None = None) -> None:
-        self.options = options or AsngOptions()
+    Options = AsngOptions
+
+    def __init__(self, setup: Setup[AsngOptions], constants: Constants | None = None) -> None:
+        self.constants = constants or Constants()
         self.net, self.train, self.valid, self.clock = (
             setup.net,
             setup.train,
@@ -154,7 +166,7 @@ class Asng:
         )
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.variables = Variables(self.net.groups)
-        self.theta = NaturalGradient(self.variables.sizes, self.options.alpha)
+        self.theta = NaturalGradient(self.variables.sizes, self.constants.alpha)
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
         self.A_bar = self.derive()
 
@@ -171,7 +183,7 @@ class Asng:
     def train_weights(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """One weight step by the mean loss of several architectures; one graph at a time is
         kept."""
-        n = self.options.samples
+        n = self.constants.samples
         results = []
         for i in range(n):
             self.net.use(self.variables.A_bar(self.theta.sample(self.generator)))
@@ -184,7 +196,7 @@ class Asng:
     @torch.no_grad()
     def architecture_step(self, batch: Batch) -> None:
         samples, losses = [], []
-        for _ in range(self.options.samples):
+        for _ in range(self.constants.samples):
             samples.append(self.theta.sample(self.generator))
             self.net.use(self.variables.A_bar(samples[-1]))
             losses.append(self.net.loss(batch)[0])

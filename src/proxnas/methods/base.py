@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,9 +15,9 @@ from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.selection import one_hot
 from proxnas.core.size.budget import Budget
 from proxnas.core.supernet import Supernet, correct
-from proxnas.methods.architecture import ArchitectureOptions
 from proxnas.methods.cells import Cell
 from proxnas.methods.optimizers import WeightOptimizer, WeightOptions
+from proxnas.methods.options import MethodOptions
 from proxnas.runs.consensus import mean, mean_matrices
 from proxnas.runs.metrics import Metrics, Validation
 
@@ -50,8 +50,11 @@ class Measure(Protocol):
 
 
 class Method(Protocol):
-    """One search; differences between methods live in their constructors, never in the loop."""
+    """One search, built from a `Setup`; differences between methods live in their constructors,
+    never in the loop."""
 
+    Options: ClassVar[Any]
+    """The class, one of `MethodOptions`, of what it is told; it has the method's traits."""
     clock: Clock
 
     def step(self) -> Metrics:
@@ -117,14 +120,18 @@ class Priced(Protocol):
         """The weight of R(A) as it stands: a limit changes it during the search."""
 
 
+OptionsOfMethod = TypeVar("OptionsOfMethod", bound=MethodOptions, covariant=True)
+
+
 @dataclass(frozen=True)
-class Setup:
+class Setup(Generic[OptionsOfMethod]):
     """What a method over a supernet is built from."""
 
     net: Supernet
     train: Stream
     valid: Stream
-    architecture: ArchitectureOptions
+    options: OptionsOfMethod
+    """What the method is told."""
     weights: WeightOptions
     clock: Clock
     evaluate: Measure

@@ -21,12 +21,14 @@ candidates all have 1/2 ln(2 pi e gamma) <= 0 becomes `none`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from proxnas.common.options import Range
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.choice import NONE, Group
 from proxnas.core.selection import changed, one_hot
@@ -34,11 +36,29 @@ from proxnas.methods.architecture import diverged
 from proxnas.methods.base import Setup
 from proxnas.methods.learner import joint_step
 from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.methods.options import ONE_OR_HALF, CountsSkips, HasNoiseInA, Traits, WarmsUp
 from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)
-class BayesOptions:
+class BayesNasOptions(CountsSkips, WarmsUp, HasNoiseInA):
+    """A switch on every edge and candidate, most of which a prior makes vanish."""
+
+    public: ClassVar[str] = "BayesNAS"
+    traits: ClassVar[Traits] = Traits(draws_answers=True, past_warmup={"warmup": 0.0})
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "learning_rate": 0.1,
+        "weight_decay": 1e-4,
+        "patience": 0,
+    }
+
+    warmup: Annotated[float, Range(0, also=ONE_OR_HALF)] = ONE_OR_HALF
+    """Epochs at the start in which only w is trained. 0.5 is half of one; -1: one, but at most
+    half of the search."""
+
+
+@dataclass(frozen=True)
+class Constants:
     """The constants of the public code."""
 
     lambda_edge: float = 0.01
@@ -85,26 +105,30 @@ class Prior:
 class BayesNas:
     """A single-level search by sparse Bayesian learning."""
 
-    def __init__(self, setup: Setup, options: BayesOptions | None = None) -> None:
-        self.options = o = options or BayesOptions()
+    Options = BayesNasOptions
+
+    def __init__(self, setup: Setup[BayesNasOptions], constants: Constants | None = None) -> None:
+        self.constants = constants = constants or Constants()
+        options, epochs = setup.options, setup.weights.epochs
         self.net, self.train, self.valid, self.clock = (
             setup.net,
             setup.train,
             setup.valid,
             setup.clock,
         )
-        setup.architecture.check_due(len(self.train), setup.weights.epochs)
-        self.warmup = setup.architecture.warmup * len(self.train)
+        options.check_moves(len(self.train), epochs)
+        self.warmup = options.warmup_epochs(epochs) * len(self.train)
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.edges = {
-            n: self._prior((g.shape[0], 1), o.lambda_edge, 0.0) for n, g in self.net.groups.items()
+            n: self._prior((g.shape[0], 1), constants.lambda_edge, 0.0)
+            for n, g in self.net.groups.items()
         }
-        noise = setup.architecture.noise
         self.candidates = {
-            n: self._prior(g.shape, o.lambda_candidate, noise) for n, g in self.net.groups.items()
+            n: self._prior(g.shape, constants.lambda_candidate, options.arch_noise)
+            for n, g in self.net.groups.items()
         }
         self.sgd = torch.optim.SGD(
-            [prior.switch for prior in self.priors()], lr=0.0, momentum=o.momentum
+            [prior.switch for prior in self.priors()], lr=0.0, momentum=constants.momentum
         )
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
         self.A_bar = self.derive()
@@ -172,7 +196,9 @@ class BayesNas:
     def believe(self) -> None:
         """The prior of every switch from the curvature on validation batches, and the cell that it
         makes."""
-        measured = [self.measure(self.valid.next()) for _ in range(self.options.curvature_batches)]
+        measured = [
+            self.measure(self.valid.next()) for _ in range(self.constants.curvature_batches)
+        ]
         for prior, *H in zip(self.priors(), *measured, strict=True):
             prior.update(torch.stack(H).mean(0))
         for name, candidates in self.candidates.items():
@@ -181,7 +207,7 @@ class BayesNas:
 
     def occasional(self, steps: int, epochs: int) -> tuple[Callable[[], object], float]:
         """The curvature on one batch, and how often that falls to a step."""
-        return lambda: self.measure(self.valid.next()), self.options.curvature_batches / steps
+        return lambda: self.measure(self.valid.next()), self.constants.curvature_batches / steps
 
     def derive(self) -> Matrices:
         return {

@@ -9,24 +9,63 @@ E edges, K candidates; A is (E, K) for each group and stays on the host.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from proxnas.common.options import NOT_NEGATIVE, OptionError
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.selection import changed, one_hot
 from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Setup, relaxed_gradient, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.methods.options import Alternates, CountsSkips, DescendsA, Traits
 from proxnas.methods.unrolled import UnrolledStep
 from proxnas.runs.metrics import Metrics
+
+
+@dataclass(frozen=True)
+class DartsOptions(CountsSkips, Alternates, DescendsA):
+    """A mixture of all candidates."""
+
+    traits: ClassVar[Traits] = Traits(starts_from_A=True, any_length=True)
+    defaults: ClassVar[Mapping[str, Any]] = {"patience": 0}
+
+    arch_decay: Annotated[float, NOT_NEGATIVE] = 1e-3
+    """Weight decay of A."""
+
+
+@dataclass(frozen=True)
+class FirstOrderOptions(DartsOptions):
+    """DARTS of first order: the gradient of A at w."""
+
+    public: ClassVar[str] = "DARTS1st"
+
+
+@dataclass(frozen=True)
+class SecondOrderOptions(DartsOptions):
+    """DARTS of second order: the gradient of A at w after a step."""
+
+    public: ClassVar[str] = "DARTS2nd"
+
+
+def DARTS(order: Literal[1, 2] = 1, **options: Any) -> DartsOptions:
+    """The options of DARTS by the order of its gradient."""
+    classes = {1: FirstOrderOptions, 2: SecondOrderOptions}
+    if order not in classes:
+        raise OptionError("order", order, "give one of 1, 2")
+    return classes[order](**options)
 
 
 class Darts:
     """The mixture search over a supernet and two streams; order 1 or 2."""
 
-    def __init__(self, setup: Setup, order: int) -> None:
+    Options: ClassVar[type[DartsOptions]] = DartsOptions
+
+    def __init__(self, setup: Setup[DartsOptions], order: int) -> None:
         self.net, self.train, self.valid, self.clock = (
             setup.net,
             setup.train,
@@ -34,11 +73,12 @@ class Darts:
             setup.clock,
         )
         self.order = order
-        self.options = options = setup.architecture
-        options.check_due(len(self.train), setup.weights.epochs)
+        self.options, self.epochs = options, epochs = setup.options, setup.weights.epochs
+        options.check_due(len(self.train), epochs)
         generator = torch.Generator().manual_seed(setup.seed)
         drawn = {
-            name: options.noise * torch.randn(group.shape, generator=generator, dtype=torch.float64)
+            name: options.arch_noise
+            * torch.randn(group.shape, generator=generator, dtype=torch.float64)
             for name, group in self.net.groups.items()
         }
         self.A = setup.begin(drawn)
@@ -50,7 +90,7 @@ class Darts:
     def step(self) -> Metrics:
         """One pass of Alg. 1, lines 3-4."""
         train, before = self.train.next(), self.A_bar
-        if self.options.due(self.w_optimizer.t, len(self.train)):
+        if self.options.due(self.w_optimizer.t, len(self.train), self.epochs):
             with self.clock("arch"):
                 self.A_optimizer.step(
                     self.gradient(train)
@@ -101,11 +141,19 @@ def mixture(A: Matrices) -> Matrices:
     return {name: a.softmax(-1) for name, a in A.items()}
 
 
-def first_order(setup: Setup) -> Darts:
+class FirstOrder(Darts):
     """The gradient at w: no unrolled step."""
-    return Darts(setup, order=1)
+
+    Options = FirstOrderOptions
+
+    def __init__(self, setup: Setup[DartsOptions]) -> None:
+        super().__init__(setup, order=1)
 
 
-def second_order(setup: Setup) -> Darts:
+class SecondOrder(Darts):
     """The gradient at w' with the finite-difference term."""
-    return Darts(setup, order=2)
+
+    Options = SecondOrderOptions
+
+    def __init__(self, setup: Setup[DartsOptions]) -> None:
+        super().__init__(setup, order=2)

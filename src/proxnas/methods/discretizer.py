@@ -23,7 +23,7 @@ Prox = Callable[[Tensor, Tensor | None], Tensor]
 
 class Discretizer:
     """What A selects, by a prox and the rules that the paper leaves open: ties, and the value of a
-    selected entry (`ArchitectureOptions.ties`, `.value`)."""
+    selected entry (`ProximalOptions.ties`, `.value`)."""
 
     def __init__(
         self,

@@ -17,22 +17,44 @@ four cosines of lengths 1, 2, 4, 8.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar
 
 import torch
 
+from proxnas.common.options import POSITIVE, Range
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.selection import changed
 from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.controller import Controller, ControllerOptions, recurrent
 from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.methods.options import HasRateOfA, TrainsPartly, Traits
 from proxnas.runs.consensus import mean_of
 from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)
-class EnasOptions:
+class EnasOptions(TrainsPartly, HasRateOfA):
+    """A controller draws cells; it and the shared weights are trained in turn."""
+
+    public: ClassVar[str] = "ENAS"
+    traits: ClassVar[Traits] = Traits(comes_to_rest=False)
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "learning_rate": 0.05,
+        "learning_rate_min": 0.0005,
+        "weight_decay": 2e-4,
+        "patience": 0,
+    }
+
+    arch_learning_rate: Annotated[float, POSITIVE] = 0.0035
+    """Rate of the controller's Adam."""
+    controller_steps: Annotated[int, Range(1)] = 30
+    """Updates of the controller after each epoch, 10 cells each."""
+
+
+@dataclass(frozen=True)
+class Constants:
     """The public micro search, besides the controller's."""
 
     controller: ControllerOptions = field(default_factory=ControllerOptions)
@@ -48,33 +70,35 @@ class EnasOptions:
     cycles: int = 4
 
 
-def language_model() -> EnasOptions:
+def language_model() -> Constants:
     """The corrected public language model."""
-    return EnasOptions(recurrent(), baseline=0.999, entropy=1e-5, perplexity=80.0, cycles=1)
+    return Constants(recurrent(), baseline=0.999, entropy=1e-5, perplexity=80.0, cycles=1)
 
 
 class Enas:
     """A controller and shared weights, trained in turn."""
 
-    def __init__(self, setup: Setup, options: EnasOptions | None = None) -> None:
-        self.options = options or EnasOptions()
+    Options = EnasOptions
+
+    def __init__(self, setup: Setup[EnasOptions], constants: Constants | None = None) -> None:
+        self.constants = constants or constants_of(setup)
         self.net, self.train, self.valid, self.clock = (
             setup.net,
             setup.train,
             setup.valid,
             setup.clock,
         )
-        self.evaluate, self.updates = setup.evaluate, setup.architecture.controller_steps
+        self.evaluate, self.updates = setup.evaluate, setup.options.controller_steps
         self.generator = torch.Generator().manual_seed(setup.seed)
-        self.controller = Controller(self.net.groups, self.options.controller, self.generator)
+        self.controller = Controller(self.net.groups, self.constants.controller, self.generator)
         self.adam = torch.optim.Adam(
             self.controller.parameters(),
-            setup.architecture.learning_rate,
+            setup.options.arch_learning_rate,
             betas=(0.0, 0.999),
             eps=1e-3,
         )
         self.baseline = 0.0
-        weights = replace(setup.weights, nesterov=True, cycles=self.options.cycles)
+        weights = replace(setup.weights, nesterov=True, cycles=self.constants.cycles)
         self.w_optimizer = WeightOptimizer(self.net, weights, len(self.train))
         self.steps = weights.epochs * len(self.train)
         self.drawn = self.best = self.A = self._draw()
@@ -95,12 +119,12 @@ class Enas:
 
     def update(self) -> list[Matrices]:
         """One step of REINFORCE; the cells that it drew."""
-        traces = [self.controller(self.generator) for _ in range(self.options.aggregate)]
+        traces = [self.controller(self.generator) for _ in range(self.constants.aggregate)]
         for trace in traces:
             reward = (
-                self.reward(trace.A_bar, self.valid.next()) + self.options.entropy * trace.entropy
+                self.reward(trace.A_bar, self.valid.next()) + self.constants.entropy * trace.entropy
             )
-            self.baseline -= (1 - self.options.baseline) * (self.baseline - reward)
+            self.baseline -= (1 - self.constants.baseline) * (self.baseline - reward)
             (-(reward - self.baseline) * trace.log_probability / len(traces)).backward()
         self.adam.step()
         self.adam.zero_grad()
@@ -115,14 +139,14 @@ class Enas:
         figures = mean_of(torch.stack([loss, right.to(loss)]), self.net.objective.examples(batch))
         return (
             float(figures[1])
-            if self.options.perplexity is None
-            else self.options.perplexity / float(figures[0].exp())
+            if self.constants.perplexity is None
+            else self.constants.perplexity / float(figures[0].exp())
         )
 
     def choose(self) -> Matrices:
         """The best of a few drawn cells: on a batch, after the last epoch on everything."""
         cells, last = (
-            [self._draw() for _ in range(self.options.finalists)],
+            [self._draw() for _ in range(self.constants.finalists)],
             self.w_optimizer.t >= self.steps,
         )
         return max(
@@ -175,6 +199,6 @@ def _mean(cells: list[Matrices]) -> Matrices:
     return {name: torch.stack([cell[name] for cell in cells]).mean(0) for name in cells[0]}
 
 
-def enas(setup: Setup) -> Enas:
-    """ENAS with the settings of its domain."""
-    return Enas(setup, language_model() if "recurrent" in setup.net.groups else None)
+def constants_of(setup: Setup[EnasOptions]) -> Constants:
+    """The published ones for cells of images, or for recurrent cells."""
+    return language_model() if "recurrent" in setup.net.groups else Constants()

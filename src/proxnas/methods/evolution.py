@@ -17,12 +17,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
+from proxnas.common.options import COUNT_OR_NONE
 from proxnas.common.types import State
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells, Place, changed, stored, uniform
+from proxnas.methods.options import CELLS, CountsSkips, SamplesCells
 from proxnas.methods.sampling import Sampling
 
 TRIES = 100
@@ -30,7 +33,19 @@ TRIES = 100
 
 
 @dataclass(frozen=True)
-class EvolutionOptions:
+class EvolutionOptions(CountsSkips, SamplesCells):
+    """Regularised evolution: mutations of the best of a few, the oldest cell dies."""
+
+    evaluations: Annotated[int, CELLS] = 24
+    """Cells to evaluate, each trained for an equal share of the epochs."""
+    population: Annotated[int, COUNT_OR_NONE] = 0
+    """Cells that are kept; 0: 100, or a quarter of fewer than 400 evaluations."""
+    tournament: Annotated[int, COUNT_OR_NONE] = 0
+    """Cells drawn from them, of which the best is a parent; 0: a quarter of the population."""
+
+
+@dataclass(frozen=True)
+class Constants:
     """AmoebaNet's."""
 
     population: int = 100
@@ -48,7 +63,7 @@ class Evolution:
 
     in_order = False
 
-    def __init__(self, cells: Cells, options: EvolutionOptions, generator: torch.Generator) -> None:
+    def __init__(self, cells: Cells, options: Constants, generator: torch.Generator) -> None:
         self.cells, self.options, self.generator = cells, options, generator
         self.population: deque[tuple[Cell, float]] = deque(maxlen=options.population)
         slots = [(n, i, place) for n, place in enumerate(cells.places) for i in range(place.inputs)]
@@ -103,15 +118,19 @@ class Evolution:
         self.generator.set_state(state["generator"])
 
 
-def sizes(evaluations: int, population: int, tournament: int) -> EvolutionOptions:
+def sizes(evaluations: int, population: int, tournament: int) -> Constants:
     """The options; 0: AmoebaNet's 100, or a quarter of few evaluations; and a quarter of the
     population."""
-    P = population or max(1, min(EvolutionOptions.population, evaluations // 4))
-    return EvolutionOptions(P, tournament or max(1, P // 4))
+    P = population or max(1, min(Constants.population, evaluations // 4))
+    return Constants(P, tournament or max(1, P // 4))
 
 
-def evolution(setup: Setup) -> Sampling:
-    """Regularised evolution over the cells of a space."""
-    o, cells = setup.architecture, Cells(setup.net.groups)
-    options = sizes(o.evaluations, o.population, o.tournament)
-    return Sampling(setup, Evolution(cells, options, torch.Generator().manual_seed(setup.seed)))
+class EvolutionSearch(Sampling):
+    """Sampling by that strategy."""
+
+    Options = EvolutionOptions
+
+    def __init__(self, setup: Setup[EvolutionOptions]) -> None:
+        o, generator = setup.options, torch.Generator().manual_seed(setup.seed)
+        constants = sizes(o.evaluations, o.population, o.tournament)
+        super().__init__(setup, Evolution(Cells(setup.net.groups), constants, generator))

@@ -11,42 +11,65 @@ through:
 Each step draws one path and trains w on it, then draws another and moves A by Adam on a validation
 batch. tau falls linearly from 10 to 0.1 over the steps. The public code for NAS-Bench-201 also adds
 the (zero) factors of the unsampled candidates to the output, which gives these dL/dz = sum of g_j:
-`unsampled = "sum"`.
+`unsampled_gradient = "sum"`.
 
 With `fixed_reduction` (FRC) only the normal cell is searched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from proxnas.common.errors import InputError
+from proxnas.common.options import NOT_NEGATIVE, POSITIVE, AboutOptions
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.choice import NONE, Call, Group
 from proxnas.core.selection import changed
 from proxnas.methods.base import Setup, by_name, weight_step
 from proxnas.methods.gumbel import concrete, gumbel, hard
 from proxnas.methods.learner import Learner, linear
+from proxnas.methods.options import Anneals, DescendsA, TrainsPartly
 from proxnas.runs.consensus import mean_matrices
 from proxnas.runs.metrics import Metrics
 
 REDUCTION = "reduce"
 
 
+@dataclass(frozen=True)
+class GdasOptions(TrainsPartly, Anneals, DescendsA):
+    """One sampled candidate an edge, the gradient straight through the sample."""
+
+    public: ClassVar[str] = "GDAS"
+    defaults: ClassVar[Mapping[str, Any]] = {"weight_decay": 5e-4, "patience": 0}
+    for_images: ClassVar[tuple[str, ...]] = ("fixed_reduction", "unsampled_gradient")
+
+    arch_decay: Annotated[float, NOT_NEGATIVE] = 1e-3
+    """Weight decay of A."""
+    tau_start: Annotated[float, POSITIVE] = 10.0
+    """Temperature in the first step."""
+    fixed_reduction: bool = False
+    """With its fixed reduction cell: only the normal cell is searched."""
+    unsampled_gradient: Literal["zero", "sum"] = "zero"
+    """Gradient of unsampled entries, as its formula, or as its public nasbench201 code."""
+
+
 class Gdas:
     """A search over sampled paths with a straight-through gradient."""
 
-    def __init__(self, setup: Setup) -> None:
+    Options = GdasOptions
+
+    def __init__(self, setup: Setup[GdasOptions]) -> None:
         self.net, self.train, self.valid, self.clock = (
             setup.net,
             setup.train,
             setup.valid,
             setup.clock,
         )
-        self.options = setup.architecture
+        self.options = setup.options
         self.fixed = (
             fixed_reduction(self.net.groups.get(REDUCTION)) if self.options.fixed_reduction else {}
         )
@@ -92,7 +115,7 @@ class Gdas:
     def _at(self, z: Matrices, batch: Batch) -> Matrices:
         """dL/dz, running the sampled candidates only."""
         self.net.use(z | self.fixed, weighted=True)
-        if self.options.unsampled == "zero":
+        if self.options.unsampled_gradient == "zero":
             return by_name(z, self.net.gradient(self.net.loss(batch)[0], list(z.values())))
         with self.net.taped() as tape:
             loss, _ = self.net.loss(batch)
@@ -140,8 +163,8 @@ def fixed_reduction(group: Group | None) -> Matrices:
     (`skip_connect`) of either input and a max pooling of either input."""
     wanted = ("skip_connect", "skip_connect", "max_pool_3x3", "max_pool_3x3")
     if group is None or len(group.nodes) != len(wanted) or not set(wanted) <= set(group.candidates):
-        raise InputError(
-            "--fixed-reduction: this space has no reduction cell with four nodes, skip_connect and "
+        raise AboutOptions(
+            "{fixed_reduction}: this space has no reduction cell with four nodes, skip_connect and "
             "max_pool_3x3: use darts7, darts8 or nasp12"
         )
     A_bar = torch.zeros(group.shape, dtype=torch.float64)

@@ -18,20 +18,21 @@ from proxnas.core.supernet import Supernet
 from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.methods.options import DescendsA
 from proxnas.runs.consensus import mean
 
 
 class Learner:
     """A around a mean, w, their optimizers, and the generator of whatever is drawn."""
 
-    def __init__(self, setup: Setup, mean: float = 0.0, nesterov: bool = False) -> None:
+    def __init__(self, setup: Setup[DescendsA], mean: float = 0.0, nesterov: bool = False) -> None:
         self.generator = torch.Generator().manual_seed(setup.seed)
         drawn = {
-            name: mean + setup.architecture.noise * self.normal(group.shape)
+            name: mean + setup.options.arch_noise * self.normal(group.shape)
             for name, group in setup.net.groups.items()
         }
         self.A = setup.begin(drawn)
-        self.A_optimizer = ArchitectureOptimizer(self.A, setup.architecture)
+        self.A_optimizer = ArchitectureOptimizer(self.A, setup.options)
         weights = replace(setup.weights, nesterov=nesterov)
         self.w_optimizer = WeightOptimizer(setup.net, weights, len(setup.train))
 

@@ -10,13 +10,16 @@ judged against its neighbours, each trained by itself.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Annotated, ClassVar
 
 import torch
 
 from proxnas.common.types import State
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells, stored
+from proxnas.methods.options import CELLS, CountsSkips, SamplesCells
 from proxnas.methods.sampling import Sampling
 
 
@@ -105,10 +108,27 @@ class Local:
         self.generator.set_state(state["generator"])
 
 
-def local(setup: Setup) -> Sampling:
-    """Local search over the cells of a space."""
-    cells = Cells(setup.net.groups)
-    start = cells.of(setup.start) if setup.start else None
-    within = partial(cells.within, setup.budget)
-    generator = torch.Generator().manual_seed(setup.seed)
-    return Sampling(setup, Local(cells, start, generator, setup.preference, within))
+@dataclass(frozen=True)
+class LocalSearchOptions(CountsSkips, SamplesCells):
+    """From a cell to the best of its neighbours, each trained by itself, until none is better."""
+
+    public: ClassVar[str] = "LocalSearch"
+
+    evaluations: Annotated[int, CELLS] = 24
+    """Cells to evaluate, each trained for an equal share of the epochs."""
+    start: str = ""
+    """The cell to begin with: a run folder, a genotype file, zoo:NAME or a NAS-Bench-201 string;
+    else random."""
+
+
+class LocalSearch(Sampling):
+    """Sampling by that strategy."""
+
+    Options = LocalSearchOptions
+
+    def __init__(self, setup: Setup[LocalSearchOptions]) -> None:
+        cells = Cells(setup.net.groups)
+        start = cells.of(setup.start) if setup.start else None
+        within = partial(cells.within, setup.budget)
+        generator = torch.Generator().manual_seed(setup.seed)
+        super().__init__(setup, Local(cells, start, generator, setup.preference, within))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from proxnas.common.types import State
 from proxnas.core.supernet import Supernet
+from proxnas.methods.options import RatesOfW
 from proxnas.runs.consensus import mean_gradients
 from proxnas.runs.divergence import Guard, step_if_sound
 
@@ -20,14 +21,9 @@ Factory = Callable[[list[Tensor]], torch.optim.Optimizer]
 
 
 @dataclass(frozen=True)
-class WeightOptions:
-    """SGD for w, with the defaults of the public DARTS and NASP codes."""
+class WeightOptions(RatesOfW):
+    """How w is trained in one search: its rates, and what the method and the data make of them."""
 
-    learning_rate: float = 0.025
-    learning_rate_min: float = 0.001
-    momentum: float = 0.9
-    weight_decay: float = 3e-4
-    clip: float = 5.0
     clip_unrolled: bool = False
     """Clip the gradients of DARTS' unrolled step too, as its recurrent search does."""
     epochs: int = 50

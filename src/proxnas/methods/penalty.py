@@ -5,24 +5,65 @@ E edges, K candidates; A is (E, K) for each group and stays on the host.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
 from torch import Tensor
 
+from proxnas.common.options import NOT_NEGATIVE
 from proxnas.common.types import Matrices
 from proxnas.core.size.complexity import R_gradient, parameter_costs
 from proxnas.methods.additions import Price
 from proxnas.methods.base import Setup
 from proxnas.methods.discretizer import Discretizer
+from proxnas.methods.options import Beside, MethodOptions, check_cost
+
+
+@dataclass(frozen=True)
+class PricesSize(MethodOptions):
+    """The size of networks counts beside their loss."""
+
+    eta: Annotated[float, NOT_NEGATIVE] = 0.0
+    """Weight of the size regulariser R(A): larger finds smaller networks."""
+    cost: str = "auto"
+    """What R(A) counts: params, flops, latency (measured on this machine) or a JSON file
+    {operation: cost}; auto: what the limit is on, else params."""
+    eta_cells: Literal["all", "normal"] = "all"
+    """Cells that R counts."""
+    eta_at: Literal["A_bar", "A"] = "A_bar"
+    """Where R is taken: at the discrete architecture, or at A."""
+
+    def check(self) -> None:
+        """A cost that exists."""
+        super().check()
+        check_cost(self.cost)
+
+    def idle(self, beside: Beside) -> dict[str, str]:
+        """What counts only if size does, and size where it is the same for all."""
+        found = super().idle(beside)
+        if beside.one_cell:
+            found["eta_cells"] = f"in {{space}} {beside.space}, which has one cell only"
+        if not (self.eta or beside.limited):
+            names = ("cost", "eta_at", "eta_cells")
+            found |= dict.fromkeys(names, "without {eta} or a limit")
+        if beside.weightless and beside.cost in ("params", "flops"):
+            found["eta"] = (
+                f"in {{space}} {beside.space}, whose candidates have neither weights nor"
+                " products: give {cost} latency, or"
+            )
+        return found
 
 
 class SizePenalty:
-    """R with its weight: `ArchitectureOptions.eta`, `.eta_cells`, `.eta_at`, and the price of a
-    limit."""
+    """R with its weight, and the price of a limit."""
 
-    def __init__(self, setup: Setup, discretize: Discretizer, price: Price | None) -> None:
-        self.options, self.discretize, self.price = setup.architecture, discretize, price
+    def __init__(
+        self, setup: Setup[PricesSize], discretize: Discretizer, price: Price | None
+    ) -> None:
+        self.options, self.discretize, self.price = setup.options, discretize, price
         self.costs = self._costs(setup) if self.options.eta or price else {}
 
-    def _costs(self, setup: Setup) -> dict[str, Tensor]:
+    def _costs(self, setup: Setup[PricesSize]) -> dict[str, Tensor]:
         """Group -> p_k / p_bar (K,), of the groups that R counts."""
         costs = parameter_costs(setup.net) if setup.costs is None else setup.costs
         skipped = () if self.options.eta_cells == "all" else ("reduce",)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
 import torch
 
@@ -26,6 +27,7 @@ from proxnas.common.types import State
 from proxnas.core.choice import NONE, SKIP
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells, NodePicks, Place, stored
+from proxnas.methods.options import CELLS, SamplesCells
 from proxnas.methods.sampling import Sampling
 from proxnas.methods.surrogate import SurrogateOptions, features, fit
 
@@ -34,7 +36,17 @@ Partial = tuple[NodePicks, ...]
 
 
 @dataclass(frozen=True)
-class PnasOptions:
+class PnasOptions(SamplesCells):
+    """From simple cells to complex ones, ranked by a surrogate."""
+
+    public: ClassVar[str] = "PNAS"
+
+    evaluations: Annotated[int, CELLS] = 24
+    """Cells to evaluate, each trained for an equal share of the epochs."""
+
+
+@dataclass(frozen=True)
+class Constants:
     """The paper's, where the evaluations allow."""
 
     parents: int = 256
@@ -50,7 +62,7 @@ class Pnas:
     in_order = True
 
     def __init__(
-        self, cells: Cells, evaluations: int, options: PnasOptions, generator: torch.Generator
+        self, cells: Cells, evaluations: int, options: Constants, generator: torch.Generator
     ) -> None:
         self.cells, self.options, self.generator = cells, options, generator
         self.order = _levels(cells)
@@ -172,10 +184,11 @@ def _levels(cells: Cells) -> list[int]:
     return sorted(range(len(cells.places)), key=lambda n: (n - starts[cells.places[n].group], n))
 
 
-def pnas(setup: Setup) -> Sampling:
-    """Progressive search over the cells of a space."""
-    generator = torch.Generator().manual_seed(setup.seed)
-    strategy = Pnas(
-        Cells(setup.net.groups), setup.architecture.evaluations, PnasOptions(), generator
-    )
-    return Sampling(setup, strategy)
+class PnasSearch(Sampling):
+    """Sampling by that strategy."""
+
+    Options = PnasOptions
+
+    def __init__(self, setup: Setup[PnasOptions]) -> None:
+        cells, generator = Cells(setup.net.groups), torch.Generator().manual_seed(setup.seed)
+        super().__init__(setup, Pnas(cells, setup.options.evaluations, Constants(), generator))

@@ -15,30 +15,130 @@ E edges, K candidates; A is (E, K) for each group and stays on the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from proxnas.common.options import NOT_NEGATIVE, Range
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.prox import prox_c, prox_c1, prox_c2
 from proxnas.core.selection import changed
-from proxnas.methods.additions import Additions
+from proxnas.methods.additions import Additions, AsksForAdditions
 from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.discretizer import Discretizer, Prox
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.methods.penalty import SizePenalty
+from proxnas.methods.options import (
+    Alternates,
+    Beside,
+    CountsSkips,
+    DescendsA,
+    TrainsPartly,
+    Traits,
+)
+from proxnas.methods.penalty import PricesSize, SizePenalty
 from proxnas.runs.metrics import Metrics
+
+AS_PUBLISHED: Mapping[str, Any] = {
+    "arch_noise": 0.0,
+    "ties": "first",
+    "arch_optimizer": "adam",
+    "arch_learning_rate": 3e-4,
+    "explore": 0.0,
+    "look_ahead": 0,
+    "refine": 0,
+    "patience": 0,
+}
+"""What paper and public code have in common, against our defaults; what differs all the same is in
+docs/paper.md."""
+PAPER: Mapping[str, Any] = {
+    **AS_PUBLISHED,
+    "value": "a_k",
+    "arch_decay": 0.0,
+    "eta_cells": "all",
+}
+"""The paper's text."""
+OFFICIAL: Mapping[str, Any] = {
+    **AS_PUBLISHED,
+    "value": "one",
+    "arch_decay": 1e-3,
+    "eta_cells": "normal",
+    "unselected": "drift",
+}
+"""What the public code does."""
+
+
+@dataclass(frozen=True)
+class ProximalOptions(
+    TrainsPartly, CountsSkips, AsksForAdditions, PricesSize, Alternates, DescendsA
+):
+    """One candidate an edge runs, all are scored."""
+
+    traits: ClassVar[Traits] = Traits(starts_from_A=True, any_length=True)
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": PAPER, "official": OFFICIAL}
+
+    arch_optimizer: Literal["adam", "scaled", "sgd"] = "adam"
+    """Steps of A; scaled: descent with one common scale for all entries."""
+    value: Literal["one", "a_k"] = "one"
+    """Value of a selected entry of A_bar. a_k: its entry of A, as in the paper."""
+    ties: Literal["last", "first"] = "last"
+    """Who is selected among equal entries of A. The last selected (else random by seed), or the
+    first that is not none."""
+
+    def idle(self, beside: Beside) -> dict[str, str]:
+        """What only Adam has."""
+        found = super().idle(beside)
+        if self.arch_optimizer != "adam":
+            why = f"with {{arch_optimizer}} {self.arch_optimizer}"
+            found |= {"arch_beta1": why, "arch_beta2": why}
+        return found
+
+
+@dataclass(frozen=True)
+class NaspOptions(ProximalOptions):
+    """NASP, proximal iterations (Alg. 2 of the paper): one candidate an edge runs, all are
+    scored."""
+
+    public: ClassVar[str] = "NASP"
+    traits: ClassVar[Traits] = replace(ProximalOptions.traits, refines_few=True)
+
+    # by the study in docs/results.md
+    arch_optimizer: Literal["adam", "scaled", "sgd"] = "scaled"
+    """Steps of A; scaled: descent with one common scale for all entries."""
+    arch_learning_rate: Annotated[float, Range(0, above=True, reason="or A never moves")] = 5e-4
+    """Rate of the steps of A."""
+    explore: Annotated[float, NOT_NEGATIVE] = 0.05
+    """Scale of the Gumbel noise on A when a step selects. It falls to 0 over the search."""
+    look_ahead: Annotated[int, Range(0)] = 100
+    """Least steps between looks ahead at what training promises; 0: none. Four an epoch at
+    most."""
+
+
+@dataclass(frozen=True)
+class PaOptions(ProximalOptions):
+    """PA, the proximal algorithm (Eq. prox1)."""
+
+    public: ClassVar[str] = "PA"
+
+
+@dataclass(frozen=True)
+class LazyPaOptions(ProximalOptions):
+    """Lazy PA, the proximal algorithm with lazy steps (Eq. prox2)."""
+
+    public: ClassVar[str] = "LazyPA"
 
 
 class Proximal:
     """A search by proximal iterations over a supernet and two streams."""
 
+    Options: ClassVar[type[ProximalOptions]] = ProximalOptions
+
     def __init__(
         self,
-        setup: Setup,
+        setup: Setup[ProximalOptions],
         A: Matrices,
         discretize: Discretizer,
         project: Prox,
@@ -46,19 +146,19 @@ class Proximal:
         additions: Additions,
     ) -> None:
         self.net, self.train, self.valid = setup.net, setup.train, setup.valid
-        self.clock, self.options = setup.clock, setup.architecture
+        self.clock, self.options, self.epochs = setup.clock, setup.options, setup.weights.epochs
         self.discretize, self.prox_of_step, self.additions = discretize, project, additions
         self.penalty = SizePenalty(setup, discretize, additions.price)
         self.A_bar: Matrices = {}
         self.A = self.project(A)
         self.A_bar = self.select(self.A)
-        self.A_optimizer = ArchitectureOptimizer(self.A, self.options)
+        self.A_optimizer = ArchitectureOptimizer(self.A, self.options, self.options.arch_optimizer)
         self.w_optimizer = w_optimizer
 
     def step(self) -> Metrics:
         """One pass of Alg. 2, lines 3-6; a step in which A is not due is line 6 alone."""
         train, before = self.train.next(), self.A_bar
-        if self.options.due(self.w_optimizer.t, len(self.train)):
+        if self.options.due(self.w_optimizer.t, len(self.train), self.epochs):
             with self.clock("arch"):
                 A_bar = self.select(self.A)  # 3: discrete architecture
                 dA = self.gradient(A_bar, train)  # 4: dF/dA_bar, no second order ...
@@ -159,25 +259,39 @@ class Proximal:
         self.additions.load_state_dict(state)
 
 
-def nasp(setup: Setup) -> Proximal:
+class Nasp(Proximal):
     """NASP, Alg. 2."""
-    return build(setup, prox_c1, lambda A, priority: prox_c2(A))
+
+    Options = NaspOptions
+
+    def __init__(self, setup: Setup[ProximalOptions]) -> None:
+        super().__init__(setup, *assemble(setup, prox_c1, lambda A, priority: prox_c2(A)))
 
 
-def pa(setup: Setup) -> Proximal:
+class Pa(Proximal):
     """The proximal algorithm, Eq. prox1."""
-    return build(setup, prox_c, prox_c)
+
+    Options = PaOptions
+
+    def __init__(self, setup: Setup[ProximalOptions]) -> None:
+        super().__init__(setup, *assemble(setup, prox_c, prox_c))
 
 
-def lazy_pa(setup: Setup) -> Proximal:
+class LazyPa(Proximal):
     """The proximal algorithm with lazy steps, Eq. prox2: A is free to leave [0, 1]."""
-    return build(setup, prox_c, lambda A, priority: A)
+
+    Options = LazyPaOptions
+
+    def __init__(self, setup: Setup[ProximalOptions]) -> None:
+        super().__init__(setup, *assemble(setup, prox_c, lambda A, priority: A))
 
 
-def build(setup: Setup, prox: Prox, project: Prox) -> Proximal:
-    """The loop with the additions that the options ask for: A_bar by `prox`, A kept by
-    `project`."""
-    o = setup.architecture
+def assemble(
+    setup: Setup[ProximalOptions], prox: Prox, project: Prox
+) -> tuple[Matrices, Discretizer, Prox, WeightOptimizer, Additions]:
+    """What the loop is made of, with the additions that the options ask for: A_bar by `prox`, A
+    kept by `project`."""
+    o = setup.options
     o.check_due(len(setup.train), setup.weights.epochs)
     drawn = _draw(setup)
     discretize = Discretizer(
@@ -190,7 +304,7 @@ def build(setup: Setup, prox: Prox, project: Prox) -> Proximal:
     )
     w = WeightOptimizer(setup.net, setup.weights, len(setup.train))
     additions = Additions.asked_for(setup, w, drawn.scoring_seed)
-    return Proximal(setup, setup.begin(drawn.A), discretize, project, w, additions)
+    return setup.begin(drawn.A), discretize, project, w, additions
 
 
 class Drawn(NamedTuple):
@@ -204,12 +318,12 @@ class Drawn(NamedTuple):
     """Of partial scoring: another than that of the noise of exploration."""
 
 
-def _draw(setup: Setup) -> Drawn:
+def _draw(setup: Setup[ProximalOptions]) -> Drawn:
     generator, groups = torch.Generator().manual_seed(setup.seed), setup.net.groups
     A, lots = {}, {}
     for name, group in groups.items():
         noise = torch.randn(group.shape, generator=generator, dtype=torch.float64)
-        A[name] = 0.5 + setup.architecture.noise * noise
+        A[name] = 0.5 + setup.options.arch_noise * noise
     for name, group in groups.items():
         lots[name] = torch.rand(group.shape, generator=generator, dtype=torch.float64)
     return Drawn(A, lots, int(torch.randint(2**62, (), generator=generator)))

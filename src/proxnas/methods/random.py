@@ -3,11 +3,15 @@ Liu et al., 'DARTS', ICLR 2019, which trained 24 cells)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 
 from proxnas.common.types import State
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells
+from proxnas.methods.options import CountsSkips, SamplesCells
 from proxnas.methods.sampling import Sampling
 
 
@@ -35,8 +39,18 @@ class Random:
         self.generator.set_state(state["generator"])
 
 
-def random(setup: Setup) -> Sampling:
-    """Random search."""
-    return Sampling(
-        setup, Random(Cells(setup.net.groups), torch.Generator().manual_seed(setup.seed))
-    )
+@dataclass(frozen=True)
+class RandomSearchOptions(CountsSkips, SamplesCells):
+    """Random cells, each trained by itself for an equal share of the epochs; the best is kept."""
+
+    public: ClassVar[str] = "RandomSearch"
+
+
+class RandomSearch(Sampling):
+    """Sampling by that strategy."""
+
+    Options = RandomSearchOptions
+
+    def __init__(self, setup: Setup[RandomSearchOptions]) -> None:
+        generator = torch.Generator().manual_seed(setup.seed)
+        super().__init__(setup, Random(Cells(setup.net.groups), generator))

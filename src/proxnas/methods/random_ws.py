@@ -9,8 +9,9 @@ part of the last step, so its time is counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import torch
 
@@ -18,12 +19,25 @@ from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.selection import changed
 from proxnas.methods.base import Setup, random_cell, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.methods.options import CELLS, CountsSkips, TrainsPartly, Traits
 from proxnas.runs.consensus import mean_of
 from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)
-class RandomWsOptions:
+class RandomWsOptions(TrainsPartly, CountsSkips):
+    """Random cells by shared weights, judged at the end."""
+
+    public: ClassVar[str] = "RandomWS"
+    traits: ClassVar[Traits] = Traits(comes_to_rest=False)
+    defaults: ClassVar[Mapping[str, Any]] = {"patience": 0}
+
+    random_cells: Annotated[int, CELLS] = 100
+    """Cells that are judged at the end."""
+
+
+@dataclass(frozen=True)
+class Constants:
     """How the cells are judged, as the public code does it."""
 
     batches: int = 10
@@ -35,15 +49,17 @@ class RandomWsOptions:
 class RandomWs:
     """Uniformly sampled paths; the choice falls at the end."""
 
-    def __init__(self, setup: Setup, options: RandomWsOptions | None = None) -> None:
-        self.options = options or RandomWsOptions()
+    Options = RandomWsOptions
+
+    def __init__(self, setup: Setup[RandomWsOptions], constants: Constants | None = None) -> None:
+        self.constants = constants or Constants()
         self.net, self.train, self.valid, self.clock = (
             setup.net,
             setup.train,
             setup.valid,
             setup.clock,
         )
-        self.evaluate, self.cells = setup.evaluate, setup.architecture.random_cells
+        self.evaluate, self.cells = setup.evaluate, setup.options.random_cells
         self.budget = setup.budget
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.steps = setup.weights.epochs * len(self.train)
@@ -66,11 +82,11 @@ class RandomWs:
 
     def choose(self) -> Matrices:
         """The best of N random cells by the shared weights."""
-        batches = [self.valid.next() for _ in range(self.options.batches)]
+        batches = [self.valid.next() for _ in range(self.constants.batches)]
         judged = [
             (self.loss(cell, batches), cell) for cell in (self._draw() for _ in range(self.cells))
         ]
-        finalists = sorted(judged, key=lambda pair: pair[0])[: self.options.finalists]
+        finalists = sorted(judged, key=lambda pair: pair[0])[: self.constants.finalists]
         return min((cell for _, cell in finalists), key=self._on_everything)
 
     @torch.no_grad()
@@ -89,7 +105,7 @@ class RandomWs:
         counted."""
         return (
             lambda: self.loss(self._draw(), [self.valid.next()]),
-            self.cells * self.options.batches / steps / epochs,
+            self.cells * self.constants.batches / steps / epochs,
         )
 
     def _draw(self) -> Matrices:

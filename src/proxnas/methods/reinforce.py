@@ -20,14 +20,17 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from proxnas.common.options import POSITIVE
 from proxnas.common.types import State
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells
 from proxnas.methods.controller import Controller, ControllerOptions, Trace, given
+from proxnas.methods.options import CELLS, HasRateOfA, SamplesCells
 from proxnas.methods.sampling import Sampling
 
 
@@ -37,7 +40,17 @@ def nasnet() -> ControllerOptions:
 
 
 @dataclass(frozen=True)
-class ReinforceOptions:
+class ReinforceOptions(HasRateOfA, SamplesCells):
+    """A controller draws cells and learns from their scores by PPO."""
+
+    evaluations: Annotated[int, CELLS] = 24
+    """Cells to evaluate, each trained for an equal share of the epochs."""
+    arch_learning_rate: Annotated[float, POSITIVE] = 3.5e-4
+    """Rate of the controller's Adam."""
+
+
+@dataclass(frozen=True)
+class Constants:
     """NASNet's baseline and entropy, PPO's clip and epochs."""
 
     controller: ControllerOptions = field(default_factory=nasnet)
@@ -68,7 +81,7 @@ class Reinforce:
 
     in_order = True
 
-    def __init__(self, cells: Cells, options: ReinforceOptions, generator: torch.Generator) -> None:
+    def __init__(self, cells: Cells, options: Constants, generator: torch.Generator) -> None:
         self.cells, self.options, self.generator = cells, options, generator
         self.controller = Controller(cells.groups, options.controller, generator)
         self.adam = torch.optim.Adam(self.controller.parameters(), options.learning_rate)
@@ -141,10 +154,14 @@ def clipped(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Tensor:
     return torch.minimum(r * a, r.clamp(1 - eps, 1 + eps) * a).mean()
 
 
-def reinforce(setup: Setup) -> Sampling:
-    """PPO over the cells of a space; with few evaluations an update has fewer cells, lest there be
+class ReinforceSearch(Sampling):
+    """Sampling by that strategy; with few evaluations an update has fewer cells, lest there be
     none."""
-    o, cells = setup.architecture, Cells(setup.net.groups)
-    batch = max(1, min(ReinforceOptions.batch, o.evaluations // 5))
-    options = ReinforceOptions(learning_rate=o.learning_rate, batch=batch)
-    return Sampling(setup, Reinforce(cells, options, torch.Generator().manual_seed(setup.seed)))
+
+    Options = ReinforceOptions
+
+    def __init__(self, setup: Setup[ReinforceOptions]) -> None:
+        o, generator = setup.options, torch.Generator().manual_seed(setup.seed)
+        batch = max(1, min(Constants.batch, o.evaluations // 5))
+        constants = Constants(learning_rate=o.arch_learning_rate, batch=batch)
+        super().__init__(setup, Reinforce(Cells(setup.net.groups), constants, generator))

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ from proxnas.core.selection import changed
 from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.cells import Cell, Cells, stored
 from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.methods.options import SamplesCells
 from proxnas.runs.metrics import Metrics, Validation
 
 Evaluate = Callable[[Genotype], float]
@@ -92,7 +93,7 @@ class Evaluator(Protocol):
 class ByTraining:
     """Trains each cell anew for an equal share of the search."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup[SamplesCells]) -> None:
         self.net, self.train, self.clock, self.evaluate = (
             setup.net,
             setup.train,
@@ -102,7 +103,7 @@ class ByTraining:
         self.initial, self.keeps = self._copied(), setup.keep_weights
         self.beginning = self.train.state_dict()
         self.kept: dict[str, Tensor] | None = None
-        weights, cells = setup.weights, setup.architecture.evaluations
+        weights, cells = setup.weights, setup.options.evaluations
         self.steps_per_cell = max(1, weights.epochs * len(self.train) // cells)
         # the cosine runs over the share of one cell, step by step
         self.w_optimizer = WeightOptimizer(
@@ -155,7 +156,7 @@ class ByTraining:
 class ByJudge:
     """Asks somebody who knows; nothing is trained."""
 
-    def __init__(self, setup: Setup, judge: Evaluate) -> None:
+    def __init__(self, setup: Setup[SamplesCells], judge: Evaluate) -> None:
         assert setup.genotype is not None, "a judge is asked about genotypes"
         self.judge, self.genotype, self.clock = judge, setup.genotype, setup.clock
         self.device = setup.net.device
@@ -187,7 +188,9 @@ class Sampling:
     """The method around a strategy: what it returns is the best cell of those evaluated, the first
     of equals."""
 
-    def __init__(self, setup: Setup, strategy: Strategy) -> None:
+    Options: ClassVar[type[SamplesCells]] = SamplesCells
+
+    def __init__(self, setup: Setup[SamplesCells], strategy: Strategy) -> None:
         self.cells, self.strategy, self.clock = Cells(setup.net.groups), strategy, setup.clock
         self.net, self.score, self.budget = setup.net, setup.score, setup.budget
         self.evaluator: Evaluator = (

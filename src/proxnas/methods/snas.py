@@ -14,21 +14,43 @@ parameters, multiply-adds and memory access, values below 1 counting as 1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import torch
 
+from proxnas.common.options import NOT_NEGATIVE, POSITIVE
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.selection import changed, keep_inputs
 from proxnas.methods.base import Setup
 from proxnas.methods.gumbel import concrete, gumbel, hard
 from proxnas.methods.learner import Learner, clipped, joint_step, linear
+from proxnas.methods.options import Anneals, CountsSkips, DescendsA
 from proxnas.methods.resource import log_costs
 from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)
-class SnasOptions:
+class SnasOptions(CountsSkips, Anneals, DescendsA):
+    """A relaxed sample of all candidates; w and A descend the training loss together."""
+
+    public: ClassVar[str] = "SNAS"
+    defaults: ClassVar[Mapping[str, Any]] = {"patience": 0}
+    for_images: ClassVar[tuple[str, ...]] = (*CountsSkips.for_images, "resource")
+
+    arch_noise: Annotated[float, NOT_NEGATIVE] = 0.01
+    """Standard deviation of the noise in the initial A."""
+    arch_decay: Annotated[float, NOT_NEGATIVE] = 1e-3
+    """Weight decay of A."""
+    tau_end: Annotated[float, POSITIVE] = 0.03
+    """Temperature towards the last step."""
+    resource: Annotated[float, NOT_NEGATIVE] = 0.0
+    """Weight of the expected cost in the loss; its authors' example: 0.0015."""
+
+
+@dataclass(frozen=True)
+class Constants:
     """What the public code fixes."""
 
     mean: float = 1.0
@@ -40,18 +62,19 @@ class SnasOptions:
 class Snas:
     """A stochastic, single-level search."""
 
-    def __init__(self, setup: Setup, options: SnasOptions | None = None) -> None:
-        self.options = options or SnasOptions()
+    Options = SnasOptions
+
+    def __init__(self, setup: Setup[SnasOptions], constants: Constants | None = None) -> None:
+        self.options, self.constants = setup.options, constants or Constants()
         self.net, self.train, self.clock = setup.net, setup.train, setup.clock
-        self.tau_range, self.resource = setup.architecture.tau, setup.architecture.resource
-        self.learner = Learner(setup, self.options.mean)
+        self.learner = Learner(setup, self.constants.mean)
         self.costs: Matrices = {}
         self.A_bar = self.derive()
 
     @property
     def tau(self) -> float:
         """Linear over the steps; the end is approached, not reached, as in the public code."""
-        return linear(*self.tau_range, self.learner.progress)
+        return linear(*self.options.tau, self.learner.progress)
 
     def step(self) -> Metrics:
         """A sample, one backward pass, two optimizers."""
@@ -65,10 +88,10 @@ class Snas:
         if gradients is not None:
             with self.clock("arch"):
                 dA = dict(zip(A, gradients, strict=True))
-                if self.resource:
+                if self.options.resource:
                     dR = self.resource_gradient(A, noise, tau, batch)
                     dA = {name: g + dR[name] for name, g in dA.items()}
-                self.learner.A_optimizer.step(clipped(dA, self.options.clip))
+                self.learner.A_optimizer.step(clipped(dA, self.constants.clip))
                 self.A_bar = self.derive()
         return Metrics(loss, right, len(batch.y), changed(before, self.A_bar))
 
@@ -79,7 +102,7 @@ class Snas:
         cost = torch.stack(
             [(concrete(a, noise[name], tau) * self.costs[name]).sum() for name, a in A.items()]
         ).sum()
-        gradients = torch.autograd.grad(self.resource * cost, list(A.values()))
+        gradients = torch.autograd.grad(self.options.resource * cost, list(A.values()))
         return dict(zip(A, gradients, strict=True))
 
     def derive(self) -> Matrices:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxnas.common.options import Options
+
 
 @dataclass(frozen=True)
-class LogFlags:
+class LogFlags(Options):
     """What is logged besides metrics.jsonl."""
 
     tensorboard: bool = False
-    """Also write event files for TensorBoard into RUN/tensorboard (needs the extra tensorboard)."""
+    """Also write event files into RUN/tensorboard. Needs the extra tensorboard."""

@@ -8,49 +8,44 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Annotated
 
 from proxnas.common.cores import Asked
 from proxnas.common.errors import InputError
+from proxnas.common.options import NOT_NEGATIVE, OptionError, Options, Range, flag_of
 from proxnas.runs.worker_options import WHERE
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Options):
     """What every command that runs takes."""
 
     run: str = ""
-    """Run folder; default runs/<command>-<data>-<space>-<method>-<seed>, with the flags behind it
+    """Run folder; default runs/<command>-<data>-<space>-<method>-<seed>. With the flags behind it
     (-max-params-50k) where a run with other flags has that name."""
-    seed: int = 0
+    seed: Annotated[int, Range(0, 2**31 - 1)] = 0
     """Seed of the split, the weights, the streams and A."""
     device: str = "auto"
     """cpu, cuda, cuda:1, mps; auto: an accelerator if there is one."""
     threads: Asked = "auto"
-    """CPU threads. auto: whichever number makes the steps quickest, by timing some of them with 1,
-    2, 4, ... now and then. A number is kept to: only then does the same seed give the same bits, as
-    others add up in another order."""
+    """CPU threads; auto: the quickest number. It is found by timing steps with 1, 2, 4, ... now and
+    then. A number is kept to: only then does the same seed give the same bits, as others add up in
+    another order."""
     deterministic: bool = False
     """Only algorithms that give the same bits each time on a GPU too (a CPU always does); slower
     there."""
     quiet: bool = False
     """Only print the result."""
     config: str = ""
-    """JSON file with values for these flags; flags override it."""
+    """JSON, YAML or TOML file with values for these flags; flags override it."""
 
-    def __post_init__(self) -> None:
-        require(0 <= self.seed < 2**31, "--seed", self.seed, "give a number from 0 to 2147483647")
-        require(
-            self.threads == "auto" or self.threads >= 1,
-            "--threads",
-            self.threads,
-            "give auto or a number from 1 on",
-        )
-        require(
-            re.fullmatch(r"auto|(cpu|mps|cuda|xpu)(:\d{1,3})?", self.device) is not None,
-            "--device",
-            repr(self.device),
-            "give auto, cpu, cuda, cuda:1 or mps",
-        )
+    def check(self) -> None:
+        """A number of threads and a device that may exist."""
+        super().check()
+        if self.threads != "auto" and self.threads < 1:
+            raise OptionError("threads", self.threads, "give auto or a number from 1 on")
+        if not re.fullmatch(r"auto|(cpu|mps|cuda|xpu)(:\d{1,3})?", self.device):
+            raise OptionError("device", repr(self.device), "give auto, cpu, cuda, cuda:1 or mps")
 
 
 @dataclass(frozen=True)
@@ -65,40 +60,31 @@ class FolderConfig(RunConfig):
     """Only say what would be built, how large and how fast it is."""
     json: bool = False
     """With --dry-run: as JSON."""
-    processes: int = 1
+    processes: Annotated[int, Range(1, 1024)] = 1
     """Processes that work together on this machine, each on its part of every batch; with CUDA a
     device each. --threads is for each of them; auto: an equal share of the cores."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(
-            1 <= self.processes <= 1024,
-            "--processes",
-            self.processes,
-            "give a number from 1 to 1024",
-        )
-        require(
-            not (self.resume and self.force), "--force", True, "give either --resume or --force"
-        )
+    def check(self) -> None:
+        """Either go on or begin anew."""
+        super().check()
+        if self.resume and self.force:
+            raise OptionError("force", True, "give either {resume} or {force}")
+
+
+MINUTES = Range(0, 1e7, below=True)
 
 
 @dataclass(frozen=True)
 class JobConfig(FolderConfig):
     """What a search and a training take: they run in epochs."""
 
-    minutes: float = 0.0
+    minutes: Annotated[float, MINUTES] = 0.0
     """Stop when so much time is over, after a step. Without --epochs as many are chosen as take so
     long, at most those of the protocol; 0: any time."""
-    checkpoint_minutes: float = 10.0
+    checkpoint_minutes: Annotated[float, NOT_NEGATIVE] = 10.0
     """Checkpoints within an epoch, besides the one at its end."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_minutes(self.minutes)
 
-
-FINGERPRINT = "fingerprint"
-"""The key of config.json that tells whether the data are still the same."""
 NOT_STORED = {
     "run",
     "resume",
@@ -119,9 +105,7 @@ MAY_CHANGE = {"device", "threads", "checkpoint_minutes", "minutes"}
 the bit."""
 
 
-def flag(name: str) -> str:
-    """Field name -> flag."""
-    return "--" + name.replace("_", "-")
+flag = flag_of
 
 
 def check_minutes(minutes: float) -> None:

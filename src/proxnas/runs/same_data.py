@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 from typing import Any, Protocol
 
+from proxnas.common.config_file import FINGERPRINT
 from proxnas.common.errors import InputError
 from proxnas.common.launch import here
 from proxnas.common.say import note
 from proxnas.report.reading import read_object
 from proxnas.runs.fingerprint import Fingerprint, differences
 from proxnas.runs.folder import Run
-from proxnas.runs.options import FINGERPRINT
 
 
 class OnData(Protocol):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Annotated
 
-from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError, Options, Range
 
 ADDRESS = r"|local|auto|[^\s/]+:\d{1,5}"
 """What --ray takes."""
@@ -15,21 +16,37 @@ WHERE = ("workers", "ray", "cpus_per_task", "gpus_per_task")
 
 
 @dataclass(frozen=True)
-class ManyFlags:
+class ManyFlags(Options):
     """How many runs at once."""
 
-    workers: int = 1
+    workers: Annotated[int, Range(1, 1024)] = 1
     """Runs at the same time, each in a process of its own; they share the cores, or take --threads
     each. random, evolution, local, reinforce, pnas: of one search, cells that are evaluated at the
     same time."""
     ray: str = ""
-    """In place of --workers: a Ray cluster, as many at a time as it has room for. Alone or `local`:
+    """In place of --workers a Ray cluster: local, auto or HOST:PORT. Alone or `local`:
     a Ray on this machine; auto: the cluster that this machine is part of; or HOST:PORT. All nodes
     must see the run folder."""
-    cpus_per_task: int = 0
+    cpus_per_task: Annotated[int, Range(0, 1024)] = 0
     """Of each run or evaluation; 0: --threads, else an equal share of the machine, with --ray 1."""
     gpus_per_task: float = -1.0
     """The same with --ray; 0.5: two share one; -1: one if the cluster has any."""
+
+    def check(self) -> None:
+        """An address of a cluster, and what only clusters have."""
+        super().check()
+        if not re.fullmatch(ADDRESS, self.ray):
+            advice = "give local, auto or HOST:PORT ({data} goes before {ray})"
+            raise OptionError("ray", self.ray, advice)
+        if self.ray and self.workers > 1:
+            advice = "with {ray} the cluster says how many: give one of the two"
+            raise OptionError("workers", self.workers, advice)
+        gpus = self.gpus_per_task
+        if gpus != -1 and not self.ray:
+            raise OptionError("gpus_per_task", f"{gpus:g}", "is for {ray}: leave it out")
+        if gpus != -1 and not (0 <= gpus <= 1 or gpus in range(65)):
+            advice = "give a whole number up to 64, or a share of one"
+            raise OptionError("gpus_per_task", f"{gpus:g}", advice)
 
     @property
     def at_once(self) -> bool:
@@ -37,50 +54,12 @@ class ManyFlags:
         return self.workers > 1 or self.ray != ""
 
 
-def with_address(argv: list[str]) -> list[str]:
-    """The command line with `--ray` alone spelt out: a flag of ours may go without its value."""
-    following = [*argv[1:], "--"]
-    alone = (
-        word == "--ray" and after.startswith("-")
-        for word, after in zip(argv, following, strict=False)
-    )
-    return ["--ray=local" if bare else word for word, bare in zip(argv, alone, strict=True)]
-
-
-def whole_numbers(flag: str, text: str) -> list[int]:
+def whole_numbers(name: str, text: str) -> list[int]:
     """The seeds of --seeds."""
     if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
-        raise InputError(
-            f"{flag} {text!r}: give whole numbers with commas between, for example 0,1,2"
-        )
+        advice = "give whole numbers with commas between, for example 0,1,2"
+        raise OptionError(name, repr(text), advice)
     numbers = [int(number) for number in text.split(",")]
     if len(set(numbers)) < len(numbers):
-        raise InputError(f"{flag} {text}: name each seed once")
+        raise OptionError(name, text, "name each seed once")
     return numbers
-
-
-def check_many(flags: ManyFlags) -> None:
-    """An InputError for impossible values."""
-    if not 1 <= flags.workers <= 1024:
-        raise InputError(f"--workers {flags.workers}: give a number from 1 to 1024")
-    if not re.fullmatch(ADDRESS, flags.ray):
-        raise InputError(
-            f"--ray {flags.ray}: give local, auto or HOST:PORT (DATA goes before --ray)"
-        )
-    if flags.ray and flags.workers > 1:
-        raise InputError(
-            f"--workers {flags.workers}: with --ray the cluster says how many: give one of the two"
-        )
-    if not 0 <= flags.cpus_per_task <= 1024:
-        raise InputError(f"--cpus-per-task {flags.cpus_per_task}: give a number from 0 to 1024")
-    _check_gpus(flags)
-
-
-def _check_gpus(flags: ManyFlags) -> None:
-    gpus = flags.gpus_per_task
-    if gpus != -1 and not flags.ray:
-        raise InputError(f"--gpus-per-task {gpus:g}: is for --ray: leave it out")
-    if gpus != -1 and not (0 <= gpus <= 1 or gpus in range(65)):
-        raise InputError(
-            f"--gpus-per-task {gpus:g}: give a whole number up to 64, or a share of one"
-        )

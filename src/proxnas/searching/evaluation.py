@@ -7,7 +7,6 @@ the same cosine. It can be stopped and goes on like any run.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 from proxnas import __version__
 from proxnas.common.cores import Asked
 from proxnas.common.errors import InputError
+from proxnas.common.options import changed
 from proxnas.common.seeds import stable_seed
 from proxnas.common.stored import read_json
 from proxnas.common.types import State
@@ -25,13 +25,13 @@ from proxnas.methods.sampling import ByTraining, Sampling
 from proxnas.runs.folder import CELL, Run
 from proxnas.runs.loop import Progress, Totals, check_finite, run_epochs
 from proxnas.runs.metrics import Metrics, Validation
+from proxnas.runs.stored_options import stored as stored_config
 from proxnas.searching.job import Search
-from proxnas.searching.options import SearchConfig
-from proxnas.workflows.jobs import build_search
-from proxnas.workflows.train_settings import stored as stored_config
+from proxnas.searching.options import SearchOptions
+from proxnas.searching.running import build_search, without_start
 
-UNLIMITED: dict[str, Any] = {"max_params": "", "max_flops": "", "max_latency": "", "start": ""}
-"""The cell is within the limits already, and is no other's start."""
+UNLIMITED: dict[str, Any] = {"max_params": "", "max_flops": "", "max_latency": ""}
+"""The cell is within the limits already."""
 
 
 class Evaluation:
@@ -43,7 +43,7 @@ class Evaluation:
         self.search, self.evaluator, self.A_bar = search, method.evaluator, method.cells.A_bar(cell)
         self.steps = self.evaluator.steps_per_cell
         epochs = -(-self.steps // len(search.train))
-        self.config = dataclasses.replace(search.config, epochs=epochs)
+        self.config = changed(search.config, epochs=epochs)
         self.device, self.guard = search.device, search.guard
         self.measured: Validation | None = None
         self.totals, self.all = Totals(self.device), Totals(self.device)
@@ -125,8 +125,8 @@ def evaluate(
     """Evaluates the cell that the folder names, from where it stands; returns what result.json
     holds."""
     number, cell = read_cell(folder)
-    config = stored_config(folder.parent.parent, "search", SearchConfig)
-    config = dataclasses.replace(config, device=device, threads=threads, **UNLIMITED)
+    config = stored_config(folder.parent.parent, "search", SearchOptions)
+    config = changed(without_start(config), device=device, threads=threads, **UNLIMITED)
     job = Evaluation(build_search(config), number, cell)
     stamp = {
         "proxnas": __version__,

@@ -53,7 +53,7 @@ def run_evaluations(
     deadline.take_up(run.metrics())
     run.write_json("environment.json", describe(this.device))
     config, all_of_them = this.config, this.config.evaluations
-    executor = make(config, config.threads, in_turn(config.device, config.workers))
+    executor = make(config.workers_options, config.threads, in_turn(config.device, config.workers))
     with shown(
         Console(highlight=False),
         f"{all_of_them} evaluations",

@@ -18,16 +18,16 @@ from proxnas.cells.table import look_up, validation
 from proxnas.common.clock import Clock
 from proxnas.common.cores import available
 from proxnas.common.environment import pick_device, set_deterministic, set_threads
-from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError, changed, flatten
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Matrices, State
 from proxnas.core.selection import without_weights
 from proxnas.core.size.complexity import parameters
 from proxnas.core.space import Space
 from proxnas.domains import of_data, spaces
-from proxnas.methods.architecture import ArchitectureOptions
 from proxnas.methods.base import Judged, Mixing, Preferring, Priced, Setup
 from proxnas.methods.optimizers import WeightOptions
+from proxnas.methods.options import MethodOptions, SamplesCells, TrainsPartly
 from proxnas.runs.deadline import MINUTES, Deadline
 from proxnas.runs.divergence import Guard
 from proxnas.runs.fingerprint import Fingerprint
@@ -35,9 +35,8 @@ from proxnas.runs.folder import Run, write_atomically
 from proxnas.runs.loop import Hurried, Progress, Totals, check_finite, run_epochs
 from proxnas.runs.metrics import Metrics, Validation
 from proxnas.searching import sizing
-from proxnas.searching.options import SearchConfig
+from proxnas.searching.options import SearchOptions
 from proxnas.searching.start import start
-from proxnas.searching.uses import PROXIMAL
 
 if TYPE_CHECKING:
     from proxnas.domains.domain import Data
@@ -48,12 +47,12 @@ class Search:
 
     def __init__(
         self,
-        config: SearchConfig,
+        config: SearchOptions,
         data: Data,
         space: Space[Any] | None = None,
         exact_clock: bool = False,
         judge: Callable[[Genotype], float] | None = None,
-        adjust: Callable[[Setup], Setup] = lambda setup: setup,
+        adjust: Callable[[Setup[Any]], Setup[Any]] = lambda setup: setup,
     ) -> None:
         """`judge`: how good a cell is, from 0 to 1, for sampling methods; None: the table, or a
         short training. `adjust`: what no configuration can hold, such as an optimizer of the
@@ -81,62 +80,27 @@ class Search:
         self.epochs_done = self.quiet_epochs = self.steps_done = 0
         self.hurried = False
 
-    def _setup(self) -> Setup:
-        c = self.config
-        architecture = ArchitectureOptions(
-            optimizer=c.arch_optimizer,
-            learning_rate=c.arch_learning_rate,
-            betas=(c.arch_beta1, c.arch_beta2),
-            weight_decay=c.arch_decay,
-            noise=c.arch_noise,
-            value=c.value,
-            ties=c.ties,
-            eta=c.eta,
-            eta_cells=c.eta_cells,
-            eta_at=c.eta_at,
-            order=c.order,
-            explore=c.explore,
-            look_ahead=c.look_ahead,
-            horizon=c.horizon,
-            warmup=c.warmup_epochs(),
-            every=c.arch_every,
-            score_batch=c.score_batch,
-            score_nodes=c.score_nodes,
-            random_cells=c.random_cells,
-            evaluations=c.evaluations,
-            population=c.population,
-            tournament=c.tournament,
-            tau=(c.tau_start, c.tau_end),
-            resource=c.resource,
-            fixed_reduction=c.fixed_reduction,
-            unsampled=c.unsampled_gradient,
-            controller_steps=c.controller_steps,
-        )
+    def _setup(self) -> Setup[MethodOptions]:
+        c, own = self.config, self.config.method_options
         weights = WeightOptions(
-            learning_rate=c.learning_rate,
-            learning_rate_min=c.learning_rate_min,
-            momentum=c.momentum,
-            weight_decay=c.weight_decay,
-            clip=c.clip,
-            clip_unrolled=c.space == "rnn",
+            **flatten(c.weights),
+            clip_unrolled=c.domain.weightless,  # as DARTS' recurrent search
             epochs=c.epochs,
-            drift=c.unselected == "drift",
+            drift=isinstance(own, TrainsPartly) and own.unselected == "drift",
             guard=self.guard,
         )
         seed = stable_seed(c.seed, "architecture")
         with self._random_numbers_kept():
-            costs = (
-                sizing.costs_of_R(c, self.task)
-                if c.eta or (self.budget and c.method in PROXIMAL)
-                else None
-            )
-        setup = Setup(
-            self.net, self.train, self.valid, architecture, weights, self.clock, self.evaluate, seed
+            priced = hasattr(own, "eta") and (c.weight_of_R() or self.budget)
+            costs = sizing.costs_of_R(c, self.task) if priced else None
+        setup: Setup[MethodOptions] = Setup(
+            self.net, self.train, self.valid, own, weights, self.clock, self.evaluate, seed
         )
         setup = replace(
             setup, score=self.task.score, judge=self.judge, genotype=self.space.genotype
         )
-        begin = start(c.start, self.space) if c.start else None
+        cell = getattr(own, "start", "")
+        begin = start(cell, self.space) if cell else None
         return replace(setup, costs=costs, budget=self.budget, start=begin)
 
     @property
@@ -205,15 +169,16 @@ class Search:
         """Batches of the half for w; with a judge an equal part of the evaluations."""
         if self.judge is None:
             return len(self.train)
-        c, n = self.config, self.epochs_done
-        return (n + 1) * c.evaluations // c.epochs - n * c.evaluations // c.epochs
+        own, epochs, n = self.config.method_options, self.config.epochs, self.epochs_done
+        assert isinstance(own, SamplesCells), "others are not judged"
+        return (n + 1) * own.evaluations // epochs - n * own.evaluations // epochs
 
     def done(self) -> bool:
         return self.epochs_done >= self.config.epochs or self.converged
 
     @property
     def converged(self) -> bool:
-        return 0 < self.config.patience <= self.quiet_epochs
+        return 0 < self.config.course.patience <= self.quiet_epochs
 
     def step(self) -> Metrics:
         return self.method.step()
@@ -291,22 +256,21 @@ class Search:
         torch.set_rng_state(state["random"])
 
 
-def with_fixed_threads(config: SearchConfig) -> SearchConfig:
+def with_fixed_threads(config: SearchOptions) -> SearchOptions:
     """With a number of threads that stays, if seconds count: those of one number say nothing about
     another."""
     timed = config.max_latency or config.cost_of_R() == "latency"
-    return replace(config, threads=available()) if timed and config.threads == "auto" else config
+    return changed(config, threads=available()) if timed and config.threads == "auto" else config
 
 
-def _judge(config: SearchConfig) -> Callable[[Genotype], float] | None:
+def _judge(config: SearchOptions) -> Callable[[Genotype], float] | None:
     """The table's validation column, if the table is to evaluate."""
-    if config.evaluate == "train":
+    own, epochs = config.method_options, config.course.epochs
+    if not isinstance(own, SamplesCells) or own.evaluate == "train":
         return None
-    if config.evaluations < config.epochs:
-        raise InputError(
-            f"--evaluations {config.evaluations}: fewer than --epochs {config.epochs}: give at"
-            " least one an epoch"
-        )
+    if own.evaluations < epochs:
+        advice = f"fewer than {{epochs}} {epochs}: give at least one an epoch"
+        raise OptionError("evaluations", own.evaluations, advice)
     return validation(Path(config.table))
 
 
@@ -377,7 +341,9 @@ def _warnings(this: Search) -> Iterator[str]:
     yield from this.data.warnings
     # candidates of a user's own module tell nothing by their names
     poor = this.space.name != CUSTOM and without_weights(this.returned(), this.net.groups)
-    small = this.config.eta or this.budget  # asked for: an empty cell may be what it takes
+    small = (
+        this.config.weight_of_R() or this.budget
+    )  # asked for: an empty cell may be what it takes
     if poor and not small:
         yield (
             f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling,"
@@ -389,17 +355,17 @@ def _warnings(this: Search) -> Iterator[str]:
             f"--max-latency {this.config.max_latency}: {1e3 * this.seconds:.3g} ms were measured at"
             " the end"
         )
-    asked = this.config.evaluations
-    if (
-        this.config.method in methods.SAMPLING and this.steps_done < asked
-    ):  # a cell is trained for a step at least
+    own = this.config.method_options
+    # a cell is trained for a step at least
+    if isinstance(own, SamplesCells) and this.steps_done < own.evaluations:
+        asked = own.evaluations
         yield (
             f"--evaluations {asked}: only {this.steps_done} cells were evaluated, because"
             f" {this.epochs_done} epochs have no more steps: give --epochs"
             f" {-(-asked // len(this.train))} or more, or a smaller --batch-size"
         )
-    if this.config.eta and not any(cost.any() for cost in (this.setup.costs or {}).values()):
+    eta = this.config.weight_of_R()
+    if eta and not any(cost.any() for cost in (this.setup.costs or {}).values()):
         yield (
-            f"--eta {this.config.eta} did nothing: by --cost {this.config.cost_of_R()} all"
-            " candidates are free"
+            f"--eta {eta} did nothing: by --cost {this.config.cost_of_R()} all candidates are free"
         )

@@ -7,12 +7,11 @@ same class, loop and methods as cells are.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import os
-import re
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,34 +19,31 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from proxnas import methods
 from proxnas.cells.genotype import CUSTOM
 from proxnas.common.cores import Asked
 from proxnas.common.errors import InputError, unknown
 from proxnas.common.interrupt import Interrupted
+from proxnas.common.options import flatten
 from proxnas.common.types import Matrices
 from proxnas.core.choice import MisusedChoice
 from proxnas.domains.modules.space import CustomSpace
 from proxnas.domains.modules.task import Criterion, CustomData, CustomTask, Metric
 from proxnas.methods.base import Restoring, Setup
 from proxnas.methods.optimizers import Factory
+from proxnas.methods.options import MethodOptions
 from proxnas.runs.folder import Run, open_run
+from proxnas.runs.lengthening import store
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.progress import shown
 from proxnas.runs.same_data import check_data
+from proxnas.searching.defaults import check_asked
 from proxnas.searching.found import Found
 from proxnas.searching.job import Search, summary
-from proxnas.searching.method_options import MethodOptions, settings_of
-from proxnas.searching.options import SearchConfig
-from proxnas.searching.settings import asked_of
-from proxnas.searching.uses import check_asked
-from proxnas.workflows.jobs import store
+from proxnas.searching.options import SearchOptions
 
 Start = Mapping[str, str | Mapping[str, float]]
 """Choice -> the candidate to begin with, or candidate -> entry of A."""
-WITH_START = ("nasp", "pa", "lazy-pa", "darts-1st", "darts-2nd", "snas", "gdas", "asap")
-"""Methods that have an A to start."""
-CLASSIFIERS = ("bayesnas",)
-"""Methods that draw answers from the logits."""
 LOWEST = 0.04
 """Learning rate at the end of a cosine, as a share of the first."""
 
@@ -111,26 +107,29 @@ def search(
     """
     data = CustomData(train, valid, loss, metric)
     place = str(device or next(module.parameters(), torch.empty(0)).device)
-    with _in_python_words(), _own_random_numbers(place), _own_threads():
-        settings = settings_of(method) | _rates(optimizer, learning_rate, schedule)
-        config = SearchConfig(
-            **settings | {"patience": patience, "precision": precision},
-            data=type(module).__name__,
-            space=CUSTOM,
-            epochs=epochs,
-            batch_size=batch_size,
-            clip=clip,
-            device=place,
-            threads=(
-                threads if threads is not None else ("auto" if torch.get_num_threads() > 1 else 1)
-            ),
-            seed=seed,
-            resume=resume,
-            force=force,
-            **_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency),
-        )
-        check_asked(config, asked_of(config, settings_of(config.method) | {"patience": 0}))
-        _check_method(config.method, start, loss)
+    with _as_python_ends(), _own_random_numbers(place), _own_threads():
+        own = _options_of(method)
+        values: dict[str, Any] = {
+            "method": methods.name_of(own),
+            "data": type(module).__name__,
+            "space": CUSTOM,
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "patience": patience,
+            "clip": clip,
+            "precision": precision,
+            "device": place,
+            "threads": _threads(threads),
+            "seed": seed,
+            "resume": resume,
+            "force": force,
+        }
+        values |= _rates(optimizer, learning_rate, schedule)
+        values |= _limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
+        plain = SearchOptions.from_values(dict(own.defaults) | values)
+        config = replace(plain, method_options=own)
+        check_asked(config, flatten(plain) | {"patience": 0})
+        _check_method(config, start, loss)
         this = _build(module, data, config, optimizer, start)
         with shown(Console(highlight=False), config.method, not progress) as bar:
             if run is None:
@@ -145,7 +144,7 @@ def search(
 def _build(
     module: nn.Module,
     data: CustomData,
-    config: SearchConfig,
+    config: SearchOptions,
     optimizer: Factory | None,
     start: Start | None,
 ) -> Search:
@@ -157,9 +156,9 @@ def _build(
         )
     begin = None if start is None else _start(start, space)
 
-    def adjust(setup: Setup) -> Setup:
+    def adjust(setup: Setup[Any]) -> Setup[Any]:
         weights = setup.weights.of(optimizer) if optimizer else setup.weights
-        return dataclasses.replace(setup, weights=weights, start=begin, keep_weights=True)
+        return replace(setup, weights=weights, start=begin, keep_weights=True)
 
     return Search(config, data, space, adjust=adjust)
 
@@ -186,10 +185,26 @@ def _limits(**asked: int | str | None) -> dict[str, Any]:
     return {name: str(limit) for name, limit in asked.items() if limit is not None}
 
 
-def _check_method(method: str, start: Start | None, loss: Criterion | None) -> None:
-    if start is not None and method not in WITH_START:
-        raise InputError(f"start: is for {', '.join(WITH_START)}, not for {method}: leave it out")
-    if loss is not None and method in CLASSIFIERS:
+def _options_of(method: str | MethodOptions) -> MethodOptions:
+    """What is asked of the method; by its name alone nothing."""
+    if isinstance(method, MethodOptions):
+        return method
+    return methods.options_of(str(method))()
+
+
+def _threads(asked: Asked | None) -> Asked:
+    """As asked; else the quickest number, unless torch was told to take one."""
+    if asked is not None:
+        return asked
+    return "auto" if torch.get_num_threads() > 1 else 1
+
+
+def _check_method(config: SearchOptions, start: Start | None, loss: Criterion | None) -> None:
+    traits, method = config.method_options.traits, config.what.method
+    if start is not None and not traits.starts_from_A:
+        able = [n for n in methods.names() if methods.options_of(n).traits.starts_from_A]
+        raise InputError(f"start: is for {', '.join(able)}, not for {method}: leave it out")
+    if loss is not None and traits.draws_answers:
         raise InputError(
             f"method {method}: is for classification by cross-entropy: leave loss out, or take"
             " another"
@@ -257,20 +272,13 @@ def _own_threads() -> Iterator[None]:
 
 
 @contextmanager
-def _in_python_words() -> Iterator[None]:
-    """Errors that name flags name arguments instead; a stopped search stops its caller."""
+def _as_python_ends() -> Iterator[None]:
+    """A misuse is bad input; a stopped search stops its caller."""
     try:
         yield
     except MisusedChoice as error:
         raise InputError(str(error)) from error
-    except InputError as error:
-        raise InputError(_without_dashes(str(error))) from error.__cause__
     except Interrupted as stop:
         if stop.exit_code == 128 + signal.SIGINT:
             raise KeyboardInterrupt(str(stop)) from stop
         raise SystemExit(stop.exit_code) from stop
-
-
-def _without_dashes(message: str) -> str:
-    """--arch-noise -> arch_noise."""
-    return re.sub(r"(?<!\w)--([a-z][a-z-]*[a-z])", lambda flag: flag[1].replace("-", "_"), message)

@@ -1,278 +1,314 @@
-"""What commands are told: frozen dataclasses, checked at birth, each error naming its flag.
+"""What a search is told: the options of all who take part in it, composed.
 
-No torch here: `--help` must be quick.
+`SearchOptions.from_values` makes them of flat values, by name. Which options there are depends on
+the method and on the domain of the space: each declares its own.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 import tyro
 
+from proxnas import methods
 from proxnas.cells.genotype import CUSTOM
-from proxnas.common.errors import unknown
-from proxnas.domains.images.options import ImageFlags
+from proxnas.common.options import (
+    COUNT,
+    AboutOptions,
+    Composed,
+    OptionError,
+    Options,
+    Parts,
+    Range,
+    build,
+    flat_hints,
+    neutral_values,
+    unknown_value,
+)
+from proxnas.domains.images.search_options import ImageSearchOptions
+from proxnas.domains.modules.options import ModuleSearchOptions
+from proxnas.domains.search_options import DomainOptions
 from proxnas.domains.spaces import SPACES
-from proxnas.domains.text.search_options import TextFlags, check_domain
-from proxnas.methods import METHODS
+from proxnas.domains.text.search_options import TextSearchOptions
+from proxnas.methods.options import Beside, MethodOptions, RatesOfW, SamplesCells, WarmsUp
 from proxnas.runs.logging_options import LogFlags
-from proxnas.runs.options import JobConfig, flag, require
-from proxnas.runs.worker_options import ManyFlags, check_many, whole_numbers
-from proxnas.searching.limit_options import BudgetFlags
-from proxnas.searching.sampling_options import SamplingFlags, check_sampling
-from proxnas.searching.uses import check_method
+from proxnas.runs.options import JobConfig
+from proxnas.runs.worker_options import ManyFlags, whole_numbers
+from proxnas.searching.limit_options import LimitOptions
 
-if TYPE_CHECKING:
-    from proxnas.domains.text.data.text import TextOptions
+BY_ITSELF = -1
+"""--refine where it costs no more than the search."""
 
 
 @dataclass(frozen=True)
-class SearchConfig(
-    ImageFlags, TextFlags, SamplingFlags, BudgetFlags, ManyFlags, LogFlags, JobConfig
-):
-    """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a
-    text."""
+class What(Options):
+    """What is searched, and how."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
-    """digits, an .npz file, a CIFAR folder, a folder of class folders of images, a .parquet file,
-    or hf:NAME. For --space rnn: pydocs, a folder with train.txt, valid.txt and test.txt, a .txt
-    file, or hf:NAME."""
+    """digits, a file or folder of images, hf:NAME; for rnn a text. Images: an .npz or .parquet
+    file, a CIFAR folder, a folder of class folders. Text: pydocs, a folder with train.txt,
+    valid.txt and test.txt, a .txt file."""
     space: str = "darts7"
-    """darts7, darts8, nasp12, nasp12-full, nasbench201, resnet, enas5 or rnn."""
+    """Where to search."""
     method: str = "nasp"
-    """nasp, pa, lazy-pa, darts-1st, darts-2nd, random, random-ws, snas, gdas, enas, asap, asng,
-    bayesnas, evolution, local, reinforce or pnas."""
-    preset: Literal["default", "paper", "official"] = "default"
-    """Where paper and public code differ: ours, the paper's text, or the public code's
-    behaviour."""
+    """By which method; each has options of its own."""
+    preset: str = "default"
+    """Ours, or as published: paper or official (nasp, pa, lazy-pa). docs/paper.md has where they
+    differ."""
     protocol: Literal["auto", "quick", "cifar", "ptb"] = "auto"
-    """Sizes: quick (small data, a laptop), cifar or ptb (the paper's); auto: for a folder cifar (of
-    text: ptb), else quick."""
+    """Sizes: of a laptop, or the paper's. auto: for a folder cifar (of text: ptb), else
+    quick."""
 
-    epochs: int = 25
+    def check(self) -> None:
+        """Names that exist, and go together."""
+        if self.space not in (*SPACES, CUSTOM):
+            raise unknown_value("space", self.space, SPACES)
+        if self.method not in methods.names():
+            raise unknown_value("method", self.method, methods.names())
+        domain_options(self.space).check_protocol(self.protocol, self.space)
+        presets = methods.options_of(self.method).presets
+        if self.preset not in ("default", *presets):
+            owners = [name for name in methods.names() if methods.options_of(name).presets]
+            known = {key for name in owners for key in methods.options_of(name).presets}
+            if self.preset not in known:
+                raise unknown_value("preset", self.preset, ("default", *known))
+            raise _not_for("preset", self.preset, owners, self.method)
+
+
+@dataclass(frozen=True)
+class Course(Options):
+    """How long the search is."""
+
+    epochs: Annotated[int, COUNT] = 25
     """Passes over the half of the data that trains w."""
-    batch_size: int = 32
+    # batch statistics of one image are none
+    batch_size: Annotated[int, Range(2, 1_000_000)] = 32
     """Images of a step; of all --processes together."""
-    cells: int = 5
-    """Cells of the search network (nasbench201, resnet: a stage)."""
-    channels: int = 16
-    """Channels of its first cell."""
-    cutout: int = 0
-    """Side of the square cut out of the images that train w and move A; 0: none."""
-    final_cells: int = 8
-    """Cells of the final network that params and flops refer to."""
-    final_channels: int = 16
-
-    learning_rate: float = 0.025
-    """SGD of w, on a cosine down to --learning-rate-min."""
-    learning_rate_min: float = 0.001
-    momentum: float = 0.9
-    weight_decay: float = 3e-4
-    clip: float = 5.0
-    """Largest norm of the gradient of w."""
-    unselected: Literal["still", "drift"] = "still"
-    """Weights of unselected candidates stay, or drift by momentum and decay (public code)."""
-
-    arch_optimizer: Literal["adam", "scaled", "sgd"] = "adam"
-    """Steps of A; scaled: descent with one common scale for all entries."""
-    arch_learning_rate: float = 3e-4
-    arch_beta1: float = 0.5
-    arch_beta2: float = 0.999
-    arch_decay: float = 0.0
-    arch_noise: float = 1e-3
-    """Standard deviation of the noise in the initial A."""
-    value: Literal["one", "a_k"] = "one"
-    """Value of a selected entry of A_bar."""
-    ties: Literal["last", "first"] = "last"
-    """Equal entries of A: the last selected (else random by seed), or the first index that is not
-    none."""
-    order: Literal[1, 2] = 1
-    """Gradient of nasp, pa, lazy-pa: at w, or DARTS' second order."""
-    eta: float = 0.0
-    """Weight of the size regulariser R(A): larger finds smaller networks."""
-    eta_cells: Literal["all", "normal"] = "all"
-    """Cells that R counts."""
-    eta_at: Literal["A_bar", "A"] = "A_bar"
-    """Where R is taken: at the discrete architecture, or at A."""
-    explore: float = 0.0
-    """Scale of the Gumbel noise on A when a step selects, falling to 0 over the search (nasp, pa,
-    lazy-pa)."""
-    look_ahead: int = 0
-    """Least steps between looks ahead at what training promises, four an epoch at most; 0: none
-    (nasp, pa, lazy-pa)."""
-    horizon: float = 1.0
-    """How many steps of its training --look-ahead credits a candidate with."""
-    max_skip: int = -1
-    """Most skip connections a cell may have; -1: any number."""
-    warmup: float = 0.0
-    """Epochs at the start in which only w is trained, 0.5 is half of one; -1 (bayesnas' default):
-    one, but at most half of the search."""
-    patience: int = 10
+    patience: Annotated[int, Range(0)] = 10
     """Stop when no step changed A_bar for so many epochs; 0: never."""
-    arch_every: int = 1
-    """Update A in every so many-th step only."""
-    score_batch: float = 1.0
-    """Share of the batch that unselected candidates are scored on (nasp, pa, lazy-pa)."""
-    score_nodes: float = 1.0
-    """Chance of a node to be scored in a step (nasp, pa, lazy-pa)."""
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Of the operations; weights stay fp32. For GPUs: most CPUs are slower in bf16."""
-    tau_start: float = 1.0
-    """Temperature in the first step (snas, gdas, asap)."""
-    tau_end: float = 0.1
-    """Temperature towards the last step."""
-    resource: float = 0.0
-    """Weight of the expected cost in the loss of snas; its authors' example: 0.0015."""
-    fixed_reduction: bool = False
-    """gdas with its fixed reduction cell: only the normal cell is searched."""
-    unsampled_gradient: Literal["zero", "sum"] = "zero"
-    """gdas: gradient of unsampled entries, as its formula, or as its public nasbench201 code."""
-    controller_steps: int = 30
-    """Updates of enas' controller after each epoch, 10 cells each."""
-
+    refine: Annotated[int, Range(BY_ITSELF, 1_000_000)] = 0
+    """Train so many neighbours of the found cell too, keep the best. Each by itself in a deeper
+    network for a moment, the best of them for longer; for cells of images. -1: 24, unless that
+    would take longer than the search."""
     table: str = ""
-    """Table of trained nasbench201 cells: the found cell's row goes into the result; see
-    --evaluate."""
+    """Table of trained nasbench201 cells, to look the found one up."""
+
+
+@dataclass(frozen=True)
+class SearchJob(JobConfig):
+    """One run, or one a seed."""
+
     seeds: str = ""
     """Several searches, for example 0,1,2,3; with --pick the best by validation is kept."""
     pick: bool = False
     """Keep the best of --seeds, its cost counted in full."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.space not in (*SPACES, CUSTOM):
-            raise unknown("--space", self.space, SPACES)
-        if self.method not in METHODS:
-            raise unknown("--method", self.method, METHODS)
-        for name, low in AT_LEAST.items():
-            value = getattr(self, name)
-            require(low <= value < math.inf, flag(name), value, f"give a number of at least {low}")
-        for name, high in AT_MOST.items():
-            require(
-                getattr(self, name) <= high,
-                flag(name),
-                getattr(self, name),
-                f"give a number of at most {high}",
-            )
-        for name in BELOW_ONE:
-            require(
-                0 <= getattr(self, name) < 1,
-                flag(name),
-                getattr(self, name),
-                "give a number from 0 to below 1",
-            )
-        for name in SHARES:
-            require(
-                0 < getattr(self, name) <= 1,
-                flag(name),
-                getattr(self, name),
-                "give a number above 0, at most 1",
-            )
-        for name in ("tau_start", "tau_end"):
-            require(
-                0 < getattr(self, name) < math.inf,
-                flag(name),
-                getattr(self, name),
-                "give a number above 0",
-            )
-        require(
-            0 < self.arch_learning_rate < math.inf,
-            "--arch-learning-rate",
-            self.arch_learning_rate,
-            "give a number above 0, or A never moves",
-        )
-        require(
-            0 <= self.warmup < math.inf or self.warmup == ONE_OR_HALF,
-            "--warmup",
-            self.warmup,
-            f"give a number of at least 0, or {ONE_OR_HALF}",
-        )
-        check_method(self)
-        check_domain(self)
-        self.check_budget()
-        idle = self.fixed_reduction and self.limit() is not None
-        require(
-            not idle,
-            "--fixed-reduction",
-            True,
-            "has a cell of its own size: leave it out, or the limit",
-        )
-        check_many(self)
-        check_sampling(self)
-        require(
-            not self.table or self.space == "nasbench201",
-            "--table",
-            self.table,
-            "needs --space nasbench201",
-        )
-        self.load_options()
-        seeds = self.all_seeds()
-        require(
-            not self.pick or len(seeds) > 1,
-            "--pick",
-            self.pick,
-            "give --seeds with at least two seeds",
-        )
-        require(
-            self.learning_rate_min <= self.learning_rate,
-            "--learning-rate-min",
-            self.learning_rate_min,
-            "give at most --learning-rate",
-        )
-
-    def warmup_epochs(self) -> float:
-        """--warmup, or what stands for -1."""
-        return min(1.0, self.epochs / 2) if self.warmup == ONE_OR_HALF else self.warmup
-
-    def text_options(self) -> TextOptions:
-        """How text becomes tokens."""
-        from proxnas.domains.text.data.text import TextOptions
-
-        return TextOptions(self.tokens, self.max_words, self.min_count, self.train_tokens)
+    def check(self) -> None:
+        """Something to pick from."""
+        super().check()
+        if self.pick and len(self.all_seeds()) < 2:
+            raise OptionError("pick", self.pick, "give {seeds} with at least two seeds")
 
     def all_seeds(self) -> list[int]:
         """The seeds to run: those of --seeds, else the one of --seed."""
-        return whole_numbers("--seeds", self.seeds) if self.seeds else [self.seed]
+        return whole_numbers("seeds", self.seeds) if self.seeds else [self.seed]
 
 
-ONE_OR_HALF = -1
-"""--warmup of one epoch, but of at most half of the search: as published where there are two, and
-short searches are not all warm-up."""
-AT_LEAST: dict[str, float] = {
-    "epochs": 1,
-    "batch_size": 2,  # batch statistics of one image are none
-    "cells": 1,
-    "channels": 1,
-    "cutout": 0,
-    "final_cells": 1,
-    "final_channels": 1,
-    "learning_rate": 0,
-    "learning_rate_min": 0,
-    "weight_decay": 0,
-    "clip": 0,
-    "arch_decay": 0,
-    "arch_noise": 0,
-    "eta": 0,
-    "explore": 0,
-    "look_ahead": 0,
-    "horizon": 0,
-    "max_skip": -1,
-    "arch_every": 1,
-    "patience": 0,
-    "resource": 0,
-    "controller_steps": 1,
-    "checkpoint_minutes": 0,
-}
-AT_MOST: dict[str, float] = {
-    "epochs": 1_000_000,
-    "batch_size": 1_000_000,
-    "cells": 200,
-    "channels": 4096,
-    "final_cells": 200,
-    "final_channels": 4096,
-}
-"""Beyond these a slip of the finger would fill the memory before anybody can say so."""
-SHARES = ("score_batch", "score_nodes")
-BELOW_ONE = ("momentum", "arch_beta1", "arch_beta2")
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(Composed):
+    """Search a cell on DATA: digits, a file or folder of images, or hf:NAME; with --space rnn a
+    text."""
+
+    what: What = field(default_factory=What)
+    course: Course = field(default_factory=Course)
+    method_options: MethodOptions
+    limits: LimitOptions = field(default_factory=LimitOptions)
+    domain: DomainOptions
+    weights: RatesOfW = field(default_factory=RatesOfW)
+    job: SearchJob = field(default_factory=SearchJob)
+    workers_options: ManyFlags = field(default_factory=ManyFlags)
+    logging: LogFlags = field(default_factory=LogFlags)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> SearchOptions:
+        """The options with these values, the others as declared."""
+        space, method = values.get("space", What.space), values.get("method", What.method)
+        parts = parts_for(space, method)
+        return build(SearchOptions, without_foreign(values, space, method), parts)
+
+    @classmethod
+    def all_hints(cls) -> dict[str, Any]:
+        """Name -> type of every option that some search has."""
+        found: dict[str, Any] = {}
+        for part in _all_parts():
+            found |= flat_hints(part)
+        own = flat_hints(SearchOptions, {"method_options": MethodOptions, "domain": DomainOptions})
+        return own | found
+
+    def check(self) -> None:
+        """Rules between the parts."""
+        what, own = self.what, self.method_options
+        if self.weights.learning_rate_min > self.weights.learning_rate:
+            low = self.weights.learning_rate_min
+            raise OptionError("learning_rate_min", low, "give at most {learning_rate}")
+        if self.domain.weightless:
+            self._check_text()
+        if getattr(own, "fixed_reduction", False) and self.limits.limit():
+            advice = "has a cell of its own size: leave it out, or the limit"
+            raise OptionError("fixed_reduction", True, advice)
+        if isinstance(own, SamplesCells) and own.evaluate == "table" and not self.course.table:
+            raise OptionError("evaluate", own.evaluate, "give {table} FILE too")
+        if self.course.table and what.space != "nasbench201":
+            raise OptionError("table", self.course.table, "needs {space} nasbench201")
+        if self.course.refine:
+            self._check_refine()
+
+    def _check_text(self) -> None:
+        own = self.method_options
+        plain = type(own)()
+        for name in own.for_images:
+            if getattr(own, name) != getattr(plain, name):
+                advice = f"is not for {{space}} {self.what.space}: leave it out"
+                raise OptionError(name, getattr(own, name), advice)
+        if own.traits.draws_answers:
+            advice = "cannot search recurrent cells: choose another"
+            raise OptionError("method", self.what.method, advice)
+
+    def _check_refine(self) -> None:
+        what, advice = self.what, ""
+        if self.method_options.traits.samples_cells:
+            advice = f"{what.method} trains cells by themselves already: leave it out"
+        elif not self.domain.cells_of_images:
+            advice = f"is for cells of images, not for {{space}} {what.space}: leave it out"
+        if advice:
+            raise OptionError("refine", self.course.refine, advice)
+
+    def warmup_epochs(self) -> float:
+        """Epochs at the start in which only w is trained."""
+        own = self.method_options
+        return own.warmup_epochs(self.course.epochs) if isinstance(own, WarmsUp) else 0.0
+
+    def cost_of_R(self) -> str:
+        """params, flops, latency or the name of a file; params where the method has no R."""
+        cost = getattr(self.method_options, "cost", "auto")
+        limit = self.limits.limit()
+        return cost if cost != "auto" else limit.of if limit else "params"
+
+    def weight_of_R(self) -> float:
+        """The weight of R(A) that is asked for."""
+        eta: float = getattr(self.method_options, "eta", 0.0)
+        return eta
+
+    def idle(self) -> dict[str, str]:
+        """Option -> when it does nothing, in words, for those that do nothing in this search."""
+        space = self.what.space
+        beside = Beside(
+            space,
+            self.limits.limit() is not None,
+            self.cost_of_R(),
+            self.domain.weightless,
+            one_cell=space in ONE_CELL,
+        )
+        return self.method_options.idle(beside)
+
+    def over_all_epochs(self) -> str:
+        """What follows a schedule over all epochs of the search, in words; empty if nothing
+        does."""
+        epochs, own = self.course.epochs, self.method_options
+        if not own.traits.any_length:
+            return f"{self.what.method} is made for {epochs} epochs from the start"
+        if getattr(own, "explore", 0.0):
+            return f"its {{explore}} falls to 0 over {epochs} epochs"
+        if self.limits.limit():
+            return f"its limit is approached over {epochs} epochs"
+        if self.weights.learning_rate_min != self.weights.learning_rate:
+            return f"its learning rate falls to its end over {epochs} epochs"
+        return ""
+
+    @property
+    def max_skip(self) -> int:
+        """Most skip connections of a cell; -1: any number, and so where the method has rules of its
+        own."""
+        number: int = getattr(self.method_options, "max_skip", -1)
+        return number
+
+    # what the loop of epochs goes by
+
+    @property
+    def epochs(self) -> int:
+        return self.course.epochs
+
+    @property
+    def learning_rate(self) -> float:
+        return self.weights.learning_rate
+
+    @property
+    def threads(self) -> Literal["auto"] | int:
+        return self.job.threads
+
+    @property
+    def checkpoint_minutes(self) -> float:
+        return self.job.checkpoint_minutes
+
+
+ONE_CELL = ("nasbench201", "rnn")
+"""Spaces without a reduction cell."""
+
+
+def domain_options(space: str) -> type[DomainOptions]:
+    """The class of the options that the domain of a space has."""
+    if space == CUSTOM:
+        return ModuleSearchOptions
+    return TextSearchOptions if space == "rnn" else ImageSearchOptions
+
+
+def parts_for(space: str, method: str) -> Parts:
+    """The classes of the parts that the space and the method choose."""
+    if space not in (*SPACES, CUSTOM):
+        raise unknown_value("space", space, SPACES)
+    if method not in methods.names():
+        raise unknown_value("method", method, methods.names())
+    return {"method_options": methods.options_of(method), "domain": domain_options(space)}
+
+
+def without_foreign(values: Mapping[str, Any], space: str, method: str) -> dict[str, Any]:
+    """The values that a search by the method in the space has a use for; an InputError for others,
+    unless they ask for nothing, as in files of versions that wrote all of them."""
+    known = flat_hints(SearchOptions, parts_for(space, method))
+    kept = {name: value for name, value in values.items() if name in known}
+    for name, value in values.items():
+        if name not in known and value != asks_for_nothing(name):
+            raise foreign(name, value, space, method)
+    return kept
+
+
+def asks_for_nothing(name: str) -> Any:
+    """The value that an option of some method or domain was declared with."""
+    for cls in _all_parts():
+        values = neutral_values(cls)
+        if name in values:
+            return values[name]
+    return None
+
+
+def foreign(name: str, value: object, space: str, method: str) -> AboutOptions:
+    """The error for an option that this method, or the domain of this space, does not have."""
+    owners = [each for each in methods.names() if name in flat_hints(methods.options_of(each))]
+    if owners:
+        return _not_for(name, value, owners, method)
+    if name in flat_hints(TextSearchOptions):
+        return OptionError(name, value, "is for {space} rnn: leave it out")
+    if name in flat_hints(ImageSearchOptions):
+        return OptionError(name, value, f"is not for {{space}} {space}: leave it out")
+    return AboutOptions(f"unknown option {name!r}".replace("{", "{{").replace("}", "}}"))
+
+
+def _not_for(name: str, value: object, owners: list[str], method: str) -> OptionError:
+    return OptionError(name, value, f"is for {', '.join(owners)}, not for {method}: leave it out")
+
+
+def _all_parts() -> list[type[Options]]:
+    found: list[type[Options]] = [methods.options_of(name) for name in methods.names()]
+    return [*found, ImageSearchOptions, TextSearchOptions, ModuleSearchOptions]

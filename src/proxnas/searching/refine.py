@@ -23,18 +23,19 @@ from typing import Any
 
 from proxnas.cells.genotype import Genotype
 from proxnas.common.launch import here
+from proxnas.common.options import changed, flat_hints, flatten
 from proxnas.domains import load_for_search
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, stored
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.folder import NEIGHBOURS, REFINED, Run, open_run, write_atomically
 from proxnas.searching.job import Search
-from proxnas.searching.options import SearchConfig
-from proxnas.searching.sampling_options import BY_ITSELF
+from proxnas.searching.options import BY_ITSELF, SearchOptions, parts_for
+from proxnas.searching.running import search_in, without_start
 from proxnas.searching.start import selecting
-from proxnas.searching.uses import USED_BY
-from proxnas.workflows.jobs import run_search
 
+LOCAL = "local"
+"""The method that tries the neighbours of a cell."""
 STEPS = 60
 """Of a short training at least: enough to see who is among the best (docs/results.md)."""
 FINALISTS, FINAL_STEPS = 4, 300
@@ -52,7 +53,7 @@ OF_THE_CELL = ("genotype", "params", "flops", "budget", "latency", "table", "war
 
 
 def refine(
-    config: SearchConfig, folder: Path, found: dict[str, Any], deadline: Deadline | None = None
+    config: SearchOptions, folder: Path, found: dict[str, Any], deadline: Deadline | None = None
 ) -> dict[str, Any]:
     """Refines what the search in the folder found, from where that stands; returns what result.json
     holds.
@@ -76,20 +77,20 @@ def refine(
     return result
 
 
-def how_many(config: SearchConfig, seen: int) -> int:
+def how_many(config: SearchOptions, seen: int) -> int:
     """The neighbours to train: as many as asked for; by itself all, where their trainings see no
     more images than the search has seen, so that a search takes twice its time at most.
 
     Not by itself with --eta: a short training knows nothing of size.
     """
-    if config.refine != BY_ITSELF:
-        return config.refine
+    if config.course.refine != BY_ITSELF:
+        return config.course.refine
     steps = (BY_DEFAULT + 1) * STEPS + (FINALISTS + 1) * FINAL_STEPS
-    return 0 if config.eta or steps * _batch(config) > seen else BY_DEFAULT
+    return 0 if config.weight_of_R() or steps * _batch(config) > seen else BY_DEFAULT
 
 
 def _rounds(
-    config: SearchConfig, cells: int, images: int, folder: Path, deadline: Deadline
+    config: SearchOptions, cells: int, images: int, folder: Path, deadline: Deadline
 ) -> dict[str, Any]:
     """The result of the last round that there was time for, with the seconds of both."""
     seconds, scores = 0.0, dict[Cell, float]()
@@ -110,18 +111,18 @@ def _rounds(
 
 
 def _round(
-    short: SearchConfig, folder: Path, name: str, scores: dict[Cell, float], deadline: Deadline
+    short: SearchOptions, folder: Path, name: str, scores: dict[Cell, float], deadline: Deadline
 ) -> dict[str, Any]:
     """The search around the cell in the folder, first among the neighbours with the highest
     scores."""
     place = folder / name
     start = "" if (place / "checkpoint.pt").exists() else str(folder)
     built = Search(
-        dataclasses.replace(short, start=start),
+        changed(short, start=start),
         load_for_search(short.space, short.data, short),
         adjust=partial(by_loss, scores=scores),
     )
-    return run_search(short, place, built, deadline)
+    return search_in(place, short, built, deadline)
 
 
 def _scores(place: Path) -> dict[Cell, float]:
@@ -137,19 +138,18 @@ def stands_out(scores: Iterable[float]) -> bool:
     return -best < (1 - LEAD) * -second
 
 
-def by_loss(setup: Setup, scores: dict[Cell, float]) -> Setup:
+def by_loss(setup: Setup[Any], scores: dict[Cell, float]) -> Setup[Any]:
     """After so few steps most answers are wrong, and the loss tells sooner than accuracy who is on
     the way."""
     preference = (lambda cell: scores.get(cell, -math.inf)) if scores else None
     return dataclasses.replace(setup, score=lambda measured: -measured.loss, preference=preference)
 
 
-def _validation(config: SearchConfig, folder: Path, genotype: dict[str, Any]) -> dict[str, float]:
+def _validation(config: SearchOptions, folder: Path, genotype: dict[str, Any]) -> dict[str, float]:
     """The figures of a cell by the weights of the search in the folder, as the found cell has
     them."""
-    this = Search(
-        dataclasses.replace(config, start=""), load_for_search(config.space, config.data, config)
-    )
+    data = load_for_search(config.space, config.data, config)
+    this = Search(without_start(config), data)
     state, A_bar = (
         Run(folder).load_checkpoint(),
         selecting(Genotype.from_object(genotype), this.space),
@@ -159,23 +159,22 @@ def _validation(config: SearchConfig, folder: Path, genotype: dict[str, Any]) ->
     return this.task.figures("valid", this.measure(A_bar))
 
 
-def _batch(config: SearchConfig) -> int:
-    return max(2 * here().size, config.batch_size // 2)  # more steps with the same images
+def _batch(config: SearchOptions) -> int:
+    return max(2 * here().size, config.course.batch_size // 2)  # more steps with the same images
 
 
-def short_trainings(config: SearchConfig, neighbours: int, steps: int, images: int) -> SearchConfig:
+def short_trainings(
+    config: SearchOptions, neighbours: int, steps: int, images: int
+) -> SearchOptions:
     """The search among so many neighbours with at least so many steps each, given the images of the
     half for w."""
     size = _batch(config)
     cells = neighbours + 1  # the found one is among them
-    neutral: dict[str, Any] = {
-        name: value
-        for methods, flags in USED_BY.items()
-        if "local" not in methods
-        for name, value in flags.items()
-    }
+    known = flat_hints(SearchOptions, parts_for(config.space, LOCAL))
+    alike = {name: value for name, value in flatten(config).items() if name in known}
     asked: dict[str, Any] = {
-        "method": "local",
+        "method": LOCAL,
+        "preset": "default",
         "refine": 0,
         "evaluations": cells,
         "epochs": -(-cells * steps // max(1, images // size)),
@@ -188,7 +187,7 @@ def short_trainings(config: SearchConfig, neighbours: int, steps: int, images: i
         "force": False,
         "minutes": 0.0,
     }
-    return dataclasses.replace(config, **(neutral | asked))
+    return SearchOptions.from_values(alike | asked)
 
 
 def _cell_of(result: dict[str, Any]) -> Genotype:

@@ -8,21 +8,19 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import CUSTOM, Genotype
+from proxnas.cells.genotype import Genotype
 from proxnas.core.size.budget import Budget, Sizes
 from proxnas.core.size.complexity import parameter_costs, parameters, shares
 from proxnas.core.size.cost_file import read_costs
 from proxnas.core.space import Space
 from proxnas.domains.task import Task
-from proxnas.searching.options import SearchConfig
+from proxnas.searching.options import SearchOptions
 
 TRIES = 6
 """Networks that are timed at the end until one is as quick as was asked."""
-SMALLER = {CUSTOM: "", "rnn": ", or fewer --final-units"}
-"""What else would bring networks within a limit, where it is not the size of a stack of cells."""
 
 
-def costs_of_R(config: SearchConfig, task: Task) -> dict[str, Tensor]:
+def costs_of_R(config: SearchOptions, task: Task) -> dict[str, Tensor]:
     """Group -> p_k / p_bar (K,), by --cost."""
     cost = config.cost_of_R()
     if cost == "params":
@@ -47,13 +45,13 @@ def sizes(of: str, task: Task, space: Space[Any]) -> Sizes:
     )
 
 
-def budget(config: SearchConfig, task: Task, space: Space[Any]) -> Budget | None:
+def budget(config: SearchOptions, task: Task, space: Space[Any]) -> Budget | None:
     """The limit that is asked for; an InputError if no network of the space is within it."""
-    limit = config.limit()
-    or_else = SMALLER.get(config.space, ", or fewer --final-cells or --final-channels")
-    return (
-        Budget(sizes(limit.of, task, space), limit.value, limit.asked, or_else) if limit else None
-    )
+    limit = config.limits.limit()
+    if limit is None:
+        return None
+    of_all = sizes(limit.of, task, space)
+    return Budget(of_all, limit.value, limit.asked(), config.domain.or_smaller)
 
 
 def settle(this: Budget, task: Task, genotype: Callable[[], Genotype]) -> float | None:

@@ -10,6 +10,7 @@ import torch
 from proxnas.cells.genotype import Edge, Genotype
 from proxnas.cells.reading import read_genotype
 from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Group
 from proxnas.core.space import Space
@@ -19,9 +20,8 @@ def start(cell: str, space: Space[Any]) -> Matrices:
     """The A_bar that selects it, or an InputError that names the cell and the space."""
     A_bar = selecting(read_genotype(cell), space)
     if A_bar is None:
-        raise InputError(
-            f"--start {cell}: is no cell of --space {space.name}: give one that was found there"
-        )
+        advice = f"is no cell of {{space}} {space.name}: give one that was found there"
+        raise OptionError("start", cell, advice)
     return A_bar
 
 

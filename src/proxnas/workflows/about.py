@@ -6,12 +6,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from proxnas.common.config_file import STAMP
 from proxnas.common.errors import InputError
 from proxnas.common.stored import parse, read_json
+from proxnas.common.words import given_values
 from proxnas.domains import Domain, TrainableDomain, every_domain, named, of_cell, of_space
 from proxnas.domains.domain import USUAL, of_unusual_data, trainable
 from proxnas.runs.options import RunConfig
-from proxnas.searching.settings import STAMP, given_values
 
 
 def words_of(argv: list[str], *classes: type[RunConfig]) -> list[str]:

@@ -29,26 +29,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from proxnas import methods
 from proxnas.common.memory import peak_memory
+from proxnas.common.options import flat_hints
 from proxnas.common.types import Batch
 from proxnas.core.choice import NONE, Call
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images.spaces.cnn import first_candidates
-from proxnas.domains.text.search_options import recurrent
 from proxnas.methods.base import Occasional
 from proxnas.methods.proximal import Proximal
 from proxnas.runs.threads import threads_for
 from proxnas.searching.job import Search
-from proxnas.searching.options import SearchConfig
-from proxnas.searching.settings import METHOD_DEFAULTS
-from proxnas.searching.uses import PROXIMAL, of_use
+from proxnas.searching.options import SearchOptions, domain_options, parts_for
 from proxnas.workflows.bench_data import MEMORY_STEPS, random_images, random_text
 from proxnas.workflows.bench_options import BenchConfig
 
 EPOCH_IMAGES, EPOCHS = 25_000, 50
 """The search on CIFAR-10 over which occasional work is spread."""
-WARM: dict[str, dict[str, Any]] = {"asap": {"tau_start": 0.99}, "bayesnas": {"warmup": 0}}
-"""What puts a method behind its warm-up."""
 UNMOVED = 1e-12
 """A learning rate of A that changes no selection."""
 PARTS = ("arch", "forward", "backward", "other")
@@ -97,7 +94,7 @@ def cells_alone(config: BenchConfig) -> dict[str, Search]:
     """The searches whose ratio is that of the recurrent cell: with a decoder of two words, which
     costs nothing."""
     compared = ("nasp", "darts-2nd")
-    if config.space != "rnn" or not set(compared) <= set(config.all_methods()):
+    if not config.on_text or not set(compared) <= set(config.all_methods()):
         return {}
     return {name: build(dataclasses.replace(config, words=2), name) for name in compared}
 
@@ -284,30 +281,23 @@ def peak_of_training(config: BenchConfig) -> int:
 
 def build(config: BenchConfig, method: str) -> Search:
     """A search on random images or words with the public codes' sizes."""
-    text = config.space == "rnn"
     size: dict[str, Any] = {"batch_size": config.batch_size}
-    if text:
+    if config.on_text:
         size |= {"units": config.units, "bptt": config.bptt, "lengths": "fixed"}
     else:
         size |= {"cells": config.cells, "channels": config.channels}
-    of_text = {
-        name: value for name, value in recurrent("ptb").items() if text and of_use(method, name)
-    }
-    search_config = SearchConfig(
-        seed=config.seed,
-        device=config.device,
-        threads=config.threads,
-        space=config.space,
-        method=method,
-        score_batch=config.score_batch,
-        score_nodes=config.score_nodes,
-        **METHOD_DEFAULTS.get(method, {}) | WARM.get(method, {}) | of_text | size,
-    )
-    if (
-        method in PROXIMAL
-    ):  # at one network, the random cell it starts from: an explored path would be another
-        search_config = dataclasses.replace(search_config, explore=0.0, arch_learning_rate=UNMOVED)
-    if text:
+    values = usual_values(config, method) | size
+    for name in ("seed", "device", "threads"):
+        values[name] = getattr(config, name)
+    names = flat_hints(methods.options_of(method))
+    for name in ("score_batch", "score_nodes"):
+        if name in names:
+            values[name] = getattr(config, name)
+    if "explore" in names:
+        # at one network, the random cell it starts from: an explored path would be another
+        values |= {"explore": 0.0, "arch_learning_rate": UNMOVED}
+    search_config = SearchOptions.from_values(values)
+    if config.on_text:
         return Search(search_config, random_text(config), exact_clock=True)
     if not config.candidates:
         return Search(search_config, random_images(config), exact_clock=True)
@@ -316,6 +306,18 @@ def build(config: BenchConfig, method: str) -> Search:
     )
     fix_architecture(search)
     return search
+
+
+def usual_values(config: BenchConfig, method: str) -> dict[str, Any]:
+    """What a method has by itself, behind its warm-up; on text with the rates and sizes of PTB."""
+    own, domain = methods.options_of(method), domain_options(config.space)
+    values: dict[str, Any] = {"space": config.space, "method": method}
+    values |= {**own.defaults, **own.traits.past_warmup}
+    if config.on_text:
+        known = flat_hints(SearchOptions, parts_for(config.space, method))
+        sizes = domain.sizes("ptb", config.space)
+        values |= {name: value for name, value in sizes.items() if name in known}
+    return values
 
 
 def fix_architecture(search: Search) -> None:

@@ -6,23 +6,15 @@ No torch here: `--help` must be quick.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from proxnas.common.errors import unknown
+from proxnas import methods
+from proxnas.common.options import OptionError, Range, unknown_value
 from proxnas.domains.spaces import SPACES
-from proxnas.domains.text.search_options import NOT_FOR_TEXT
-from proxnas.methods import METHODS
-from proxnas.runs.options import RunConfig, flag, require
+from proxnas.runs.options import RunConfig
+from proxnas.searching.options import domain_options
 
-BENCH_AT_LEAST = {
-    "cells": 1,
-    "channels": 1,
-    "batch_size": 2,
-    "image_size": 8,
-    "rounds": 1,
-    "units": 1,
-    "bptt": 1,
-    "words": 2,
-}
+COUNT, SHARE = Range(1), Range(0, 1, above=True)
 
 
 @dataclass(frozen=True)
@@ -33,55 +25,52 @@ class BenchConfig(RunConfig):
     """The space to search in."""
     methods: str = "nasp,darts-1st,darts-2nd"
     """Methods to time, with commas between, or all."""
-    candidates: int = 0
+    candidates: Annotated[int, Range(0, 16)] = 0
     """Instead of a space: so many (1 to 16) operations in both cells."""
-    cells: int = 8
-    channels: int = 16
-    batch_size: int = 0
+    cells: Annotated[int, COUNT] = 8
+    channels: Annotated[int, COUNT] = 16
+    batch_size: Annotated[int, Range(2)] = 0
     """0: 16 images, or 64 pieces of a text."""
-    image_size: int = 32
-    units: int = 300
+    image_size: Annotated[int, Range(8)] = 32
+    units: Annotated[int, COUNT] = 300
     """For rnn, as are --bptt and --words."""
-    bptt: int = 35
-    words: int = 10_000
-    score_batch: float = 1.0
+    bptt: Annotated[int, COUNT] = 35
+    words: Annotated[int, Range(2)] = 10_000
+    score_batch: Annotated[float, SHARE] = 1.0
     """As in search, and so is --score-nodes."""
-    score_nodes: float = 1.0
-    rounds: int = 5
+    score_nodes: Annotated[float, SHARE] = 1.0
+    rounds: Annotated[int, COUNT] = 5
     """Interleaved rounds whose medians are reported."""
     json: str = ""
     """Write the figures into this file."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.space not in SPACES:
-            raise unknown("--space", self.space, SPACES)
-        for method in self.all_methods():
-            if method not in METHODS:
-                raise unknown("--methods", method, METHODS)
-        require(
-            0 <= self.candidates <= 16,
-            "--candidates",
-            self.candidates,
-            "give a number from 1 to 16",
-        )
         if not self.batch_size:
-            object.__setattr__(self, "batch_size", 64 if self.space == "rnn" else 16)
-        require(
-            not (self.candidates and self.space == "rnn"),
-            "--candidates",
-            self.candidates,
-            "is not for --space rnn",
-        )
-        for name, low in BENCH_AT_LEAST.items():
-            require(
-                getattr(self, name) >= low,
-                flag(name),
-                getattr(self, name),
-                f"give a number of at least {low}",
-            )
+            object.__setattr__(self, "batch_size", 64 if self.on_text else 16)
+        super().__post_init__()
+
+    def check(self) -> None:
+        """Names that exist, and go together."""
+        super().check()
+        if self.space not in SPACES:
+            raise unknown_value("space", self.space, SPACES)
+        for method in self.all_methods():
+            if method not in methods.names():
+                raise unknown_value("methods", method, methods.names())
+        if self.candidates and self.on_text:
+            raise OptionError("candidates", self.candidates, f"is not for {{space}} {self.space}")
+
+    @property
+    def on_text(self) -> bool:
+        """Whether words are read, not images."""
+        return domain_options(self.space).weightless
 
     def all_methods(self) -> list[str]:
         """The methods to time."""
-        usable = [name for name in METHODS if self.space != "rnn" or name not in NOT_FOR_TEXT]
-        return usable if self.methods == "all" else self.methods.split(",")
+        if self.methods != "all":
+            return self.methods.split(",")
+        usable = []
+        for name in methods.names():
+            if not (self.on_text and methods.options_of(name).traits.draws_answers):
+                usable.append(name)
+        return usable

@@ -17,15 +17,17 @@ from typing import Any
 from rich.console import Console
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import changed
+from proxnas.common.words import words_for
 from proxnas.report import comparison, tables
 from proxnas.report.comparison import Plan, read_plan
 from proxnas.runs.deadline import Deadline, deadline_of
 from proxnas.runs.executors.choice import make
 from proxnas.runs.executors.progress import shown
 from proxnas.runs.executors.tasks import Outcome, Task, share_time
-from proxnas.searching.settings import parse_search
-from proxnas.workflows.compare_options import CompareConfig, search_argv
-from proxnas.workflows.jobs import build_search, store
+from proxnas.runs.lengthening import store
+from proxnas.searching.defaults import resolve
+from proxnas.workflows.compare_options import CompareConfig, search_values
 from proxnas.workflows.study_options import StudyConfig, train_argv, train_values
 
 NO_TIME = (
@@ -38,8 +40,8 @@ class Study:
     """What one command makes of its runs."""
 
     names: list[str]
-    search_argv: Callable[[str, int], list[str]]
-    """(name, seed) -> the command line of the search."""
+    search_values: Callable[[str, int], dict[str, Any]]
+    """(name, seed) -> what the search is asked for."""
     first: str
     """The name whose search is built before any is run, to find what it would refuse."""
     write: Callable[[Path, Sequence[Outcome]], list[dict[str, Any]]]
@@ -52,7 +54,7 @@ def search_tasks(study: Study, plan: Plan, folder: Path) -> list[Task]:
     return [
         Task(
             f"{name} seed {seed}",
-            tuple(study.search_argv(name, seed)),
+            ("search", *words_for(study.search_values(name, seed))),
             folder / "search" / f"{name}-{seed}",
         )
         for name, seed in plan.runs()
@@ -75,10 +77,12 @@ def train_tasks(config: StudyConfig, plan: Plan, folder: Path) -> list[Task]:
 
 def check(study: Study, config: StudyConfig) -> None:
     """An InputError for anything that a run would refuse, before the first is begun."""
+    from proxnas.searching.running import build_search
+
     seed = config.all_seeds()[0]
-    parsed = {name: parse_search(study.search_argv(name, seed)[1:]) for name in study.names}
+    searches = {name: resolve(study.search_values(name, seed)) for name in study.names}
     train_values(config)
-    build_search(dataclasses.replace(parsed[study.first], device=config.device))
+    build_search(changed(searches[study.first], device=config.device))
 
 
 def compare(config: CompareConfig, folder: Path) -> list[Outcome]:
@@ -90,7 +94,9 @@ def compare(config: CompareConfig, folder: Path) -> list[Outcome]:
 
         return comparison_figures.draw(comparison.read(place), place)
 
-    study = Study(names, partial(search_argv, config), names[0], partial(write, config.space), draw)
+    study = Study(
+        names, partial(search_values, config), names[0], partial(write, config.space), draw
+    )
     return fill(study, config, folder)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from proxnas.common.errors import InputError, unknown
-from proxnas.methods import METHODS
-from proxnas.runs.options import require
-from proxnas.searching.options import SearchConfig
-from proxnas.searching.uses import PROXIMAL
-from proxnas.workflows.study_options import StudyConfig, study_argv
+from proxnas import methods
+from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError, flat_hints, unknown_value
+from proxnas.searching.options import SearchOptions
+from proxnas.workflows.study_options import StudyConfig, study_values
 
 SECOND = "-2nd"
 """After the name of a proximal method: with the gradient of second order. darts-2nd is a method by
@@ -31,13 +30,15 @@ class CompareConfig(StudyConfig):
     """Methods with commas between, or all that can search the space. nasp-2nd, pa-2nd and
     lazy-pa-2nd take the gradient of second order."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        """Methods that exist, each once."""
+        super().check()
         names = self.all_methods()
         for name in names:
-            if method_of(name)[0] not in METHODS:
-                raise unknown("--methods", name, METHODS)
-        require(len(set(names)) == len(names), "--methods", self.methods, "name each method once")
+            if method_of(name)[0] not in methods.names():
+                raise unknown_value("methods", name, methods.names())
+        if len(set(names)) < len(names):
+            raise OptionError("methods", self.methods, "name each method once")
 
     def all_methods(self) -> list[str]:
         """As named, pa-2nd is one of its own; all: those that this version has for the space."""
@@ -47,9 +48,9 @@ class CompareConfig(StudyConfig):
 def claiming(space: str) -> list[str]:
     """The methods that can search the space: those whose configuration is not refused."""
     found = []
-    for method in METHODS:
+    for method in methods.names():
         try:
-            SearchConfig(space=space, method=method)
+            SearchOptions.from_values({"space": space, "method": method})
         except InputError:
             continue
         found.append(method)
@@ -59,10 +60,12 @@ def claiming(space: str) -> list[str]:
 def method_of(name: str) -> tuple[str, int]:
     """(method, order of its gradient) of a name in --methods."""
     base = name.removesuffix(SECOND)
-    return (base, 2) if base != name and base in PROXIMAL else (name, 1)
+    if base != name and base in methods.names() and "order" in flat_hints(methods.options_of(base)):
+        return base, 2
+    return name, 1
 
 
-def search_argv(config: CompareConfig, name: str, seed: int) -> list[str]:
-    """The command line of one search, without the flags that say where and how it runs."""
+def search_values(config: CompareConfig, name: str, seed: int) -> dict[str, Any]:
+    """What one search is asked for, without where and how it runs."""
     method, order = method_of(name)
-    return study_argv(config, method, seed, {"order": 2} if order == 2 else {})
+    return study_values(config, method, seed, {"order": 2} if order == 2 else {})

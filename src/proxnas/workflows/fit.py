@@ -16,22 +16,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
+from proxnas.common.config_file import read_values
 from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions, Options, changed
 from proxnas.domains.images.domain import IMAGES
 from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.domains.text.options import TextTrainOptions
 from proxnas.runs.deadline import Deadline
+from proxnas.runs.lengthening import store
 from proxnas.runs.options import RunConfig, require
+from proxnas.runs.stored_options import stored
+from proxnas.searching.defaults import resolve
 from proxnas.searching.limit_options import BudgetFlags
-from proxnas.searching.options import SearchConfig
-from proxnas.searching.settings import parse_search, read_values
+from proxnas.searching.options import SearchOptions
+from proxnas.searching.running import build_search
 from proxnas.training.few_steps import LEAST_STEPS, SMALLEST_BATCH, batch_for, epochs_for
 from proxnas.workflows import fit_words
 from proxnas.workflows.fit_minutes import AUTO, SPACE, fit_minutes, is_one_pass
 from proxnas.workflows.fit_options import FitConfig, TextFitConfig
-from proxnas.workflows.jobs import build_search, fitting, run_search, store
+from proxnas.workflows.jobs import fitting, run_search
 from proxnas.workflows.train import run_training
-from proxnas.workflows.train_settings import stored
 
 if TYPE_CHECKING:
     from proxnas.domains.images.data.images import Images
@@ -57,10 +61,10 @@ OWN_SIZES = {"nasbench201": (5, 16), SPACE: (1, 32)}
 """Cells and channels of the network that is trained, in spaces that have their own."""
 
 Say = Callable[[str], None]
-Part = TypeVar("Part", SearchConfig, ImageTrainOptions, TextTrainOptions)
+Part = TypeVar("Part", SearchOptions, ImageTrainOptions, TextTrainOptions)
 
 
-def search_config(config: FitConfig) -> SearchConfig:
+def search_config(config: FitConfig) -> SearchOptions:
     """The search of a fit; its epochs as the protocol says or the flag."""
     limit = config.limit()
     protocol = "cifar" if config.protocol.endswith("imagenet") else config.protocol
@@ -70,9 +74,9 @@ def search_config(config: FitConfig) -> SearchConfig:
     if (
         limit and training.stem != "cifar"
     ):  # the search counts networks as they are for small images
-        raise InputError(
-            f"{limit.asked}: is not for networks with the stem {training.stem}: leave it out, or"
-            " give --eta"
+        raise AboutOptions(
+            f"{limit.asked()}: is not for networks with the stem {training.stem}: leave it out, or"
+            " give {eta}"
         )
     cells, channels = OWN_SIZES.get(config.space, (values["cells"], values["channels"]))
     flags: dict[str, Any] = {
@@ -82,30 +86,26 @@ def search_config(config: FitConfig) -> SearchConfig:
         "seed": config.seed,
         "device": config.device,
         "threads": config.threads,
-        "final-cells": config.cells or cells,
-        "final-channels": config.channels or channels,
+        "final_cells": config.cells or cells,
+        "final_channels": config.channels or channels,
     }
     side = config.image_size or (SEARCH_SIDE if values.get("image_size") else 0)
     chosen = {
         "epochs": config.search_epochs,
-        "batch-size": config.batch_size,
-        "image-size": side,
+        "batch_size": config.batch_size,
+        "image_size": side,
         "eta": config.eta,
     }
     flags |= {name: value for name, value in (chosen | budget_flags(config)).items() if value}
-    argv = [config.data, *(f"--{name}={value}" for name, value in flags.items())]
-    argv += ["--quiet"] * config.quiet + ["--skip-broken"] * config.skip_broken
-    return parse_search(argv + (["--config", config.search_config] if config.search_config else []))
+    flags |= {"data": config.data, "quiet": config.quiet, "skip_broken": config.skip_broken}
+    file = read_values(Path(config.search_config), SearchOptions) if config.search_config else {}
+    return resolve(flags, file)
 
 
 def budget_flags(config: BudgetFlags) -> dict[str, Any]:
     """The limit on the network that is trained: the search has it too."""
     names = [field.name for field in dataclasses.fields(BudgetFlags)]
-    return {
-        name.replace("_", "-"): getattr(config, name)
-        for name in names
-        if getattr(config, name) != "auto"
-    }
+    return {name: getattr(config, name) for name in names if getattr(config, name) != "auto"}
 
 
 def train_config(config: FitConfig, genotype: Genotype) -> ImageTrainOptions:
@@ -134,9 +134,9 @@ def asked_for(config: FitConfig | TextFitConfig, name: str, file: str) -> bool:
     )
 
 
-def _kind_of(config: FitConfig | TextFitConfig, file: str) -> type[RunConfig]:
+def _kind_of(config: FitConfig | TextFitConfig, file: str) -> type[Options]:
     if file == config.search_config:
-        return SearchConfig
+        return SearchOptions
     return TextTrainOptions if isinstance(config, TextFitConfig) else ImageTrainOptions
 
 
@@ -148,21 +148,21 @@ def prepare_search(config: FitConfig) -> Search:
         asked, images = _quick_images(config, asked)
         if not asked_for(config, "batch_size", config.search_config):
             size = batch_for(_halved(images), asked.epochs, asked.batch_size)
-            asked = dataclasses.replace(asked, batch_size=size)
+            asked = changed(asked, batch_size=size)
         search = build_search(asked, images)
     with fit_words.training(FitConfig):
         prepare_training(config, search.genotype(), _same(config, asked, images))
     return search
 
 
-def _quick_images(config: FitConfig, asked: SearchConfig) -> tuple[SearchConfig, Images]:
+def _quick_images(config: FitConfig, asked: SearchOptions) -> tuple[SearchOptions, Images]:
     """The images that are searched on: files of large ones are brought to SEARCH_SIDE where time is
     short."""
     from proxnas.domains.images.data.images import load
 
     images = load(asked.data, asked.load_options())
     if config.minutes and not asked.image_size and max(images.shape[1:]) > SEARCH_SIDE:
-        smaller = dataclasses.replace(asked, image_size=SEARCH_SIDE)
+        smaller = changed(asked, image_size=SEARCH_SIDE)
         try:
             return smaller, load(smaller.data, smaller.load_options())
         except InputError:  # arrays are taken as they are
@@ -177,7 +177,7 @@ def _halved(images: Images) -> int:
     return len(images.y_train) // 2
 
 
-def _same(config: FitConfig, search: SearchConfig, images: Images) -> Images | None:
+def _same(config: FitConfig, search: SearchOptions, images: Images) -> Images | None:
     """The images of the search, if the training reads them alike."""
     training = ImageTrainOptions(**_train_values(config, None))
     return images if training.load_options() == search.load_options() else None
@@ -338,13 +338,13 @@ def _search(
 ) -> dict[str, Any]:
     if (folder / "config.json").exists():
         return run_search(
-            again(config, stored(folder, "search", SearchConfig)), folder, deadline=deadline
+            again(config, stored(folder, "search", SearchOptions)), folder, deadline=deadline
         )
     built = built or prepare_search(config)
     asked = built.config
     if config.minutes and not config.search_epochs:
         epochs, seconds = search_epochs(built, deadline)
-        asked = dataclasses.replace(asked, epochs=epochs)
+        asked = changed(asked, epochs=epochs)
         say(f"search: {epochs} epochs of about {seconds:.1f} s")
         built = build_search(asked, built.data)  # the probe has made steps: begin anew
     return run_search(again(config, asked), folder, built, deadline)
@@ -384,7 +384,7 @@ def _size(asked: ImageTrainOptions) -> str:
 def again(config: RunConfig, inner: Part) -> Part:
     """The configuration of a part as this call runs it."""
     call = {name: getattr(config, name) for name in ("quiet", "device", "threads", "processes")}
-    return dataclasses.replace(inner, resume=True, force=False, **call)
+    return changed(inner, resume=True, force=False, **call)
 
 
 def time_for(config: FitConfig | TextFitConfig, share: float = 1.0, spent: float = 0.0) -> Deadline:

@@ -74,10 +74,10 @@ def fit_minutes(
     from proxnas.common.environment import describe, pick_device
     from proxnas.domains.images.data.images import load
     from proxnas.runs.folder import open_run
+    from proxnas.runs.lengthening import store
     from proxnas.runs.loop import run_epochs
     from proxnas.runs.progress import shown
     from proxnas.runs.same_data import check_data
-    from proxnas.workflows.jobs import store
 
     start = (clock(), time.process_time()) if begun is None else (begun, 0.0)
     images = load(config.data, config.load_options())  # before the folder is touched
@@ -270,8 +270,8 @@ def deliver_pass(
 
 def model_of(job: OnePass, network: Any, result: Mapping[str, Any]) -> Any:
     """The model as it is kept."""
+    from proxnas.common.config_file import FINGERPRINT
     from proxnas.domains.images.model import Model
-    from proxnas.runs.options import FINGERPRINT
 
     images = job.images
     wanted = (

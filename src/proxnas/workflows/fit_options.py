@@ -70,7 +70,6 @@ class FitConfig(ImageFlags, BudgetFlags, FolderConfig, Options):
         if self.method not in METHODS:
             raise unknown_value("method", self.method, METHODS)
         Options.__post_init__(self)
-        self.check_budget()
 
 
 @dataclass(frozen=True)
@@ -113,5 +112,4 @@ class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig, Options):
         require(self.space == "rnn", "--space", self.space, "is for images: give rnn for text")
         if self.method not in METHODS:
             raise unknown_value("method", self.method, METHODS)
-        self.check_budget()
         Options.__post_init__(self)

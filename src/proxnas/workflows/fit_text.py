@@ -14,15 +14,20 @@ from typing import Any, TypeVar
 
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
+from proxnas.common.config_file import read_values
 from proxnas.common.environment import describe, pick_device
+from proxnas.common.options import changed
 from proxnas.domains.text.data.text import Text, load
 from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainOptions, text_options
 from proxnas.domains.text.training import TextTraining
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.folder import open_run, write_atomically
+from proxnas.runs.lengthening import store
+from proxnas.runs.stored_options import stored
+from proxnas.searching.defaults import resolve
 from proxnas.searching.job import Search
-from proxnas.searching.options import SearchConfig
-from proxnas.searching.settings import parse_search, read_values
+from proxnas.searching.options import SearchOptions
+from proxnas.searching.running import build_search
 from proxnas.training.few_steps import windows_for
 from proxnas.workflows import fit_words
 from proxnas.workflows.fit import (
@@ -39,14 +44,13 @@ from proxnas.workflows.fit import (
     time_for,
 )
 from proxnas.workflows.fit_options import TextFitConfig
-from proxnas.workflows.jobs import build_search, fitting, run_search, store
+from proxnas.workflows.jobs import fitting, run_search
 from proxnas.workflows.plan import plan_search
 from proxnas.workflows.plan_train import measure_training
 from proxnas.workflows.train import build_training, run_training
-from proxnas.workflows.train_settings import stored
 
 Say = Callable[[str], None]
-Sized = TypeVar("Sized", SearchConfig, TextTrainOptions)
+Sized = TypeVar("Sized", SearchOptions, TextTrainOptions)
 SAME = (
     "data",
     "seed",
@@ -62,7 +66,7 @@ SAME = (
 """Flags that search and training share."""
 
 
-def search_config(config: TextFitConfig) -> SearchConfig:
+def search_config(config: TextFitConfig) -> SearchOptions:
     """The search of a fit; sizes as the protocol says or the flag."""
     with fit_words.training(TextFitConfig):
         training = train_config(config)  # a bad value is named now, not after the search
@@ -70,25 +74,18 @@ def search_config(config: TextFitConfig) -> SearchConfig:
         "space": config.space,
         "method": config.method,
         "protocol": "quick" if config.protocol == "quick" else "ptb",
-        "final-units": training.units,
+        "final_units": training.units,
     }
     chosen = {
         "epochs": config.search_epochs,
-        "batch-size": config.batch_size,
+        "batch_size": config.batch_size,
         "bptt": config.bptt,
     } | budget_flags(config)
-    shared = {
-        name.replace("_", "-"): getattr(config, name)
-        for name in SAME
-        if name not in ("data", "quiet")
-    }
+    shared = {name: getattr(config, name) for name in SAME if name not in ("data", "quiet")}
     flags |= {name: value for name, value in (chosen | shared).items() if value or name == "seed"}
-    argv = [
-        config.data,
-        *(f"--{name}={value}" for name, value in flags.items()),
-        *["--quiet"] * config.quiet,
-    ]
-    return parse_search(argv + (["--config", config.search_config] if config.search_config else []))
+    flags |= {"data": config.data, "quiet": config.quiet}
+    file = read_values(Path(config.search_config), SearchOptions) if config.search_config else {}
+    return resolve(flags, file)
 
 
 def train_config(config: TextFitConfig) -> TextTrainOptions:
@@ -123,7 +120,7 @@ def prepare_training(config: TextFitConfig, text: Text) -> TextTrainOptions:
 def _fitted(config: TextFitConfig, asked: Sized, file: str, tokens: int) -> Sized:
     fixed = asked_for(config, "batch_size", file), asked_for(config, "bptt", file)
     batch_size, bptt = windows_for(tokens, asked.batch_size, asked.bptt, fixed)
-    return dataclasses.replace(asked, batch_size=batch_size, bptt=bptt)
+    return changed(asked, batch_size=batch_size, bptt=bptt)
 
 
 def fit_text(config: TextFitConfig, folder: Path, say: Say) -> dict[str, Any]:
@@ -156,12 +153,12 @@ def _search(
     config: TextFitConfig, built: Search, folder: Path, deadline: Deadline, say: Say
 ) -> dict[str, Any]:
     if (folder / "config.json").exists():
-        known = stored(folder, "search", SearchConfig)
+        known = stored(folder, "search", SearchOptions)
         return run_search(again(config, known), folder, deadline=deadline)
     if config.minutes and not config.search_epochs:
         epochs, seconds = search_epochs(built, deadline)
         say(f"search: {epochs} epochs of about {seconds:.1f} s")
-        asked = dataclasses.replace(built.config, epochs=epochs)
+        asked = changed(built.config, epochs=epochs)
         built = build_search(asked, built.data)  # the probe has made steps: begin anew
     return run_search(again(config, built.config), folder, built, deadline)
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import fields
 
 from proxnas.common.errors import InputError
-from proxnas.common.options import AboutOptions
+from proxnas.common.options import in_flags
 from proxnas.runs.options import RunConfig
-from proxnas.searching.options import SearchConfig
+from proxnas.searching.options import SearchOptions
 
 
 def of_search(text: str, cls: type[RunConfig]) -> str:
@@ -19,9 +19,9 @@ def of_search(text: str, cls: type[RunConfig]) -> str:
     is --cells, and what has no flag stands in the file of --search-config."""
     known = {field.name for field in fields(cls)}
     of_final = {
-        field.name.removeprefix("final_")
-        for field in fields(SearchConfig)
-        if field.name.startswith("final_")
+        name.removeprefix("final_")
+        for name in SearchOptions.all_hints()
+        if name.startswith("final_")
     }
 
     def reworded(match: re.Match[str]) -> str:
@@ -57,7 +57,7 @@ def searching(cls: type[RunConfig]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(of_search(_in_flags(error), cls)) from error.__cause__
+        raise InputError(of_search(in_flags(error), cls)) from error.__cause__
 
 
 @contextmanager
@@ -66,8 +66,4 @@ def training(cls: type[RunConfig]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(of_training(_in_flags(error), cls)) from error.__cause__
-
-
-def _in_flags(error: InputError) -> str:
-    return error.as_flag() if isinstance(error, AboutOptions) else str(error)
+        raise InputError(of_training(in_flags(error), cls)) from error.__cause__

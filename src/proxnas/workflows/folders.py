@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from proxnas.common.launch import here
+from proxnas.common.options import POSITIONAL, Options, flag_of, flatten
 from proxnas.common.say import note
 from proxnas.common.stored import read_json
-from proxnas.runs.options import MAY_CHANGE, RunConfig, flag
-from proxnas.searching.settings import POSITIONAL, flag_words, storable
+from proxnas.runs.options import MAY_CHANGE
+from proxnas.runs.stored_options import storable
 
 LONGEST = 40
 """Letters of flags that a name is made longer by at most; a checksum stands for more."""
@@ -36,22 +37,24 @@ def data_word(data: str) -> str:
 
 
 def run_folder(
-    config: RunConfig, plain: str, parse: Callable[[list[str]], RunConfig], *named: str
+    config: Options, plain: str, resolve: Callable[[dict[str, Any]], Options], *named: str
 ) -> Path:
-    """The folder of the run that a command line asks for.
+    """The folder of the run that is asked for.
 
-    `plain` is its name, made of the fields `named`; `parse` gives the configuration of a command
-    line with these alone.
+    `plain` is its name, made of the options `named`; `resolve` gives the options of a run with the
+    values of these alone.
     """
-    first = Path(config.run or plain)
-    if config.run or _holds(first, config):
+    asked = flatten(config)
+    first = Path(asked["run"] or plain)
+    if asked["run"] or _holds(first, config):
         return first
-    beside = Path(f"{plain}-{_flags(config, parse(_words(config, named)))}")
+    usual = resolve({name: asked[name] for name in named if asked[name] != ""})
+    beside = Path(f"{plain}-{_flags(config, usual)}")
     if _begun(beside):
         return beside
-    if not _begun(first) or getattr(config, "resume", False) or getattr(config, "force", False):
+    if not _begun(first) or asked.get("resume") or asked.get("force"):
         return first
-    if not config.quiet and here().leads:
+    if not asked["quiet"] and here().leads:
         note(f"{first} holds a run with other flags: this one goes to {beside}")
     return beside
 
@@ -60,7 +63,7 @@ def _begun(folder: Path) -> bool:
     return (folder / "config.json").exists()
 
 
-def _holds(folder: Path, config: RunConfig) -> bool:
+def _holds(folder: Path, config: Options) -> bool:
     """Whether the folder has a run of this very configuration."""
     try:
         stored = read_json(folder / "config.json")
@@ -69,29 +72,24 @@ def _holds(folder: Path, config: RunConfig) -> bool:
     if not isinstance(stored, dict):
         return False
     asked = _values(config)
-    if getattr(config, "minutes", 0.0) and stored.get("minutes"):
+    if flatten(config).get("minutes") and stored.get("minutes"):
         asked = {name: value for name, value in asked.items() if name not in CHOSEN}
     return all(stored.get(name, value) == value for name, value in asked.items())
 
 
-def _values(config: RunConfig) -> dict[str, Any]:
+def _values(config: Options) -> dict[str, Any]:
     """What makes it this run and no other."""
     return {name: value for name, value in storable(config).items() if name not in MAY_CHANGE}
 
 
-def _words(config: RunConfig, named: tuple[str, ...]) -> list[str]:
-    """The command line of the fields that the plain name is made of."""
-    values = {name: getattr(config, name) for name in named}
-    words = [values.pop(name) for name in reversed(POSITIONAL) if name in values]
-    return words + [word for name, value in values.items() for word in flag_words(name, value)]
-
-
-def _flags(config: RunConfig, plain: RunConfig) -> str:
+def _flags(config: Options, plain: Options) -> str:
     """The flags that are not as they would be by themselves: max-params-50k; a checksum where that
     is no name."""
     usual, asked = _values(plain), _values(config)
     given = slug(
-        "-".join(f"{flag(name)}-{value}" for name, value in asked.items() if usual[name] != value)
+        "-".join(
+            f"{flag_of(name)}-{value}" for name, value in asked.items() if usual[name] != value
+        )
     )
     told = all(asked[name] == data_word(asked[name]) for name in POSITIONAL if name in asked)
     if given and told and len(given) < LONGEST:

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 from proxnas.common.memory import peak_memory
+from proxnas.common.options import changed
 from proxnas.common.quantities import shown_budget
 from proxnas.core.size.complexity import parameters
 from proxnas.domains import load_for_search
 from proxnas.runs.loop import Job
 from proxnas.runs.threads import threads_for
 from proxnas.searching.job import Search
-from proxnas.searching.options import SearchConfig
+from proxnas.searching.options import SearchOptions
 from proxnas.searching.refine import how_many
 from proxnas.searching.sizing import sizes
-from proxnas.workflows.bench import WARM, occasional_seconds
+from proxnas.workflows.bench import occasional_seconds
 
 STEPS = 3
 REFINED = "and {} short trainings after it, then longer ones of the best (--refine)"
 
 
-def plan(config: SearchConfig) -> dict[str, Any]:
+def plan(config: SearchOptions) -> dict[str, Any]:
     """The figures of `--dry-run`."""
     data = load_for_search(config.space, config.data, config)
-    return plan_search(Search(dataclasses.replace(config, **WARM.get(config.method, {})), data))
+    past_warmup = config.method_options.traits.past_warmup
+    return plan_search(Search(changed(config, **past_warmup), data))
 
 
 def plan_search(search: Search) -> dict[str, Any]:

@@ -5,33 +5,37 @@ No torch here: `--help` must be quick.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from proxnas.common.errors import unknown
+from proxnas import methods
+from proxnas.common.config_file import read_values
+from proxnas.common.options import COUNT_OR_NONE, OptionError, build, flat_hints, unknown_value
 from proxnas.common.say import say
+from proxnas.common.words import parse, words_for
 from proxnas.domains import of_space
 from proxnas.domains.domain import trainable
 from proxnas.domains.spaces import SPACES
 from proxnas.runs.executors.choice import check as check_executor
 from proxnas.runs.executors.tasks import Outcome, check_done
-from proxnas.runs.options import RunConfig, check_minutes, flag, require
-from proxnas.runs.worker_options import ManyFlags, check_many, whole_numbers
-from proxnas.searching.settings import (
+from proxnas.runs.lengthening import parse_resumed
+from proxnas.runs.options import MINUTES, RunConfig
+from proxnas.runs.stored_options import stored
+from proxnas.runs.worker_options import ManyFlags, whole_numbers
+from proxnas.searching.defaults import (
+    FEW_NEIGHBOURS,
     asked_of,
-    flag_words,
-    parse,
-    parse_resumed,
-    read_values,
-    resolve_search,
+    below_flags,
+    default_values,
+    idle_among,
 )
-from proxnas.searching.uses import NEEDS, PROXIMAL, of_use, why_idle
+from proxnas.searching.options import SearchOptions, parts_for
 from proxnas.training.options import DataArgument
 from proxnas.workflows.folders import run_folder
-from proxnas.workflows.train_settings import need, stored
+from proxnas.workflows.train_settings import need
 
 SEEDS = 3
 """So many seeds, from --seed on, unless --seeds names them."""
@@ -63,9 +67,9 @@ class StudyConfig(ManyFlags, RunConfig):
     space: str = "darts7"
     seeds: str = ""
     """Seeds with commas between; default: three, from --seed on."""
-    epochs: int = 0
+    epochs: Annotated[int, COUNT_OR_NONE] = 0
     """Epochs of every search; 0: as the protocol says."""
-    minutes: float = 0.0
+    minutes: Annotated[float, MINUTES] = 0.0
     """Time of all runs of this call together: each gets an equal share of what is left when it
     begins, and stops when that is over; 0: any time."""
     train: str = ""
@@ -85,34 +89,18 @@ class StudyConfig(ManyFlags, RunConfig):
     force: bool = False
     """Overwrite what is in the run folder."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        """Names that exist, and go together."""
+        super().check()
         if self.space not in SPACES:
-            raise unknown("--space", self.space, SPACES)
-        require(
-            0 <= self.epochs <= 1_000_000,
-            "--epochs",
-            self.epochs,
-            "give a number from 0 to 1000000",
-        )
-        check_minutes(self.minutes)
-        require(
-            not (self.resume and self.force), "--force", True, "give either --resume or --force"
-        )
+            raise unknown_value("space", self.space, SPACES)
+        if self.resume and self.force:
+            raise OptionError("force", True, "give either {resume} or {force}")
         protocols = self.protocols()
-        require(
-            not self.train or self.train in protocols,
-            "--train",
-            self.train,
-            f"choose {', '.join(protocols)}",
-        )
-        require(
-            not self.train_config or bool(self.train),
-            "--train-config",
-            self.train_config,
-            "needs --train",
-        )
-        check_many(self)
+        if self.train and self.train not in protocols:
+            raise OptionError("train", self.train, f"choose {', '.join(protocols)}")
+        if self.train_config and not self.train:
+            raise OptionError("train_config", self.train_config, "needs {train}")
         self.all_seeds()
 
     def protocols(self) -> list[str]:
@@ -122,7 +110,7 @@ class StudyConfig(ManyFlags, RunConfig):
     def all_seeds(self) -> list[int]:
         """The seeds of each setting."""
         return (
-            whole_numbers("--seeds", self.seeds)
+            whole_numbers("seeds", self.seeds)
             if self.seeds
             else [self.seed + i for i in range(SEEDS)]
         )
@@ -145,9 +133,7 @@ def study_command(
     prog = f"proxnas {cls.COMMAND}"
     config = parse(cls, prog, argv)
     plain = default_folder(config)
-    folder = run_folder(
-        config, plain, partial(parse, cls, prog), "data", "space", *named, "seed", "seeds"
-    )
+    folder = run_folder(config, plain, cls.from_values, "data", "space", *named, "seed", "seeds")
     if not config.force and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, cls.COMMAND, cls), folder, prog)
     need(config, "data")
@@ -158,33 +144,39 @@ def study_command(
     check_done(list(outcomes))
 
 
-def study_argv(config: StudyConfig, method: str, seed: int, special: dict[str, Any]) -> list[str]:
-    """The command line of one search, without the flags that say where and how it runs."""
-    flags: dict[str, Any] = {"space": config.space, "method": method, "seed": seed}
-    if (
-        config.space == "nasbench201"
-    ):  # searches are compared, not what short trainings add to one of them
-        flags["refine"] = 0
-    flags |= {key: getattr(config, key) for key in ("epochs", "table") if getattr(config, key)}
-    flags |= special
-    if method in PROXIMAL and config.preset != "default":
-        flags["preset"] = config.preset
-    flags |= {key: value for key, value in search_values(config).items() if of_use(method, key)}
-    alike = {key: value for key, value in flags.items() if key != "seed"}
-    idle = _idle(config.data, *words(config, alike)) if NEEDS.keys() & alike else ()
-    return [
-        "search",
-        config.data,
-        *words(config, {key: value for key, value in flags.items() if key not in idle}),
-    ]
+def study_values(
+    config: StudyConfig, method: str, seed: int, special: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What one search is asked for, without where and how it runs."""
+    alike = _values_alike(config, method, special)
+    idle = _idle(config, method, tuple(special.items())) if alike else ()
+    values = {name: value for name, value in alike.items() if name not in idle}
+    return values | {"seed": seed} | _machine(config)
+
+
+def _values_alike(config: StudyConfig, method: str, special: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for all seeds; a method that has no use for a value of the file is not given it."""
+    values: dict[str, Any] = {"data": config.data, "space": config.space, "method": method}
+    if config.space in FEW_NEIGHBOURS:
+        values["refine"] = 0  # searches are compared, not what short trainings add to one of them
+    values |= {name: getattr(config, name) for name in ("epochs", "table") if getattr(config, name)}
+    values |= special
+    if config.preset in methods.options_of(method).presets:
+        values["preset"] = config.preset
+    names = flat_hints(SearchOptions, parts_for(config.space, method))
+    return values | {name: v for name, v in search_values(config).items() if name in names}
 
 
 @lru_cache(1000)
-def _idle(*argv: str) -> tuple[str, ...]:
-    """The flags of a search that do nothing beside the others: what one method of a study needs,
+def _idle(
+    config: StudyConfig, method: str, special: tuple[tuple[str, Any], ...]
+) -> tuple[str, ...]:
+    """The options of a search that do nothing beside the others: what one method of a study needs,
     another has no use for. Kept, because a study asks for every seed."""
-    config, defaults = resolve_search(list(argv))
-    return tuple(name for name in asked_of(config, defaults) if why_idle(config, name))
+    values = _values_alike(config, method, dict(special))
+    below = below_flags(values, {})
+    options = build(SearchOptions, below.values | values, below.parts)
+    return tuple(idle_among(options, asked_of(options, default_values(values, {}))))
 
 
 def train_argv(config: StudyConfig, cell: Path, seed: int) -> list[str]:
@@ -192,7 +184,8 @@ def train_argv(config: StudyConfig, cell: Path, seed: int) -> list[str]:
     flags: dict[str, Any] = {"protocol": config.train, "seed": seed}
     shared = trainable(of_space(config.space)).shared
     flags |= {key: value for key, value in search_values(config).items() if key in shared}
-    return ["train", str(cell), config.data, *words(config, flags | train_values(config))]
+    flags |= train_values(config) | _machine(config)
+    return ["train", *words_for({"cell": str(cell), "data": config.data} | flags)]
 
 
 def train_values(config: StudyConfig) -> dict[str, Any]:
@@ -200,21 +193,17 @@ def train_values(config: StudyConfig) -> dict[str, Any]:
     cls = trainable(of_space(config.space)).train_options
     values = read_values(Path(config.train_config), cls) if config.train_config else {}
     for name in values:
-        require(
-            name not in ("data", "cell", "protocol", "seed"),
-            "--train-config",
-            config.train_config,
-            f"{flag(name)} is not for there: `proxnas {config.COMMAND}` sets it itself",
-        )
+        if name in ("data", "cell", "protocol", "seed"):
+            advice = f"{{{name}}} is not for there: `proxnas {config.COMMAND}` sets it itself"
+            raise OptionError("train_config", config.train_config, advice)
     cls(**values)  # a bad value is named now, not after the searches
     return values
 
 
-def words(config: StudyConfig, flags: dict[str, Any]) -> list[str]:
-    """Flags as words, with the device if one is named, and determinism if asked for."""
+def _machine(config: StudyConfig) -> dict[str, Any]:
+    """The device if one is named, and determinism if asked for."""
     machine: dict[str, Any] = {} if config.device == "auto" else {"device": config.device}
-    machine |= {"deterministic": True} if config.deterministic else {}
-    return [word for key, value in (flags | machine).items() for word in flag_words(key, value)]
+    return machine | ({"deterministic": True} if config.deterministic else {})
 
 
 def search_values(config: StudyConfig) -> dict[str, Any]:
@@ -226,12 +215,9 @@ def search_values(config: StudyConfig) -> dict[str, Any]:
     )
     for name in values:
         instead = f"`proxnas {config.COMMAND} --help` lists what it sets itself"
-        require(
-            name not in config.SETS,
-            "--search-config",
-            config.search_config,
-            f"{flag(name)} is not for there: {instead}",
-        )
+        if name in config.SETS:
+            advice = f"{{{name}}} is not for there: {instead}"
+            raise OptionError("search_config", config.search_config, advice)
     return values
 
 
@@ -239,7 +225,7 @@ def search_values(config: StudyConfig) -> dict[str, Any]:
 def _read_once(path: str, changed: int) -> dict[str, Any]:
     """The values of a file that was last changed then: a study of a thousand runs asks a thousand
     times."""
-    return read_values(Path(path))
+    return read_values(Path(path), SearchOptions)
 
 
 def _changed(path: str) -> int:

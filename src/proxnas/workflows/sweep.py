@@ -11,7 +11,7 @@ from typing import Any
 from proxnas.report import comparison, sweep_report
 from proxnas.runs.executors.tasks import Outcome
 from proxnas.workflows.compare import Study, failures, fill, operations
-from proxnas.workflows.sweep_options import SweepConfig, search_argv
+from proxnas.workflows.sweep_options import SweepConfig, search_values
 
 
 def sweep(config: SweepConfig, folder: Path) -> list[Outcome]:
@@ -20,7 +20,7 @@ def sweep(config: SweepConfig, folder: Path) -> list[Outcome]:
     # the smallest limit is the one that may be impossible
     study = Study(
         [setting.name for setting in settings],
-        partial(search_argv, config),
+        partial(search_values, config),
         settings[0].name,
         partial(write, config),
         partial(draw, config),

@@ -7,11 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from proxnas import methods
 from proxnas.common import quantities
-from proxnas.common.errors import InputError, unknown
-from proxnas.methods import METHODS
-from proxnas.runs.options import flag
-from proxnas.workflows.study_options import ITS_OWN, StudyConfig, study_argv
+from proxnas.common.options import AboutOptions, OptionError, unknown_value
+from proxnas.workflows.study_options import ITS_OWN, StudyConfig, study_values
 
 SWEPT = ("eta", "max_params", "max_flops", "max_latency")
 """Flags of a search that a sweep takes lists for, of which one is given."""
@@ -52,22 +51,22 @@ class SweepConfig(StudyConfig):
     cost: str = "auto"
     """As in `proxnas search`."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.method not in METHODS:
-            raise unknown("--method", self.method, METHODS)
-        if any(
-            getattr(self, name) for name in SWEPT
-        ):  # else a file or the run folder may name them
+    def check(self) -> None:
+        """A method that exists, and values of one option."""
+        super().check()
+        if self.method not in methods.names():
+            raise unknown_value("method", self.method, methods.names())
+        # else a file or the run folder may name them
+        if any(getattr(self, name) for name in SWEPT):
             self.settings()
 
     def settings(self) -> list[Setting]:
         """What is swept, from the smallest value to the largest."""
         given = {name: getattr(self, name) for name in SWEPT if getattr(self, name)}
         if len(given) != 1:
-            listed = ", ".join(map(flag, SWEPT))
-            raise InputError(
-                f"give one of {listed} with values to sweep over, for example --eta 0,0.1,1,10"
+            listed = ", ".join(f"{{{name}}}" for name in SWEPT)
+            raise AboutOptions(
+                f"give one of {listed} with values to sweep over, for example {{eta}} 0,0.1,1,10"
             )
         ((name, texts),) = given.items()
         found = sorted(
@@ -75,29 +74,25 @@ class SweepConfig(StudyConfig):
             key=lambda s: s.value,
         )
         if len({setting.value for setting in found}) < len(found):
-            raise InputError(f"{flag(name)} {texts}: name each value once")
+            raise OptionError(name, texts, "name each value once")
         return found
 
 
 def _value(name: str, text: str) -> float:
     if name == "eta":
         if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?(e-?\d{1,2})?", text):
-            raise InputError(
-                f"--eta {text}: give numbers of at least 0 with commas between, for example"
-                " 0,0.1,1,10"
-            )
+            advice = "give numbers of at least 0 with commas between, for example 0,0.1,1,10"
+            raise OptionError("eta", text, advice)
         return float(text)
-    return (
-        quantities.seconds(flag(name), text)
-        if name == "max_latency"
-        else quantities.count(flag(name), text)
-    )
+    read = quantities.seconds if name == "max_latency" else quantities.count
+    return read(name, text)
 
 
-def search_argv(config: SweepConfig, name: str, seed: int) -> list[str]:
-    """The command line of one search, without the flags that say where and how it runs."""
+def search_values(config: SweepConfig, name: str, seed: int) -> dict[str, Any]:
+    """What one search is asked for, without where and how it runs."""
     setting = next(setting for setting in config.settings() if setting.name == name)
-    special: dict[str, Any] = {setting.flag: setting.text}
+    swept = setting.value if setting.flag == "eta" else setting.text
+    special: dict[str, Any] = {setting.flag: swept}
     if config.cost != "auto":
         special["cost"] = config.cost
-    return study_argv(config, config.method, seed, special)
+    return study_values(config, config.method, seed, special)

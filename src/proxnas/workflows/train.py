@@ -16,10 +16,10 @@ from rich.console import Console
 from proxnas.domains import TrainableDomain, of_cell, of_options
 from proxnas.runs.deadline import Deadline, deadline_of
 from proxnas.runs.processes import to_start
-from proxnas.searching.settings import storable
+from proxnas.runs.stored_options import storable, stored
 from proxnas.training.options import TrainOptions
-from proxnas.workflows.jobs import by_processes, fitting, run_job
-from proxnas.workflows.train_settings import resolve_training, stored
+from proxnas.workflows.jobs import fitting
+from proxnas.workflows.train_settings import resolve_training
 
 if TYPE_CHECKING:
     from proxnas.cells.designs import Architecture
@@ -131,6 +131,8 @@ def run_training(
 ) -> dict[str, Any]:
     """One training in its folder; a finished one is not run again. Returns what result.json
     holds."""
+    from proxnas.runs.jobs import by_processes, run_job
+
     if number := to_start(options.processes):
         return by_processes(options, "train", folder, number, architecture)
 

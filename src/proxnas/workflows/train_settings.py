@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from proxnas import __version__
 from proxnas.common.errors import InputError
 from proxnas.common.options import build
-from proxnas.common.stored import read_json, unreadable
+from proxnas.common.words import command_line, config_file, with_help
 from proxnas.domains import TrainableDomain
-from proxnas.runs.options import NOT_STORED, RunConfig
-from proxnas.searching.settings import (
-    AnyRunConfig,
-    checked_values,
-    command_line,
-    config_file,
-    with_help,
-)
+from proxnas.runs.options import RunConfig
 from proxnas.training.options import TrainOptions
 from proxnas.workflows.about import training_domain
 
@@ -59,41 +49,6 @@ def _settle(
     options = make(layers | {name: value for name, value in given.items() if name != "protocol"})
     domain.check_training(options, architecture)
     return options
-
-
-def stored(folder: Path, command: str, cls: type[AnyRunConfig]) -> AnyRunConfig:
-    """The configuration in a run folder: of that command, of a version that does the same, and with
-    every value, since a default in place of one that is missing would go on with another run."""
-    path = folder / "config.json"
-    try:
-        found = read_json(path)
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error, "use --force to run anew") from error
-    if not isinstance(found, dict) or "proxnas" not in found:
-        raise InputError(f"{path}: not written by proxnas: choose another --run")
-    writer, version = str(found.get("command"))[:40], str(found.get("proxnas"))[:40]
-    if writer != command:
-        raise InputError(
-            f"{folder}: holds a run of `proxnas {writer}`, not of {command}: choose another --run"
-        )
-    if _release(version) != _release(__version__):
-        raise InputError(
-            f"{path}: written by proxnas {version}, which may do otherwise than this one"
-            f" ({__version__}): go on with that version, or use --force to run anew"
-        )
-    values = checked_values(path, found, cls)
-    kept = [field.name for field in dataclasses.fields(cls) if field.name not in NOT_STORED]
-    if missing := [name for name in kept if name not in values]:
-        raise InputError(
-            f"{path}: {missing[0]} is missing, with which the run was begun: restore the file, or"
-            " use --force to run anew"
-        )
-    return cls(**values)
-
-
-def _release(version: str) -> str:
-    """The part of a version within which a run goes on as it began."""
-    return ".".join(version.split(".")[:2])
 
 
 def need(config: RunConfig, *names: str) -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxnas.cli.search import parse_search
 from proxnas.common.errors import InputError
 from proxnas.domains.images.data.images import Images, load
-from proxnas.searching.settings import parse_search
 from support.py2_pickle import Py2Pickle
 from support.refusal import refused
 

@@ -33,9 +33,9 @@ SMALL = [
 ]
 STREAMING = """
 import dataclasses, sys
-from proxnas.searching.options import SearchConfig
-read = SearchConfig.load_options
-SearchConfig.load_options = lambda self: dataclasses.replace(read(self), resident_limit=0)
+from proxnas.domains.images.options import ImageFlags
+read = ImageFlags.load_options
+ImageFlags.load_options = lambda self: dataclasses.replace(read(self), resident_limit=0)
 from proxnas.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """

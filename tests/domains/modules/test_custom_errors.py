@@ -221,10 +221,7 @@ def test_data_that_are_none(train: Any, words: str) -> None:
     ("options", "words"),
     [
         ({"method": "naps"}, "unknown method 'naps': did you mean"),
-        ({"method": proxnas.DARTS(order=3)}, "unknown method 'darts of order 3'"),
-        ({"method": proxnas.NASP(eta=-1.0)}, "eta -1.0: give a number of at least 0"),
-        ({"method": proxnas.NASP(arch_every=0)}, "arch_every 0: give a number of at least 1"),
-        ({"epochs": 0}, "epochs 0: give a number of at least 1"),
+        ({"epochs": 0}, "epochs 0: give a number from 1 to 1000000"),
         ({"device": "tpu"}, "device 'tpu': give auto, cpu"),
         ({"schedule": "steps"}, "unknown schedule 'steps'"),
         (
@@ -242,6 +239,23 @@ def test_data_that_are_none(train: Any, words: str) -> None:
 )
 def test_options_that_make_no_sense(options: dict[str, Any], words: str) -> None:
     refused(block(a=nn.Linear(4, 4), b=nn.Tanh()), words, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("DARTS", {"order": 3}, "order 3: give one of 1, 2"),
+        ("NASP", {"eta": -1.0}, "eta -1.0: give a number of at least 0"),
+        ("NASP", {"eta": "much"}, "eta 'much': give a number"),
+        ("NASP", {"arch_every": 0}, "arch_every 0: give a number of at least 1"),
+    ],
+)
+def test_options_of_methods_are_checked_when_they_are_made(
+    name: str, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(proxnas.InputError) as caught:
+        getattr(proxnas, name)(**options)
+    assert str(caught.value) == words
 
 
 class Logits(dict[str, Tensor]):

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from proxnas.cells.genotype import Genotype
 from proxnas.cli.main import main
+from proxnas.cli.search import parse_search
 from proxnas.common.types import Batch, Matrices
 from proxnas.core.selection import random_selection
 from proxnas.core.share import Share
@@ -30,7 +31,6 @@ from proxnas.domains.text.space import NAME, NODES, SOURCES, RecurrentSpace
 from proxnas.domains.text.task import CarriedStream, Carry, NextWord, Window
 from proxnas.runs.progress import Silent
 from proxnas.searching.job import Search
-from proxnas.searching.settings import parse_search
 
 T, B, H, V = 4, 5, 6, 11
 SPACE = RecurrentSpace()

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions
 from proxnas.common.quantities import shown
 from proxnas.common.types import Matrices, State
 from proxnas.core.choice import Group
@@ -70,11 +70,11 @@ class Budget:
     """A limit on one of the sizes, and the projection onto the cells within it."""
 
     def __init__(self, sizes: Sizes, limit: float, asked: str, or_else: str = "") -> None:
-        """`asked`: the flag and its value, and `or_else`: another way out, for the error if no
+        """`asked`: {option} and its value, and `or_else`: another way out, for the error if no
         network is as small."""
         self.sizes, self.limit, self.aim = sizes, limit, limit
         if sizes.smallest > limit * (1 + SLACK):
-            raise InputError(
+            raise AboutOptions(
                 f"{asked}: the smallest network of this space and size has"
                 f" {shown(sizes.of, sizes.smallest)}: give at least that{or_else}"
             )

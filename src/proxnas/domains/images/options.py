@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
-from proxnas.common.options import OptionError, Range
+from proxnas.common.options import OptionError, Options, Range
 from proxnas.domains.images.data.options import LoadOptions
 from proxnas.training.options import (
     Chance,
@@ -39,7 +39,7 @@ Side = Annotated[
 
 
 @dataclass(frozen=True)
-class ImageFlags:
+class ImageFlags(Options):
     """How files of images become an array."""
 
     image_size: Side = 0

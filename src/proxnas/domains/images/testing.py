@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from proxnas.common.config_file import FINGERPRINT
 from proxnas.common.errors import InputError
 from proxnas.common.options import OptionError, escape
 from proxnas.common.telling import listed
@@ -19,7 +20,6 @@ from proxnas.domains.images.evaluate import TOP, Evaluation, evaluate
 from proxnas.domains.images.model import Model
 from proxnas.domains.images.options import ImageTestOptions
 from proxnas.runs.fingerprint import differences
-from proxnas.runs.options import FINGERPRINT
 
 
 def load_for(model: Model, config: ImageTestOptions, data: Any = None) -> Images:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from proxnas.cells.designs import Architecture, Design
 from proxnas.common.clock import Clock
+from proxnas.common.config_file import FINGERPRINT
 from proxnas.common.environment import pick_device, set_deterministic, set_threads
 from proxnas.common.launch import here
 from proxnas.common.options import OptionError
@@ -34,7 +35,6 @@ from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run
 from proxnas.runs.loop import PRECISIONS, Totals, check_finite
 from proxnas.runs.metrics import Metrics
-from proxnas.runs.options import FINGERPRINT
 from proxnas.training.average import Average, rising
 from proxnas.training.job import Tested
 from proxnas.training.optimizer import Optimizer

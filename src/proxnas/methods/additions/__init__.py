@@ -4,7 +4,9 @@ them."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+from proxnas.common.options import NOT_NEGATIVE, SHARE, Range
 from proxnas.common.types import Matrices, State
 from proxnas.core.share import Share
 from proxnas.core.supernet import EVERYTHING
@@ -14,9 +16,38 @@ from proxnas.methods.additions.price import Price
 from proxnas.methods.additions.scoring import PartialScoring
 from proxnas.methods.base import Setup
 from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.methods.options import Beside, MethodOptions
 from proxnas.methods.unrolled import UnrolledStep
 
-__all__ = ["Additions", "Exploration", "LookAhead", "PartialScoring", "Price"]
+__all__ = ["Additions", "AsksForAdditions", "Exploration", "LookAhead", "PartialScoring", "Price"]
+
+
+@dataclass(frozen=True)
+class AsksForAdditions(MethodOptions):
+    """Which of them a search has."""
+
+    order: Literal[1, 2] = 1
+    """Gradient of A at w, or DARTS' second order."""
+    explore: Annotated[float, NOT_NEGATIVE] = 0.0
+    """Scale of the Gumbel noise on A when a step selects. It falls to 0 over the search."""
+    look_ahead: Annotated[int, Range(0)] = 0
+    """Least steps between looks ahead at what training promises; 0: none. Four an epoch at
+    most."""
+    horizon: Annotated[float, NOT_NEGATIVE] = 1.0
+    """How many steps of its training --look-ahead credits a candidate with."""
+    score_batch: Annotated[float, SHARE] = 1.0
+    """Share of the batch that unselected candidates are scored on."""
+    score_nodes: Annotated[float, SHARE] = 1.0
+    """Chance of a node to be scored in a step."""
+
+    def idle(self, beside: Beside) -> dict[str, str]:
+        """What a look ahead would use, and the look itself where nothing can be trained."""
+        found = super().idle(beside)
+        if not self.look_ahead:
+            found["horizon"] = "with {look_ahead} 0"
+        if beside.weightless:
+            found["look_ahead"] = f"in {{space}} {beside.space}, whose candidates have no weights"
+        return found
 
 
 @dataclass(frozen=True)
@@ -30,9 +61,11 @@ class Additions:
     second_order: UnrolledStep | None = None
 
     @classmethod
-    def asked_for(cls, setup: Setup, w: WeightOptimizer, scoring_seed: int) -> Additions:
+    def asked_for(
+        cls, setup: Setup[AsksForAdditions], w: WeightOptimizer, scoring_seed: int
+    ) -> Additions:
         """Those that the options and the limit ask for."""
-        o, steps = setup.architecture, len(setup.train)
+        o, steps = setup.options, len(setup.train)
         partial = (o.score_batch, o.score_nodes) != (1, 1)
         return cls(
             exploration=Exploration(o.explore, setup.seed, w) if o.explore else None,

@@ -1,0 +1,43 @@
+"""What the searches of a domain are told, and where its sizes come from. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from proxnas.common.options import OptionError, Options
+
+Precision = Literal["fp32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True)
+class DomainOptions(Options):
+    """How data of one kind are read, and how large the networks for them are."""
+
+    protocols: ClassVar[tuple[str, ...]] = ()
+    """Those that its searches have."""
+    weightless: ClassVar[bool] = False
+    """Whether candidates have neither weights nor products."""
+    cells_of_images: ClassVar[bool] = False
+    """Whether what is found is a cell of an image classifier."""
+    own_rates: ClassVar[bool] = False
+    """Whether its rates stand over those of a method or a preset, which are those for images."""
+    or_smaller: ClassVar[str] = ""
+    """What else would bring networks within a limit, for an error."""
+
+    @classmethod
+    def choose_protocol(cls, data: str) -> str:
+        """The protocol that suits the data."""
+        raise NotImplementedError
+
+    @classmethod
+    def sizes(cls, protocol: str, space: str) -> dict[str, Any]:
+        """Option -> its value by a protocol in a space."""
+        return {}
+
+    @classmethod
+    def check_protocol(cls, protocol: str, space: str) -> None:
+        """An InputError for a protocol of another domain."""
+        if protocol not in (*cls.protocols, "auto"):
+            advice = f"does not go with {{space}} {space}: leave it out"
+            raise OptionError("protocol", protocol, advice)
