@@ -11,12 +11,13 @@ from typing import Annotated, Literal
 
 import tyro
 
-from proxnas.common.options import COUNT, COUNT_OR_NONE, Options, Range, unknown_value
+from proxnas.common.options import COUNT, COUNT_OR_NONE, OptionError, Options, Range, unknown_value
 from proxnas.domains.images.options import ImageFlags
 from proxnas.domains.spaces import SPACES
+from proxnas.domains.text.domain import TEXT
 from proxnas.domains.text.options import TokenFlags
 from proxnas.methods import METHODS
-from proxnas.runs.options import FolderConfig, require
+from proxnas.runs.options import FolderConfig
 from proxnas.searching.limit_options import BudgetFlags
 from proxnas.training.options import DataArgument
 
@@ -80,7 +81,7 @@ class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig, Options):
     data: DataArgument = ""
     """pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME (with
     --space rnn)."""
-    space: str = "rnn"
+    space: str = next(iter(TEXT.spaces))
     method: str = "nasp"
     """As in `proxnas search`."""
     protocol: Literal["quick", "ptb", "wt2"] = "quick"
@@ -109,7 +110,9 @@ class TextFitConfig(TokenFlags, BudgetFlags, FolderConfig, Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.space == "rnn", "--space", self.space, "is for images: give rnn for text")
+        if self.space not in TEXT.spaces:
+            advice = f"is for images: give {' or '.join(TEXT.spaces)} for text"
+            raise OptionError("space", self.space, advice)
         if self.method not in METHODS:
             raise unknown_value("method", self.method, METHODS)
         Options.__post_init__(self)

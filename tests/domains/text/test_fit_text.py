@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from proxnas.cli.main import main
+from proxnas.searching.job import Search
 from proxnas.workflows.about import fitting_domain
 from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 from proxnas.workflows.fit_text import search_config, train_config
@@ -76,6 +77,22 @@ def test_all_files_are_there(fitted: Path) -> None:
         result["epochs"],
     ) == (1, 2)
     assert f"on {result['test_tokens']:,} tokens" in (fitted / "model_card.md").read_text()
+
+
+def test_the_search_is_built_once(
+    book: Path, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[object] = []
+    real = Search.__init__
+
+    def count(self: Search, *args: Any, **more: Any) -> None:
+        built.append(self)
+        real(self, *args, **more)
+
+    monkeypatch.setattr(Search, "__init__", count)
+    monkeypatch.setattr("proxnas.workflows.fit_text.run_training", lambda *_, **__: 1 / 0)
+    assert main(["fit", str(book), *SMALL, *more, "--quiet", "--run", str(tmp_path / "run")]) == 1
+    assert (tmp_path / "run" / "search" / "result.json").exists() and len(built) == 1
 
 
 def test_a_finished_one_is_shown_again(fitted: Path, capsys: Any) -> None:

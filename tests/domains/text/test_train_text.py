@@ -3,6 +3,7 @@ training said."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -312,6 +313,12 @@ def test_a_run_folder_holds_a_model_that_tests_as_training_said(
     )  # to the bit
     assert text_figures(model, text, "valid")["perplexity"] == result["valid_perplexity"]
     assert result["params"] == sum(w.numel() for w in model.network.parameters())
+
+
+def test_what_is_odd_about_a_text_stands_in_the_result(text: Text, tmp_path: Path) -> None:
+    odd = dataclasses.replace(text, warnings=("no part test: cut", "short"))
+    assert trained(odd, tmp_path / "odd", epochs=1)["warning"] == "no part test: cut; short"
+    assert "warning" not in trained(text, tmp_path / "plain", epochs=1)
 
 
 def test_the_text_may_not_change_between_start_and_resumption(text: Text, tmp_path: Path) -> None:
