@@ -8,8 +8,8 @@ from pathlib import Path
 from PIL import Image
 from sklearn.datasets import load_digits
 
+import proxnas
 from proxnas.cli.main import main
-from proxnas.domains.images.model import load_model
 
 SHORT = ("--search-epochs", "3", "--epochs", "8")
 """Flags if none are given: some minutes; without them it takes as many epochs as `proxnas fit` by
@@ -55,7 +55,7 @@ def fit(folder=None, limit="200k", *flags):
         f"parameters = {result['params']} of {limit}, test accuracy {result['test_accuracy']:.3f}"
     )
     image = next(folder.rglob("*.png"))
-    print(image, load_model(run).predict([image], top=2)[0])
+    print(image, proxnas.load_model(run).predict([image], top=2)[0])
     return 0
 
 

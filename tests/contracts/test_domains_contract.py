@@ -18,6 +18,7 @@ from proxnas.common.errors import InputError
 from proxnas.common.options import OptionError, build
 from proxnas.domains.domain import DOMAINS, Domain, TrainableDomain, every_domain, of_options
 from proxnas.domains.spaces import SPACES, find
+from proxnas.domains.trained import TrainedModel
 from proxnas.training.options import TrainOptions
 
 NAMES = list(DOMAINS)
@@ -210,6 +211,14 @@ def test_it_is_exported_and_the_files_are_checked(
     assert "(epochs 2, seed 0)" in card and f"| parameters | {trained.result['params']:,} |" in card
     with pytest.raises(InputError, match="nothing to write"):
         trained.export()
+
+
+def test_its_run_is_reported(trained: proxnas.TrainedModel, tmp_path: Path) -> None:
+    page = trained.report(tmp_path / "page.html")
+    assert page == tmp_path / "page.html" and "<html" in page.read_text()
+    alone = TrainedModel(trained.domain, trained.model)
+    with pytest.raises(InputError, match="a report needs the files of a run"):
+        alone.report()
 
 
 def test_only_language_models_write(trained: proxnas.TrainedModel) -> None:

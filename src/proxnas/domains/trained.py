@@ -22,7 +22,9 @@ from proxnas.common.options import build
 from proxnas.common.say import say
 from proxnas.domains.domain import TrainableDomain, of_metadata
 from proxnas.domains.exporting import CARD, ONNX, PROGRAM, check_places, onnx_available
-from proxnas.report.reading import read_result
+from proxnas.report.page import FILE as PAGE
+from proxnas.report.page import write_report
+from proxnas.report.reading import find_runs, read_result
 from proxnas.training.job import Model
 from proxnas.training.model_file import FILE, find_model, read_file
 from proxnas.training.options import TestOptions
@@ -105,6 +107,13 @@ class TrainedModel:
         file = place / FILE if place.is_dir() else place
         self.model.save(file)
         return file
+
+    def report(self, path: str | os.PathLike[str] = "") -> Path:
+        """Writes the page of the run that it is of, report.html beside it unless named; returns the
+        file."""
+        if self.folder is None:
+            raise InputError("a report needs the files of a run: train with run=FOLDER")
+        return write_report(find_runs(self.folder), Path(path) if path else self.folder / PAGE)
 
     def export(
         self,
