@@ -402,7 +402,7 @@ def fit_result(
     config: FitConfig | TextFitConfig, found: dict[str, Any], trained: dict[str, Any]
 ) -> dict[str, Any]:
     """What result.json says of search and training: `epochs` are those of the training."""
-    of_training = {"cell", "method", "space", "data", "seed", "warning"}
+    of_training = {"schema", "cell", "method", "space", "data", "seed", "warning"}
     result = {
         name: found[name] for name in ("method", "space", "data", "seed", "converged", "budget")
     }
