@@ -1,0 +1,78 @@
+"""DARTS- (Chu, Wang, Zhang, Lu, Wei, Yan, 'DARTS-: Robustly Stepping out of Performance Collapse
+Without Indicators', ICLR 2021).
+
+Skip connections win in DARTS because they help any network to train. An auxiliary one on every
+edge takes that over, and fades:
+
+    x_j = sum_i ( sum_k softmax(A)_k O_k(x_i) + beta skip(x_i) ),   beta falls linearly from 1 to 0
+
+Its own paper gives the auxiliary connection weights of its own where the map is halved; here it is
+the candidate itself, with beta added to its factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+
+from proxnas.common.errors import InputError
+from proxnas.common.options import NOT_NEGATIVE
+from proxnas.common.types import Matrices
+from proxnas.core.choice import SKIP, Group
+from proxnas.methods.base import Setup
+from proxnas.methods.mixture import MixtureSearch
+from proxnas.methods.options import Alternates, CountsSkips, DescendsA, Traits
+
+PASSING = (SKIP, "identity")
+"""Candidates that hand on what they read; recurrent cells call theirs identity."""
+
+
+@dataclass(frozen=True)
+class DartsMinusOptions(CountsSkips, Alternates, DescendsA):
+    """DARTS with an auxiliary skip connection that fades."""
+
+    public: ClassVar[str] = "DARTSMinus"
+    traits: ClassVar[Traits] = Traits(starts_from_A=True)
+    defaults: ClassVar[Mapping[str, Any]] = {"patience": 0}
+
+    arch_decay: Annotated[float, NOT_NEGATIVE] = 1e-3
+    """Weight decay of A."""
+    beta: Annotated[float, NOT_NEGATIVE] = 1.0
+    """Factor of the auxiliary skip connections in the first step; it falls to 0."""
+
+
+class Fading:
+    """softmax(A), and beta more for skip connections."""
+
+    def __init__(self, groups: Mapping[str, Group], beta: float) -> None:
+        self.beta = beta
+        self.skips: Matrices = {}
+        for name, group in groups.items():
+            passes = [candidate in PASSING for candidate in group.candidates]
+            self.skips[name] = torch.tensor(passes, dtype=torch.float64)
+        if not any(skip.any() for skip in self.skips.values()):
+            raise InputError(
+                "darts-minus: no candidate of this space is a skip connection: take darts-1st"
+            )
+
+    def weigh(self, A: Matrices, progress: float, generator: torch.Generator | None) -> Matrices:
+        beta = self.beta * (1 - progress)
+        return {name: a.softmax(-1) + beta * self.skips[name] for name, a in A.items()}
+
+    def penalty(self, A: Matrices) -> None:
+        return None
+
+    def preferences(self, A: Matrices) -> Matrices:
+        return {name: a.softmax(-1) for name, a in A.items()}
+
+
+class DartsMinus(MixtureSearch):
+    """DARTS whose skip connections have an advantage that fades."""
+
+    Options = DartsMinusOptions
+
+    def __init__(self, setup: Setup[DartsMinusOptions]) -> None:
+        super().__init__(setup, Fading(setup.net.groups, setup.options.beta))
