@@ -238,6 +238,24 @@ def search_operation(name: str, C: int, stride: int) -> nn.Module:
     return Pure(f"{name}/{stride}", op, search_norm(C)) if "pool" in name else op
 
 
+class PartialChannels(nn.Module):
+    """An operation on one in `part` channels; the others pass by, halved where it halves. Then all
+    are shuffled, so that the next operation reads others (PC-DARTS)."""
+
+    def __init__(self, operation: nn.Module, part: int, stride: int) -> None:
+        super().__init__()
+        self.operation, self.part, self.stride = operation, part, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        C = x.shape[1] // self.part
+        passed = x[:, C:]
+        if self.stride > 1:
+            passed = nn.functional.max_pool2d(passed, 2, 2, ceil_mode=True)
+        both = torch.cat([self.operation(x[:, :C]), passed], dim=1)
+        groups: Tensor = both.unflatten(1, (self.part, C))
+        return groups.transpose(1, 2).flatten(1, 2)
+
+
 class Parts(NamedTuple):
     """What cells are made of: operations by name, channels and stride, and the norm beside them."""
 

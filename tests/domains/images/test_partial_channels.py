@@ -1,0 +1,55 @@
+"""Candidates that read one in several channels, as PC-DARTS searches."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+from proxnas.common.errors import InputError
+from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.images.operations import PartialChannels
+from proxnas.domains.images.spaces.cnn import darts7
+
+
+class Negate(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return -x
+
+
+def test_one_in_four_channels_is_read_and_all_are_shuffled() -> None:
+    x = torch.arange(1.0, 9.0).view(1, 8, 1, 1).expand(1, 8, 2, 2)
+    y = PartialChannels(Negate(), 4, 1)(x)[0, :, 0, 0]
+    assert y.tolist() == [-1, 3, 5, 7, -2, 4, 6, 8]
+
+
+@pytest.mark.parametrize("side", [6, 7])
+def test_what_passes_by_is_halved_too(side: int) -> None:
+    x = torch.randn(2, 8, side, side)
+    halving = nn.Conv2d(2, 2, 3, stride=2, padding=1)
+    y = PartialChannels(halving, 4, 2)(x)
+    assert y.shape == (2, 8, -(-side // 2), -(-side // 2))
+    assert torch.equal(y[:, 1], nn.functional.max_pool2d(x[:, 2:3], 2, ceil_mode=True)[:, 0])
+
+
+def test_a_search_network_of_parts_is_smaller_and_gives_the_same_shapes() -> None:
+    whole = darts7()
+    part = dataclasses.replace(whole, part=4)
+    size = Size(3, 8, 3, 5)
+    networks = [space.search_network(size) for space in (whole, part)]
+    counts = [sum(w.numel() for w in network.parameters()) for network in networks]
+    assert counts[1] < 0.5 * counts[0]
+    assert part.groups == whole.groups
+    kinds = {type(m).__name__ for m in networks[1].modules()}
+    assert "PartialChannels" in kinds
+    with torch.device("meta"):  # what is kept has all channels
+        final = [space.choice_network(size) for space in (whole, part)]
+    assert len({sum(w.numel() for w in network.parameters()) for network in final}) == 1
+
+
+def test_channels_must_be_divisible() -> None:
+    space = dataclasses.replace(darts7(), part=4)
+    with pytest.raises(InputError, match="--channel-part 4: does not divide --channels 6"):
+        space.search_network(Size(3, 6, 3, 5))
