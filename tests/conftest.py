@@ -94,7 +94,7 @@ def make_search(tiny_images: Images, tiny_text: Text) -> Callable[..., Search]:
                 "1",
             ]
             return Search(_parsed("pydocs", *size, *flags), tiny_text)
-        cells = "1" if "nasbench201" in flags else "3"
+        cells = "1" if {"nasbench201", "mobile"} & set(flags) else "3"
         size = [
             "--cells",
             cells,

@@ -19,6 +19,7 @@ from proxnas.core.supernet import Supernet
 from proxnas.domains import spaces
 from proxnas.domains.images.networks.chain import Chain
 from proxnas.domains.images.networks.cnn import Size, Stack, cell_network
+from proxnas.domains.images.networks.mobile import Mobile
 from proxnas.domains.images.networks.nasbench201 import nasbench201_network
 from proxnas.domains.images.spaces.cnn import SOURCES, first_candidates
 from proxnas.methods import proximal
@@ -30,8 +31,11 @@ STACKS = [name for name in spaces.SPACES if name not in ("enas5", "rnn")]
 """Spaces whose cells are sums of Choices; tests of their own hold the others."""
 
 
-def images() -> Batch:
-    x = torch.randn(2, 3, 8, 8, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
+def images(space: str = "") -> Batch:
+    """Two; mobile halves often, and batch statistics of two pixels say nothing."""
+    side = 32 if space == "mobile" else 8
+    x = torch.randn(2, 3, side, side, dtype=torch.float64)
+    x = x.contiguous(memory_format=torch.channels_last)
     return Batch(x, torch.tensor([0, 2]))
 
 
@@ -77,9 +81,11 @@ def plain_forward(net: Supernet, A: Matrices, x: Tensor, skip_zeros: bool = Fals
             states = run(cell, cell.preprocess(before_last, last))
             before_last, last = last, torch.cat(states[2:], dim=1)
         return module.classifier(last.mean((2, 3)))
-    if isinstance(module, Chain):
+    if isinstance(module, Chain | Mobile):
+        x = module.stem(x) if isinstance(module, Mobile) else x
         for choice in module.blocks:
             x = node([choice], [x])
+        x = module.head(x) if isinstance(module, Mobile) else x
         return module.classifier(x.mean((2, 3)))
     h = module.stem(x)
     for part in module.body:
@@ -93,7 +99,7 @@ def plain_forward(net: Supernet, A: Matrices, x: Tensor, skip_zeros: bool = Fals
 def test_fast_path_equals_autograd_through_the_mixture(name: str, weighted: bool) -> None:
     """Pruned rows, `none`, reduction cells and rows shared over cells included."""
     space = spaces.find(name)
-    net, A_bar, batch = supernet(space), discrete(space, seed=1, weighted=weighted), images()
+    net, A_bar, batch = supernet(space), discrete(space, seed=1, weighted=weighted), images(name)
     net.use(A_bar, weighted=weighted)
     fast, _ = net.architecture_gradient(batch)
     exact = mixture_gradient(net, A_bar, batch, lambda A, x: plain_forward(net, A, x))
@@ -140,7 +146,7 @@ def test_weight_gradients_asked_for_are_those_of_the_loss(name: str) -> None:
 @pytest.mark.parametrize("name", STACKS)
 def test_weight_gradients_touch_the_selected_operations_only(name: str, weighted: bool) -> None:
     space = spaces.find(name)
-    net, A_bar, batch = supernet(space), discrete(space, seed=2, weighted=weighted), images()
+    net, A_bar, batch = supernet(space), discrete(space, seed=2, weighted=weighted), images(name)
     net.use(A_bar, weighted=weighted)
     weights = list(net.module.parameters())
     ours = torch.autograd.grad(net.loss(batch)[0], weights, allow_unused=True)

@@ -98,7 +98,7 @@ def test_the_genotype_is_valid_and_builds_a_network_that_runs(
     if (
         space != "nasbench201"
     ):  # an edge that is set to `none` is absent, and two slots of asng may choose the same
-        least, most = {"darts8": (1, 2), "rnn": (1, 1), "resnet": (1, 1)}.get(
+        least, most = {"darts8": (1, 2), "rnn": (1, 1), "resnet": (1, 1), "mobile": (1, 1)}.get(
             space, (1 if method == "asng" else 2, 2)
         )
         assert all(
@@ -109,10 +109,8 @@ def test_the_genotype_is_valid_and_builds_a_network_that_runs(
             0
         ].shape == (3, 2, 6)
     else:
-        assert search.space.network(genotype, Size(2, 2, 3, 2))(torch.randn(2, 3, 8, 8)).shape == (
-            2,
-            2,
-        )
+        size = Size(1 if space == "mobile" else 2, 2, 3, 2)
+        assert search.space.network(genotype, size)(torch.randn(2, 3, 8, 8)).shape == (2, 2)
     loss, accuracy = search.validation()
     assert math.isfinite(loss) and 0 <= accuracy <= 1
 

@@ -9,7 +9,7 @@ import torch
 
 from proxnas.methods.proxyless import Proxyless, keep_the_others
 from proxnas.searching.job import Search
-from support.searches import steps
+from support.searches import as_double, steps
 
 MakeSearch = Callable[..., Search]
 
@@ -37,7 +37,7 @@ def test_the_gradient_is_that_of_the_gates_of_two(make_search: MakeSearch, doubl
     method = made(make_search)
     pairs = method._draw_pairs()
     state = method.learner.generator.get_state()
-    batch = method.valid.next()
+    batch = as_double(method.valid.next())
     found = method.gradient_of_pairs(pairs, batch)
     method.learner.generator.set_state(state)
     for name, pair in pairs.items():

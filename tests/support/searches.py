@@ -71,7 +71,7 @@ def active_rows(A_bar: Matrices) -> dict[Row, tuple[int, ...]]:
 
 
 def supernet(space: Space) -> Supernet:
-    size = Size(1, 2, 3, 3) if space.name == "nasbench201" else SIZE
+    size = Size(1, 2, 3, 3) if space.name in ("nasbench201", "mobile") else SIZE
     return Supernet(channels_last(space.search_network(size)), space.groups)
 
 
@@ -144,3 +144,9 @@ def classified(options: MethodOptions) -> Setup[Any]:
 def linear_outputs(setup: Setup, x: Tensor) -> list[Tensor]:
     """What the three candidates give."""
     return [x @ candidate.weight.T for candidate in setup.net.choices[""].candidates]
+
+
+def as_double(batch: Batch) -> Batch:
+    """The batch in float64."""
+    assert isinstance(batch.x, Tensor)
+    return batch._replace(x=batch.x.double())

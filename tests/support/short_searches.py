@@ -9,6 +9,8 @@ QUICK = {
     "enas": ("--controller-steps", "1"),
     "bayesnas": ("--warmup", "0"),
     "asap": ("--tau-start", "0.9"),
+    "pc-darts": ("--resting", "0"),
+    "proxyless": ("--warmup", "0"),
     "random-ws": ("--random-cells", "5"),
     **dict.fromkeys(SAMPLING, ("--evaluations", "5")),
 }

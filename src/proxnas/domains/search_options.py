@@ -36,6 +36,11 @@ class DomainOptions(Options):
         return {}
 
     @classmethod
+    def fixed(cls, space: str) -> dict[str, Any]:
+        """What a method's defaults cannot change in a space."""
+        return {}
+
+    @classmethod
     def check_protocol(cls, protocol: str, space: str) -> None:
         """An InputError for a protocol of another domain."""
         if protocol not in (*cls.protocols, "auto"):

@@ -23,6 +23,7 @@ METHODS: dict[str, str | type[Method]] = {
     "darts-2nd": "proxnas.methods.darts:SecondOrder",
     "random": "proxnas.methods.random:RandomSearch",
     "random-ws": "proxnas.methods.random_ws:RandomWs",
+    "pc-darts": "proxnas.methods.pc_darts:PcDarts",
     "darts-pt": "proxnas.methods.darts_pt:DartsPt",
     "darts-minus": "proxnas.methods.darts_minus:DartsMinus",
     "fair-darts": "proxnas.methods.fair_darts:FairDarts",

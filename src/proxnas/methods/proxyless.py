@@ -26,7 +26,7 @@ from proxnas.common.options import BELOW_ONE, NOT_NEGATIVE, Range
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.selection import changed, one_hot
 from proxnas.core.size.complexity import parameter_costs
-from proxnas.methods.base import Setup, weight_step
+from proxnas.methods.base import Setup, by_name, weight_step
 from proxnas.methods.learner import Learner
 from proxnas.methods.options import (
     ONE_OR_HALF,
@@ -36,9 +36,11 @@ from proxnas.methods.options import (
     TrainsPartly,
     Traits,
 )
-from proxnas.runs.consensus import mean_of
+from proxnas.runs.consensus import mean_matrices, mean_of
 from proxnas.runs.metrics import Metrics
 
+OFF = 1e-30
+"""Of a gate that is off: it adds nothing to the sum, but its candidate has a gradient."""
 BASELINE = 0.9
 """Memory of the moving mean of the rewards."""
 
@@ -124,12 +126,15 @@ class Proxyless:
         """dL/dA through the gates of two candidates an edge, one of which is on."""
         A = self.learner.A
         q = {name: A[name].gather(-1, pair).softmax(-1) for name, pair in pairs.items()}
-        path = {}
+        gates = {}
         for name, pair in pairs.items():
             on = torch.multinomial(q[name], 1, generator=self.learner.generator)
-            path[name] = torch.zeros_like(A[name]).scatter_(-1, pair.gather(-1, on), 1.0)
-        self.net.use(path)
-        dg, _ = self.net.architecture_gradient(batch)
+            off = torch.zeros_like(A[name]).scatter_(-1, pair, OFF)
+            gates[name] = off.scatter_(-1, pair.gather(-1, on), 1.0).requires_grad_()
+        self.net.use(gates, weighted=True)
+        loss, _ = self.net.loss(batch, False)
+        slopes = by_name(gates, self.net.gradient(loss, list(gates.values())))
+        dg = mean_matrices(slopes, self.net.objective.examples(batch), self.net.device)
         dA = {}
         for name, pair in pairs.items():
             g = dg[name].gather(-1, pair)

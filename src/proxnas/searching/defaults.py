@@ -88,7 +88,7 @@ def defaults_for(chosen: Mapping[str, Any]) -> Defaults:
     values = domain.sizes(protocol, space)
     if space in FEW_NEIGHBOURS and own.traits.refines_few:
         values["refine"] = BY_ITSELF
-    values |= _of_method(own, domain.own_rates, values)
+    values |= _of_method(own, domain.own_rates, values) | domain.fixed(space)
     if chosen.get("evaluate") == "table" and own.traits.samples_cells:
         values |= BY_TABLE
     if what.preset != "default":

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from proxnas.common.errors import InputError
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.operations import PartialChannels
+from proxnas.domains.images.operations import SEARCHED, PartialChannels, parted, usable_part
 from proxnas.domains.images.spaces.cnn import darts7
 
 
@@ -49,7 +48,12 @@ def test_a_search_network_of_parts_is_smaller_and_gives_the_same_shapes() -> Non
     assert len({sum(w.numel() for w in network.parameters()) for network in final}) == 1
 
 
-def test_channels_must_be_divisible() -> None:
-    space = dataclasses.replace(darts7(), part=4)
-    with pytest.raises(InputError, match="--channel-part 4: does not divide --channels 6"):
-        space.search_network(Size(3, 6, 3, 5))
+@pytest.mark.parametrize(
+    ("C", "part"), [(1, 1), (2, 1), (4, 2), (5, 1), (6, 2), (8, 4), (12, 4), (16, 4)]
+)
+def test_channels_are_parted_as_far_as_they_can_be(C: int, part: int) -> None:
+    """What divides four and C, and leaves two channels at least."""
+    assert usable_part(4, C) == part
+    made = parted(SEARCHED, 4).operation("sep_conv_3x3", C, 1)
+    assert isinstance(made, PartialChannels) == (part > 1)
+    assert made(torch.randn(2, C, 5, 5)).shape == (2, C, 5, 5)

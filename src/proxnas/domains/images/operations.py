@@ -264,3 +264,20 @@ class Parts(NamedTuple):
 
 
 SEARCHED, FINAL = Parts(search_operation, search_norm), Parts(final_operation, final_norm)
+
+
+def parted(parts: Parts, part: int) -> Parts:
+    """The same with operations on a part of the channels."""
+
+    def operation(name: str, C: int, stride: int) -> nn.Module:
+        few = usable_part(part, C)
+        made = parts.operation(name, C // few, stride)
+        return made if few == 1 else PartialChannels(made, few, stride)
+
+    return Parts(operation, parts.norm)
+
+
+def usable_part(part: int, C: int) -> int:
+    """One in how many channels is read: what divides `part` and C, and leaves at least two."""
+    usable = [n for n in range(1, part + 1) if part % n == 0 and C % n == 0 and C // n >= 2]
+    return max(usable, default=1)

@@ -83,6 +83,11 @@ def nasbench201() -> dict[str, Any]:
     return {"cells": 5, "channels": 16, "stem": "cifar", "auxiliary": 0.0, "drop_path": 0.0}
 
 
+def mobile() -> dict[str, Any]:
+    """Inverted residual blocks: as many as the search left in, no auxiliary tower."""
+    return {"cells": 1, "stem": "cifar", "auxiliary": 0.0}
+
+
 PROTOCOLS = {"quick": quick, "cifar": cifar, "imagenet": imagenet, "tinyimagenet": tinyimagenet}
-BY_KIND = {"nasbench201": nasbench201, "chain": chain}
+BY_KIND = {"nasbench201": nasbench201, "chain": chain, "mobile": mobile}
 """What networks of a kind are made of, whatever the protocol."""

@@ -23,12 +23,15 @@ class ImageSearchOptions(ImageFlags, DomainOptions):
     or_smaller: ClassVar[str] = ", or fewer {final_cells} or {final_channels}"
 
     cells: Annotated[int, CELLS] = 5
-    """Cells of the search network (nasbench201: a stage)."""
+    """Cells of the search network (nasbench201, resnet: a stage; mobile: 1)."""
     channels: Annotated[int, CHANNELS] = 16
     """Channels of its first cell."""
     final_cells: Annotated[int, CELLS] = 8
     """Cells of the final network that params and flops refer to."""
     final_channels: Annotated[int, CHANNELS] = 16
+    channel_part: Annotated[int, Range(1, 64)] = 1
+    """Candidates read one in so many channels during the search, the others pass by (PC-DARTS);
+    as far as it divides them."""
     cutout: Annotated[int, Range(0)] = 0
     """Side of the square cut out of the images that train w and move A; 0: none."""
     precision: Precision = "fp32"
@@ -49,10 +52,12 @@ class ImageSearchOptions(ImageFlags, DomainOptions):
         """Of the paper, or of small data on a laptop; nasbench201 has its own final network, and
         one cell a stage is enough to search on small data."""
         values = dict(CIFAR if protocol == "cifar" else QUICK)
-        if space == "nasbench201":
-            values |= {"final_cells": 5, "final_channels": 16}
-            values["cells"] = 1 if protocol == "quick" else 5
-        return values
+        return values | OF_SPACE.get(space, {}).get(protocol, {})
+
+    @classmethod
+    def fixed(cls, space: str) -> dict[str, Any]:
+        """Blocks of a chain change their channels: they read all of them."""
+        return {"channel_part": 1} if space in ("resnet", "mobile") else {}
 
 
 QUICK = {
@@ -73,6 +78,22 @@ CIFAR = {
     "final_channels": 36,
 }
 """The paper's search on CIFAR-10 and the network it trains."""
+
+CHAIN = {"cells": 1, "channels": 32, "final_cells": 1, "final_channels": 32}
+MOBILE = {"cells": 1, "final_cells": 1}
+OF_SPACE: dict[str, dict[str, dict[str, int]]] = {
+    "nasbench201": {
+        "quick": {"cells": 1, "final_cells": 5, "final_channels": 16},
+        "cifar": {"cells": 5, "final_cells": 5, "final_channels": 16},
+    },
+    # the network that is searched is the one that is trained, in width and in depth
+    "resnet": {"quick": CHAIN, "cifar": CHAIN},
+    "mobile": {
+        "quick": MOBILE | {"channels": 8, "final_channels": 8},
+        "cifar": MOBILE | {"channels": 16, "final_channels": 16},
+    },
+}
+"""Space -> protocol -> sizes of its own."""
 
 
 def auto_protocol(data: str) -> str:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.cells.genotype import Genotype
+from proxnas.common.options import OptionError
 from proxnas.common.types import Batch, Matrices
 from proxnas.core.size import costs
 from proxnas.core.size.complexity import multiply_adds
@@ -20,6 +21,9 @@ from proxnas.domains.images.data.augment import Augment
 from proxnas.domains.images.data.images import Images, search_parts
 from proxnas.domains.images.data.stream import ImageBatches, Stream
 from proxnas.domains.images.networks.cnn import Size, channels_last
+from proxnas.domains.images.spaces.cnn import CellSpace
+from proxnas.domains.images.spaces.enas5 import Enas5
+from proxnas.domains.images.spaces.nasbench201 import NasBench201
 from proxnas.runs.folder import Run
 from proxnas.runs.loop import PRECISIONS
 from proxnas.runs.messages import total
@@ -35,6 +39,7 @@ class ImageSearch(Protocol):
     final_channels: int
     max_skip: int
     cutout: int
+    channel_part: int
     batch_size: int
     precision: str
     seed: int
@@ -47,8 +52,9 @@ class ImageTask:
         self, config: ImageSearch, images: Images, space: Space[Size], device: torch.device
     ) -> None:
         self.config, self.images, self.space, self.device = config, images, space, device
+        searched = with_part(space, config.channel_part)
         module = channels_last(
-            space.search_network(self._size(config.cells, config.channels)).to(device)
+            searched.search_network(self._size(config.cells, config.channels)).to(device)
         )
         limit = None if config.max_skip < 0 else config.max_skip
         groups = {name: replace(group, max_skip=limit) for name, group in space.groups.items()}
@@ -127,3 +133,14 @@ class ImageTask:
             "final_cells": c.final_cells,
             "final_channels": c.final_channels,
         }
+
+
+def with_part(space: Space[Size], part: int) -> Space[Size]:
+    """The space with search networks whose candidates read a part of the channels."""
+    if part == 1:
+        return space
+    if not isinstance(space, CellSpace | NasBench201 | Enas5):
+        raise OptionError(
+            "channel_part", part, f"is not for {{space}} {space.name}: leave it out, or give 1"
+        )
+    return replace(space, part=part)

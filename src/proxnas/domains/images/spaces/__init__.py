@@ -7,6 +7,7 @@ SPACES: dict[str, str] = {
     "nasp12-full": "proxnas.domains.images.spaces.cnn:nasp12_full",
     "nasbench201": "proxnas.domains.images.spaces.nasbench201:NasBench201",
     "resnet": "proxnas.domains.images.spaces.resnet:ResNet",
+    "mobile": "proxnas.domains.images.spaces.mobile:MobileSpace",
     "enas5": "proxnas.domains.images.spaces.enas5:Enas5",
 }
 """Name -> 'module:what makes it'."""

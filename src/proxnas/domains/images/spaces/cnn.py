@@ -18,12 +18,17 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.cells.genotype import Cell, Genotype
-from proxnas.common.errors import InputError
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Choice, Group, Node, Row
 from proxnas.core.space import selected_edges
-from proxnas.domains.images.networks.cnn import CellPlace, Preprocess, Size, Stack, cell_network
-from proxnas.domains.images.operations import FINAL, SEARCHED, PartialChannels, Parts
+from proxnas.domains.images.networks.cnn import (
+    CellPlace,
+    Preprocess,
+    Size,
+    Stack,
+    cell_network,
+)
+from proxnas.domains.images.operations import FINAL, SEARCHED, Parts, parted
 
 INPUTS, NODES = 2, 4
 SOURCES = [i for n in range(NODES) for i in range(INPUTS + n)]
@@ -71,21 +76,15 @@ class CellSpace:
         }
 
     def search_network(self, size: Size) -> nn.Module:
-        if size.channels % self.part:
-            raise InputError(
-                f"--channel-part {self.part}: does not divide --channels {size.channels}: give"
-                " numbers that do"
-            )
-        return self._stack(size, SEARCHED, self.part)
+        return self._stack(size, parted(SEARCHED, self.part))
 
     def choice_network(self, size: Size) -> nn.Module:
         return self._stack(size, FINAL)
 
-    def _stack(self, size: Size, parts: Parts, part: int = 1) -> nn.Module:
+    def _stack(self, size: Size, parts: Parts) -> nn.Module:
         def build(place: CellPlace) -> tuple[nn.Module, int]:
             group = "reduce" if place.reduction else "normal"
-            cell = SearchCell(group, self.groups[group], place, parts, part)
-            return cell, place.C * NODES
+            return SearchCell(group, self.groups[group], place, parts), place.C * NODES
 
         return Stack(size, build, parts.norm)
 
@@ -106,30 +105,18 @@ class CellSpace:
 class SearchCell(nn.Module):
     """A cell whose every edge is a Choice; the cells of one kind share their rows of A."""
 
-    def __init__(
-        self,
-        name: str,
-        group: Group,
-        place: CellPlace,
-        parts: Parts = SEARCHED,
-        part: int = 1,
-    ) -> None:
+    def __init__(self, name: str, group: Group, place: CellPlace, parts: Parts = SEARCHED) -> None:
         super().__init__()
-        self.part = part
         self.preprocess = Preprocess(place, parts.norm)
         self.nodes = nn.ModuleList(
             Node([self._choice(Row(name, e), group.candidates, place, parts) for e in rows])
             for rows in group.nodes
         )
 
-    def _choice(
-        self, row: Row, candidates: Sequence[str], place: CellPlace, parts: Parts
-    ) -> Choice:
+    @staticmethod
+    def _choice(row: Row, candidates: Sequence[str], place: CellPlace, parts: Parts) -> Choice:
         stride = 2 if place.reduction and SOURCES[row.edge] < INPUTS else 1
-        made = {op: parts.operation(op, place.C // self.part, stride) for op in candidates}
-        if self.part > 1:
-            made = {op: PartialChannels(each, self.part, stride) for op, each in made.items()}
-        return Choice(made, share=row)
+        return Choice({op: parts.operation(op, place.C, stride) for op in candidates}, share=row)
 
     def forward(self, before_last: Tensor, last: Tensor) -> Tensor:
         states: list[Tensor] = self.preprocess(before_last, last)

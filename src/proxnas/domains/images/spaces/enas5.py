@@ -21,8 +21,14 @@ from proxnas.cells.genotype import Cell, Genotype
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Choice, Group, Node, Row
 from proxnas.core.space import selected_edges
-from proxnas.domains.images.networks.cnn import CellPlace, Preprocess, Size, Stack, cell_network
-from proxnas.domains.images.operations import FINAL, SEARCHED, Parts
+from proxnas.domains.images.networks.cnn import (
+    CellPlace,
+    Preprocess,
+    Size,
+    Stack,
+    cell_network,
+)
+from proxnas.domains.images.operations import FINAL, SEARCHED, Parts, parted
 
 INPUTS, NODES, SIDES = 2, 5, 2
 OPERATIONS = ("sep_conv_3x3", "sep_conv_5x5", "avg_pool_3x3", "max_pool_3x3", "skip_connect")
@@ -46,13 +52,15 @@ class Enas5:
     """Normal and reduction cells over the same five operations."""
 
     name: str = "enas5"
+    part: int = 1
+    """In the search candidates read one in so many channels."""
 
     @property
     def groups(self) -> Mapping[str, Group]:
         return {"normal": GROUP, "reduce": GROUP}
 
     def search_network(self, size: Size) -> nn.Module:
-        return self._stack(size, SEARCHED)
+        return self._stack(size, parted(SEARCHED, self.part))
 
     def choice_network(self, size: Size) -> nn.Module:
         return self._stack(size, FINAL)

@@ -14,7 +14,15 @@ from proxnas.core.choice import NONE, Choice, Group, Node, Row
 from proxnas.core.space import selected_edges
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.networks.nasbench201 import EDGES, NODES, Stages, nasbench201_network
-from proxnas.domains.images.operations import NASBENCH201, Norm, Pure, final_norm, search_norm
+from proxnas.domains.images.operations import (
+    NASBENCH201,
+    Norm,
+    PartialChannels,
+    Pure,
+    final_norm,
+    search_norm,
+    usable_part,
+)
 
 GROUP = Group(tuple(NASBENCH201), nodes=((0,), (1, 2), (3, 4, 5)), max_inputs=None)
 
@@ -24,13 +32,15 @@ class NasBench201:
     """All five operations on every edge; an edge may be `none`, a node may be empty."""
 
     name: str = "nasbench201"
+    part: int = 1
+    """In the search candidates read one in so many channels."""
 
     @property
     def groups(self) -> Mapping[str, Group]:
         return {"cell": GROUP}
 
     def search_network(self, size: Size) -> nn.Module:
-        return Stages(size, lambda C: SearchCell(C, search_norm), search_norm)
+        return Stages(size, lambda C: SearchCell(C, search_norm, self.part), search_norm)
 
     def choice_network(self, size: Size) -> nn.Module:
         return Stages(size, lambda C: SearchCell(C, final_norm), final_norm)
@@ -53,19 +63,22 @@ def _complete(edges: list[Edge], node: int) -> list[Edge]:
 class SearchCell(nn.Module):
     """Four nodes whose every edge is a Choice."""
 
-    def __init__(self, C: int, norm: Norm) -> None:
+    def __init__(self, C: int, norm: Norm, part: int = 1) -> None:
         super().__init__()
         self.nodes = nn.ModuleList(
-            Node([self._choice(e, C, norm) for e in rows]) for rows in GROUP.nodes
+            Node([self._choice(e, C, norm, part) for e in rows]) for rows in GROUP.nodes
         )
 
     @staticmethod
-    def _choice(e: int, C: int, norm: Norm) -> Choice:
-        ops = {name: make(C, 1, norm) for name, make in NASBENCH201.items()}
-        # as in the benchmark's own search code pooling is not normalised here
-        return Choice(
-            {n: Pure(n, op) if "pool" in n else op for n, op in ops.items()}, share=Row("cell", e)
-        )
+    def _choice(e: int, C: int, norm: Norm, part: int) -> Choice:
+        ops: dict[str, nn.Module] = {}
+        few = usable_part(part, C)
+        for name, make in NASBENCH201.items():
+            op = make(C // few, 1, norm)
+            # as in the benchmark's own search code pooling is not normalised here
+            op = Pure(name, op) if "pool" in name else op
+            ops[name] = op if few == 1 else PartialChannels(op, few, 1)
+        return Choice(ops, share=Row("cell", e))
 
     def forward(self, x: Tensor) -> Tensor:
         states = [x]
