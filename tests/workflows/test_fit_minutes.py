@@ -13,13 +13,22 @@ import pytest
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.domains.images import one_pass
+from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.one_pass import OnePass
+from proxnas.domains.images.recipe import Plan
 from proxnas.domains.trained import load_model
 from proxnas.report.facts import leaderboard
 from proxnas.workflows import fit_minutes
 from proxnas.workflows.fit import fit
 from proxnas.workflows.fit_options import FitConfig
 from support.commands import call, one_line, stripes
+
+STEPS = 60
+
+
+def follow(plan: Plan, images: Images, clock: object) -> OnePass:
+    """The pass as if a clock had said so."""
+    return OnePass(plan, images, [i / STEPS for i in range(STEPS)])
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +37,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
     monkeypatch.setattr(fit_minutes, "load_exporters", lambda: None)
     monkeypatch.setattr(fit_minutes, "EXPORT_SECONDS", 0.0)
+    # a busy machine must not decide how many steps there are
+    monkeypatch.setattr(fit_minutes, "build_pass", follow)
 
 
 @pytest.fixture
@@ -102,7 +113,7 @@ def test_a_stopped_run_goes_on_with_its_plan(
     stop_after.clear()
     assert call(*command(data, folder, "--resume")) == 0
     assert (folder / fit_minutes.RECIPE).read_bytes() == plan
-    assert result(folder)["steps"] > 3
+    assert result(folder)["steps"] == STEPS
 
 
 def test_a_stopped_run_is_finished_where_it_stands(
@@ -146,11 +157,6 @@ def test_a_found_network_is_beside_the_plain_one(
 ) -> None:
     """A swap wins: both networks are on the leaderboard, one line says what came of it."""
     monkeypatch.setattr(one_pass, "PROPOSALS", 1)
-    monkeypatch.setattr(
-        fit_minutes,
-        "build_pass",
-        lambda plan, images, clock: OnePass(plan, images, [i / 20 for i in range(20)]),
-    )
     monkeypatch.setattr(fit_minutes, "SEARCHED_STEPS", 0)
     monkeypatch.setattr(fit_minutes, "JUDGED_IMAGES", 1)
     monkeypatch.setattr("proxnas.core.swaps.CLEAR", -1e9)
@@ -175,3 +181,19 @@ def test_bad_data_make_no_run(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         fit(FitConfig(data=str(tmp_path / "none.npz")), tmp_path / "run", lambda text: None)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_clock_ends_it(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time is used for steps, and not more than there is."""
+    clock = iter(range(10**9))
+    monkeypatch.undo()
+    monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
+    monkeypatch.setattr(fit_minutes, "EXPORT_SECONDS", 0.0)
+    config = FitConfig(data=str(data), minutes=2, threads=1, quiet=True, channels=4)
+    found = fit_minutes.fit_minutes(
+        config, tmp_path / "run", lambda text: None, clock=lambda: float(next(clock))
+    )
+    plan = json.loads((tmp_path / "run" / fit_minutes.RECIPE).read_text())
+    assert 60 < plan["seconds"] < 120
+    assert next(clock) <= 1.1 * 60 * config.minutes  # asked several times a step
+    assert 10 < found["steps"] < plan["seconds"]

@@ -66,8 +66,8 @@ class Pace:
         return self.used() >= self.seconds
 
     def finish(self) -> None:
-        """No more steps."""
-        self.follow = self.shares
+        """No more steps than are made."""
+        self.follow = list(self.shares)
 
     def state_dict(self) -> State:
         return {"used": self.used(), "shares": torch.tensor(self.shares, dtype=torch.float64)}

@@ -121,7 +121,7 @@ def finish(job: OnePass, run: Run) -> None:
     state = run.load_checkpoint()
     assert state is not None, "asked for before"
     job.load_state_dict(state)
-    job.pace.seconds = min(job.pace.seconds, max(1e-3, job.pace.before))
+    job.pace.finish()
 
 
 def simple_models(run: Run, images: Images) -> list[Baseline]:
