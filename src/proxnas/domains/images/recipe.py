@@ -24,7 +24,7 @@ from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.spaces.resnet import ResNet, middle
 from proxnas.training.convolutions import MuonAndSgd, Rates
 
-LEAST_STEPS = 800
+LEAST_STEPS = 1100
 WIDTHS = (16, 24, 32)
 """Channels of the first stage."""
 WIDE, MANY = 48, 5000
