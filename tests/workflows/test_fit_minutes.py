@@ -197,3 +197,12 @@ def test_the_clock_ends_it(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert 60 < plan["seconds"] < 120
     assert next(clock) <= 1.1 * 60 * config.minutes  # asked several times a step
     assert 10 < found["steps"] < plan["seconds"]
+
+
+def test_a_dry_run_says_what_the_time_is_for(data: Path, tmp_path: Path, capsys: Any) -> None:
+    assert call(*command(data, tmp_path / "run", "--dry-run", "--json")) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["minutes"] == pytest.approx(0.04)
+    assert figures["train_epochs"] * figures["train_seconds_per_epoch"] == pytest.approx(2.4)
+    assert figures["params_smallest"] < figures["params_largest"]
+    assert not (tmp_path / "run").exists()

@@ -32,7 +32,7 @@ from proxnas.searching.options import SearchOptions
 from proxnas.searching.running import build_search
 from proxnas.training.few_steps import LEAST_STEPS, SMALLEST_BATCH, batch_for, epochs_for
 from proxnas.workflows import fit_words
-from proxnas.workflows.fit_minutes import AUTO, SPACE, fit_minutes, is_one_pass
+from proxnas.workflows.fit_minutes import AUTO, SPACE, fit_minutes, is_one_pass, plan_minutes
 from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 from proxnas.workflows.jobs import fitting, run_search
 from proxnas.workflows.train import run_training
@@ -452,7 +452,9 @@ def plan_fit(config: FitConfig) -> dict[str, Any]:
     from proxnas.workflows.plan import plan_search
     from proxnas.workflows.plan_train import measure_training
 
-    config = in_cells(config, SPACE if is_one_pass(config) else CELLS)
+    if is_one_pass(config):
+        return plan_minutes(config, plan_search(prepare_search(in_cells(config, SPACE))))
+    config = in_cells(config)
     search = prepare_search(config)
     genotype = search.genotype()
     figures = plan_search(search)

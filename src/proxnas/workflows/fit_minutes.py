@@ -198,6 +198,36 @@ def make_plan(
     return plan
 
 
+def plan_minutes(config: FitConfig, figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a dry run: sizes as `figures` of a search in the space have them, epochs and
+    seconds as they will be."""
+    from proxnas.domains.images import recipe
+    from proxnas.domains.images.data.images import load
+    from proxnas.domains.images.networks.cnn import Size
+    from proxnas.domains.images.parts import train_parts
+
+    images = load(config.data, config.load_options())
+    count = len(train_parts(images, recipe.Plan.valid_share)[0][1])
+    seconds = 60 * config.minutes or usual_seconds(count)
+    batch_size = config.batch_size or recipe.batch_size_for(count)
+
+    def probe(width: int, side: int) -> float:
+        size = Size(1, width, images.shape[0], images.num_classes)
+        return recipe.step_seconds(size, side, batch_size)
+
+    side = min(images.shape[1:])
+    _, _, steps = recipe.choose_sizes(count, side, seconds, probe, not config.image_size)
+    epochs = max(1, round(steps * batch_size / count))
+    each = seconds / epochs
+    return figures | {
+        "epochs": epochs,
+        "train_epochs": epochs,
+        "seconds_per_epoch": each,
+        "train_seconds_per_epoch": each,
+        "minutes": seconds / 60,
+    }
+
+
 def load_exporters() -> None:
     """Libraries that are slow to load are loaded while there is time."""
     from proxnas.domains.exporting import onnx_available
