@@ -140,7 +140,7 @@ def test_the_first_epoch_trains_w_only_and_the_prior_moves_after_each_later_one(
     )
     steps(search, 1)
     assert not torch.equal(method.candidates["cell"].gamma, gamma)
-    assert search.valid.delivered == method.options.curvature_batches
+    assert search.valid.delivered == method.constants.curvature_batches
 
 
 def test_irrelevant_edges_become_none_only_where_all_edges_are_kept() -> None:

@@ -143,7 +143,7 @@ def test_asap_moves_A_and_drops_candidates_in_a_search_of_one_epoch(
     assert isinstance(method, Asap)
     before = stored(method.learner.A)
     steps(search, STEPS)
-    moved = [t for t, tau in enumerate(taus(method)) if tau < method.options.grace]
+    moved = [t for t, tau in enumerate(taus(method)) if tau < method.constants.grace]
     assert moved == [1, 2, 3, 4] and search.valid.delivered == len(moved)
     assert not same(method.learner.A, before)
     assert not method.alive["cell"].all()
