@@ -31,10 +31,10 @@ from torch import Tensor, nn
 from proxnas.cells.genotype import Genotype
 from proxnas.common.seeds import stable_seed
 from proxnas.core.size.complexity import multiply_adds, parameters
+from proxnas.core.zero_cost import grad_norm, linearise, naswot, synflow, zico
 from proxnas.domains import spaces
 from proxnas.domains.images.data.images import load
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.operations import AfterReLU, FactorizedReduce
 
 Signals = dict[str, float]
 BATCH, HALF = 64, 32
@@ -117,13 +117,13 @@ def scores(genotype: Genotype, space: str, data: Data) -> Signals:
     pairs = zip(gradients[0], weights, strict=True)
     shape = tuple(data.x.shape[1:])
     return {
-        "naswot (no labels)": naswot(net, data.batch(0)[0]),
-        "gradient norm": sum(float(g.norm()) for g in gradients[0]),
+        "naswot (no labels)": naswot(lambda: net(data.batch(0)[0])),
+        "gradient norm": grad_norm(gradients[0]),
         "snip": sum(float((g * w).detach().abs().sum()) for g, w in pairs),
         "ZiCo": zico(gradients),
         "agreement of gradients": agreement(gradients),
         "zen (no data)": zen(net, shape),
-        "synflow (no data)": synflow(net, shape),
+        "synflow (no data)": flow(net, shape),
     }
 
 
@@ -133,36 +133,6 @@ def _gradient(net: nn.Module, x: Tensor, y: Tensor) -> list[Tensor]:
     loss = nn.functional.cross_entropy(net(x), y)
     found = torch.autograd.grad(loss, weights, allow_unused=True)
     return [torch.zeros_like(w) if g is None else g for g, w in zip(found, weights, strict=True)]
-
-
-def naswot(net: nn.Module, x: Tensor) -> float:
-    """log det of the kernel that counts ReLUs which are alike on or off for two images."""
-    B = len(x)
-    kernel = torch.zeros(B, B, dtype=torch.float64)
-
-    def note(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        on = (inputs[0].detach() > 0).flatten(1).float()
-        off = 1 - on
-        kernel.add_((on @ on.T + off @ off.T).double())
-
-    kinds = (AfterReLU, FactorizedReduce, nn.ReLU)
-    hooks = [m.register_forward_pre_hook(note) for m in net.modules() if isinstance(m, kinds)]
-    with torch.no_grad():
-        net(x)
-    for hook in hooks:
-        hook.remove()
-    return float(torch.linalg.slogdet(kernel).logabsdet)
-
-
-def zico(gradients: list[list[Tensor]]) -> float:
-    """Sum over layers of log of the sum of |mean| / std of the gradient over batches."""
-    total = 0.0
-    for layer in zip(*gradients, strict=True):
-        g = torch.stack(layer)
-        std = g.std(0)
-        ratio = float((g.abs().mean(0)[std > 0] / std[std > 0]).sum())
-        total += math.log(ratio) if ratio > 0 else 0.0
-    return total
 
 
 def agreement(gradients: list[list[Tensor]]) -> float:
@@ -198,21 +168,10 @@ def zen(net: nn.Module, shape: tuple[int, ...]) -> float:
     return log_scale + math.log(float((features[0] - features[1]).abs().mean()) + 1e-12)
 
 
-def synflow(net: nn.Module, shape: tuple[int, ...]) -> float:
-    """log of the sum of |w dR/dw| for R the sum of outputs, of ones, with |w| and no norms."""
-    for module in list(net.modules()):
-        for name, part in module.named_children():
-            if isinstance(part, nn.BatchNorm2d):
-                setattr(module, name, nn.Identity())
-    net.double()
-    for w in net.parameters():
-        w.data.abs_()
-    weights = list(net.parameters())
-    R = net(torch.ones(1, *shape, dtype=torch.float64)).sum()
-    found = torch.autograd.grad(R, weights, allow_unused=True)
-    pairs = zip(weights, found, strict=True)
-    total = sum(float((w * g).detach().sum()) for w, g in pairs if g is not None)
-    return math.log(max(total, 1e-300))
+def flow(net: nn.Module, shape: tuple[int, ...]) -> float:
+    """SynFlow; the network is changed."""
+    linearise(net)
+    return synflow(net, list(net.parameters()), shape)
 
 
 @dataclass(frozen=True)
