@@ -72,9 +72,11 @@ METHODS = {
     "darts-pt": (4, ["--method", "darts-pt"]),
     "enas": (2, ["--method", "enas", "--controller-steps", "1"]),
     "random-ws": (4, ["--method", "random-ws", "--random-cells", "4"]),
+    "spos": (4, ["--method", "spos", "--paths", "fair", "--population", "4"]),
+    "score": (4, ["--method", "score", "--random-cells", "4"]),
     "recurrent": (5, TEXT),
 }
-"""Name -> steps to compare, flags. Two epochs of two steps: random-ws and enas also choose."""
+"""Name -> steps to compare, flags. Two epochs of two steps: random-ws, spos and enas choose too."""
 STEPS = 5
 
 

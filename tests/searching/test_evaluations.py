@@ -173,7 +173,13 @@ def starts(folder: Path) -> list[str]:
     return [path.read_text() for path in sorted(folder.glob("evaluations/*/starts"))]
 
 
-@pytest.mark.parametrize("method", ["random", "reinforce", "pnas", "local", "evolution"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        *("random", "reinforce", "pnas", "local", "evolution"),
+        pytest.param("nao", marks=pytest.mark.slow),
+    ],
+)
 def test_as_many_as_asked_for_and_none_twice(
     run_search: Callable[..., dict[str, Any]], method: str, tmp_path: Path
 ) -> None:

@@ -39,6 +39,8 @@ from proxnas.workflows.compare_options import CompareConfig, search_values
 from support.commands import SMALL, call, one_line, stripes_file
 from support.methods import SAMPLING
 
+REWARDED = {"max_params": "90", "arch_learning_rate": 0.2, "evaluations": 9}
+"""Beside which a reward shows."""
 OPTIONS: dict[str, dict[str, Any]] = {
     "learning_rate": {"learning_rate": 0.3},
     "learning_rate_min": {"learning_rate_min": 0.02},
@@ -77,6 +79,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "population": {"population": 4, "evaluations": 9},
     "tournament": {"tournament": 4, "population": 4, "evaluations": 9},
     "random_cells": {"random_cells": 1},
+    "paths": {"paths": "fair"},
+    "generations": {"generations": 4},
+    "by": {"by": "grad-norm"},
+    "reward_alpha": {"reward_alpha": -10.0, **REWARDED},
+    "reward_beta": {"reward_beta": -10.0, **REWARDED},
+    "rounds": {"rounds": 2, "evaluations": 9},
+    "predictor_steps": {"predictor_steps": 9, "evaluations": 9},
     "max_params": {"max_params": "90"},
 }
 """Option -> other values than the defaults; what stands after the first is what it needs beside
@@ -150,8 +159,11 @@ BASE: dict[str, Any] = {
 FEWER: dict[str, dict[str, Any]] = {
     "enas": {"controller_steps": 1},
     "random-ws": {"random_cells": 4},
+    "spos": {"population": 3, "generations": 2},
+    "score": {"random_cells": 4},
 }
 FEWER |= {method: {"evaluations": 3} for method in SAMPLING}
+FEWER["nao"] |= {"predictor_steps": 2}
 
 
 @cache
@@ -188,7 +200,7 @@ SEEDS = 6
 """An option may be without effect under one seed, where what it would change does not come up."""
 
 
-QUICK = ("random", "random-ws", "asng", "local", "darts-1st")
+QUICK = ("random", "random-ws", "score", "asng", "local", "darts-1st")
 """Methods of which forty searches take no more than a moment."""
 
 

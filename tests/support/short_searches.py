@@ -12,7 +12,10 @@ QUICK = {
     "pc-darts": ("--resting", "0"),
     "proxyless": ("--warmup", "0"),
     "random-ws": ("--random-cells", "5"),
+    "spos": ("--population", "3", "--generations", "2"),
+    "score": ("--random-cells", "5"),
     **dict.fromkeys(SAMPLING, ("--evaluations", "5")),
+    "nao": ("--evaluations", "5", "--predictor-steps", "2"),
 }
 """The phases that come late or take long."""
 

@@ -39,6 +39,10 @@ METHODS: dict[str, str | type[Method]] = {
     "local": "proxnas.methods.local:LocalSearch",
     "reinforce": "proxnas.methods.reinforce:ReinforceSearch",
     "pnas": "proxnas.methods.pnas:PnasSearch",
+    "spos": "proxnas.methods.spos:Spos",
+    "score": "proxnas.methods.score:Score",
+    "mnasnet": "proxnas.methods.mnasnet:MnasnetSearch",
+    "nao": "proxnas.methods.nao:NaoSearch",
 }
 """Name -> the class of the method, or where it is. Packages of others add theirs by the entry point
 `proxnas.methods`, programs by `register`."""

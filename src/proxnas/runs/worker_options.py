@@ -21,8 +21,8 @@ class ManyFlags(Options):
 
     workers: Annotated[int, Range(1, 1024)] = 1
     """Runs at the same time, each in a process of its own; they share the cores, or take --threads
-    each. random, evolution, local, reinforce, pnas: of one search, cells that are evaluated at the
-    same time."""
+    each. random, evolution, local, reinforce, pnas, mnasnet, nao: of one search, cells that are
+    evaluated at the same time."""
     ray: str = ""
     """In place of --workers a Ray cluster: local, auto or HOST:PORT. Alone or `local`:
     a Ray on this machine; auto: the cluster that this machine is part of; or HOST:PORT. All nodes
