@@ -251,7 +251,7 @@ def test_fixed_reduction_searches_the_normal_cell_only(make_search: MakeSearch) 
     nodes = search.genotype().cells["reduce"].nodes
     maps = [("skip_connect", 0), ("skip_connect", 1), ("max_pool_3x3", 0), ("max_pool_3x3", 1)]
     assert [[(edge.op, edge.input) for edge in node] for node in nodes] == [[each] for each in maps]
-    with pytest.raises(InputError, match="--fixed-reduction: this space has no reduction cell"):
+    with pytest.raises(InputError, match="fixed_reduction: this space has no reduction cell"):
         make_search("--method", "gdas", "--fixed-reduction", "--space", "nasbench201")
 
 
