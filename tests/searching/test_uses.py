@@ -86,6 +86,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "reward_beta": {"reward_beta": -10.0, **REWARDED},
     "rounds": {"rounds": 2, "evaluations": 9},
     "predictor_steps": {"predictor_steps": 9, "evaluations": 9},
+    "zero_one": {"zero_one": 0.0},
+    "beta": {"beta": 0.3},
+    "keep": {"keep": 1.0},
+    "resting": {"resting": 0.0},
+    "deciding": {"deciding": 0.9},
+    "judged_batches": {"judged_batches": 1},
+    "gates": {"gates": "reinforce"},
+    "expected_cost": {"expected_cost": 5.0},
     "max_params": {"max_params": "90"},
 }
 """Option -> other values than the defaults; what stands after the first is what it needs beside
@@ -112,7 +120,7 @@ ELSEWHERE |= {
     "evaluate",
     "refine",
 }
-ELSEWHERE |= {"max_flops", "max_latency", "fixed_reduction", "start"}
+ELSEWHERE |= {"max_flops", "max_latency", "fixed_reduction", "start", "channel_part"}
 """What the data, the network and the command make use of, whatever the method: tested where they
 are."""
 
@@ -169,7 +177,9 @@ FEWER["nao"] |= {"predictor_steps": 2}
 @cache
 def outcome(method: str, seed: int, **changes: Any) -> str:
     """All that a search says, but for the time it took; an InputError if the option is refused."""
-    usual = {"method": method, **options_of(method).defaults} | BASE | FEWER.get(method, {})
+    defaults = dict(options_of(method).defaults)
+    defaults.pop("channel_part", None)  # the module has no channels
+    usual = {"method": method, **defaults} | BASE | FEWER.get(method, {})
     config = SearchOptions.from_values(usual | changes | {"seed": seed})
     check_asked(config, flatten(SearchOptions.from_values(usual | {"seed": seed})))
     torch.manual_seed(seed)
