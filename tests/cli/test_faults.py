@@ -358,7 +358,9 @@ def test_a_signal_before_the_first_step_is_told_and_harms_nothing(
     signum = signal.Signals[name]
     before = signal.getsignal(signum)
     with monkeypatch.context() as patch:
-        patch.setattr("proxnas.domains.load_for_search", lambda *_: signal.raise_signal(signum))
+        patch.setattr(
+            "proxnas.searching.running.load_for_search", lambda *_: signal.raise_signal(signum)
+        )
         assert main(argv) == code
     assert capsys.readouterr().err == f"proxnas: stopped by {name}\n"
     assert signal.getsignal(signum) == before

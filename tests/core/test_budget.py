@@ -445,7 +445,9 @@ def test_fit_refuses_them_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_fit_hands_the_limit_to_its_search() -> None:
-    config = search_config(FitConfig(data="digits", max_flops="5M", cells=4, channels=8))
+    config = search_config(
+        FitConfig(data="digits", space="darts7", max_flops="5M", cells=4, channels=8)
+    )
     assert (config.max_flops, config.final_cells, config.final_channels) == ("5M", 4, 8)
     assert config.cost_of_R() == "flops"
 

@@ -148,7 +148,7 @@ def test_activations_cost_nothing_but_time(make_search: Callable[..., Search]) -
     assert method.penalty.costs["recurrent"].any()
     search.step()
     for cost in ("params", "flops"):
-        with pytest.raises(InputError, match=r"--eta 1\.0: does nothing for nasp in --space rnn"):
+        with pytest.raises(InputError, match=r"eta 1\.0: does nothing for nasp in space rnn"):
             make_search("--space", "rnn", "--eta", "1", "--cost", cost)
 
 

@@ -30,11 +30,16 @@ from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.text.data import text
 from proxnas.report import reading
 from proxnas.runs.folder import Run
+from proxnas.searching.options import SearchOptions
 
 from faults.samples import CELL, Sample, _as_class  # isort: skip
 
 LARGEST = 2**20
 """No file here has more bytes."""
+
+
+def _read_search(path: Path) -> object:
+    return read_values(path, SearchOptions)
 
 
 def bombs(place: Path) -> list[Sample]:
@@ -94,7 +99,7 @@ def _bombs() -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]]]:
         ("digits", b"9" * 900_000),
     ):
         yield f"{what} as a genotype", "genotype.json", content, read_genotype
-        yield f"{what} as a configuration", "config.json", content, read_values
+        yield f"{what} as a configuration", "config.json", content, _read_search
         yield (
             f"{what} as a result",
             "result.json",
@@ -338,7 +343,7 @@ def _evil(canary: Path) -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "genotype.json": read_genotype,
-    "config.json": read_values,
+    "config.json": _read_search,
     "result.json": lambda path: Run(path.parent).read_json(path.name),
     "metrics.jsonl": lambda path: Run(path.parent).metrics(),
     "vocabulary.json": lambda path: Run(path.parent).keep_vocabulary(["a"]),

@@ -203,14 +203,14 @@ def test_a_change_draws_nothing_for_the_others() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"cutout": -1}, "--cutout -1"),
-        ({"rotation": 181.0}, "--rotation 181"),
-        ({"rotation": math.nan}, "--rotation nan"),
-        ({"colour": -0.1}, "--colour -0.1"),
-        ({"colour": 1.5}, "--colour 1.5"),
+        ({"cutout": -1}, "cutout -1"),
+        ({"rotation": 181.0}, "rotation 181"),
+        ({"rotation": math.nan}, "rotation nan"),
+        ({"colour": -0.1}, "colour -0.1"),
+        ({"colour": 1.5}, "colour 1.5"),
     ],
 )
-def test_bad_values_name_the_flag(options: dict[str, Any], words: str) -> None:
+def test_bad_values_name_the_field(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         Augment(**options)
 
