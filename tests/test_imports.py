@@ -229,7 +229,7 @@ def test_the_command_line_names_every_command() -> None:
     # cli.main names them in its dict, and imports them when they are called
     named = {target.split(":")[0] for target, _ in proxnas.cli.main.COMMANDS.values()}
     assert named == {module for module in FILES if module.startswith("proxnas.cli.")} - {
-        "proxnas.cli.main",
+        "proxnas.cli.main"
     }
 
 

@@ -95,7 +95,7 @@ def test_common_options_come_first_and_of_the_methods_only_the_chosen(
     lines = capsys.readouterr().out.splitlines()
     flags = [line.split()[0] for line in lines if line.startswith("  --")]
     assert flags[:6] == [
-        *("--space", "--method", "--preset", "--protocol", "--epochs", "--batch-size"),
+        *("--space", "--method", "--preset", "--protocol", "--epochs", "--batch-size")
     ]
     assert "--tau-end" in flags and not {"--look-ahead", "--evaluations", "--bptt"} & set(flags)
 

@@ -217,10 +217,9 @@ def test_nasbench201_networks_have_the_sizes_of_the_table(number: int) -> None:
             network = nasbench201_network(
                 Genotype.from_string(row["arch"]), Size(5, 16, 3, CLASSES)
             )
-        assert sizes(network, (3, 32, 32)) == (
-            int(row["params"]),
-            int(row["flops"]) - CLASSES,
-        ), row["arch"]
+        assert sizes(network, (3, 32, 32)) == (int(row["params"]), int(row["flops"]) - CLASSES), (
+            row["arch"]
+        )
 
 
 @needs_table

@@ -299,12 +299,7 @@ def _evil(canary: Path) -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]
     for protocol in range(6):
         plain = pickle.dumps({"data": poison, "labels": [0]}, protocol)
         for file in ("data_batch_1", "batches.meta"):
-            yield (
-                f"CIFAR {file} {protocol}",
-                file,
-                plain,
-                partial(_cifar, content=plain),
-            )
+            yield (f"CIFAR {file} {protocol}", file, plain, partial(_cifar, content=plain))
         for place in (
             "genotype.json",
             "config.json",

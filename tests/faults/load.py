@@ -82,11 +82,7 @@ class Watch:
     """A progress bar that looks at the memory and at metrics.jsonl after each epoch."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.bytes, self.readable = (
-            folder,
-            [],
-            True,
-        )  # type: tuple[Path, list[int], bool]
+        self.folder, self.bytes, self.readable = (folder, [], True)  # type: tuple[Path, list[int], bool]
 
     def begin(self, epoch: int, epochs: int, steps: int) -> None: ...
 

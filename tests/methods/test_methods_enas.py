@@ -217,7 +217,7 @@ def test_the_settings_of_the_language_model_go_with_its_cell(make_search: MakeSe
     setup = make_search("--method", "enas", "--space", "nasbench201")._setup()
     assert Enas(setup).constants == Constants()
     net = Supernet(
-        nn.Sequential(Choice({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3)}, share="recurrent")),
+        nn.Sequential(Choice({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3)}, share="recurrent"))
     )
     assert Enas(replace(setup, net=net)).constants == language_model()
 

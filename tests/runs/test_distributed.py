@@ -356,10 +356,7 @@ def test_what_several_processes_cannot_do_is_refused(
 
 def test_a_batch_must_be_large_enough(tiny_images: Images) -> None:
     part = ImageBatches(tiny_images, (tiny_images.x_train, tiny_images.y_train))
-    with (
-        taking(Place(3, 4)),
-        pytest.raises(InputError, match=r"batch_size 7: .* give at least 8"),
-    ):
+    with taking(Place(3, 4)), pytest.raises(InputError, match=r"batch_size 7: .* give at least 8"):
         Stream(part, 7, seed=0)
 
 

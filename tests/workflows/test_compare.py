@@ -331,20 +331,9 @@ def test_a_search_is_asked_for_what_its_method_uses(tmp_path: Path) -> None:
     common = ["search", "digits", "--space=nasbench201"]
     rest = ["--refine=0", "--epochs=3", "--table=t.csv"]
     end = ["--channels=4", "--skip-broken", "--seed=7", "--device=cpu"]
-    assert search_words(asked, "darts-1st", 7) == [
-        *common,
-        "--method=darts-1st",
-        *rest,
-        *end,
-    ]
+    assert search_words(asked, "darts-1st", 7) == [*common, "--method=darts-1st", *rest, *end]
     more = ["--order=2", "--preset=paper", "--eta=0.5"]
-    assert search_words(asked, "pa-2nd", 7) == [
-        *common,
-        "--method=pa",
-        *rest,
-        *more,
-        *end,
-    ]
+    assert search_words(asked, "pa-2nd", 7) == [*common, "--method=pa", *rest, *more, *end]
     parse_search(search_words(asked, "pa-2nd", 7)[1:])
 
 

@@ -98,13 +98,7 @@ def test_other_data_of_the_same_name_are_others() -> None:
         config = parse_search([f"{place}/photos.npz"])
         folder = str(
             run_folder(
-                config,
-                search.default_folder(config),
-                resolve,
-                "data",
-                "space",
-                "method",
-                "seed",
+                config, search.default_folder(config), resolve, "data", "space", "method", "seed"
             )
         )
         begin(config, folder)

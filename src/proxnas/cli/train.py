@@ -33,12 +33,7 @@ def main(argv: list[str]) -> None:
         _dry_run(domain, options)
         return
     folder = run_folder(
-        options,
-        default_folder(options),
-        partial(resolve_training, domain),
-        "cell",
-        "data",
-        "seed",
+        options, default_folder(options), partial(resolve_training, domain), "cell", "data", "seed"
     )
     if options.resume and (folder / "config.json").exists():
         known = stored(folder, "train", domain.train_options)

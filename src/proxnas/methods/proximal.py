@@ -31,14 +31,7 @@ from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.discretizer import Discretizer, Prox
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.methods.options import (
-    Alternates,
-    Beside,
-    CountsSkips,
-    DescendsA,
-    TrainsPartly,
-    Traits,
-)
+from proxnas.methods.options import Alternates, Beside, CountsSkips, DescendsA, TrainsPartly, Traits
 from proxnas.methods.penalty import PricesSize, SizePenalty
 from proxnas.runs.metrics import Metrics
 
@@ -54,12 +47,7 @@ AS_PUBLISHED: Mapping[str, Any] = {
 }
 """What paper and public code have in common, against our defaults; what differs all the same is in
 docs/paper.md."""
-PAPER: Mapping[str, Any] = {
-    **AS_PUBLISHED,
-    "value": "a_k",
-    "arch_decay": 0.0,
-    "eta_cells": "all",
-}
+PAPER: Mapping[str, Any] = {**AS_PUBLISHED, "value": "a_k", "arch_decay": 0.0, "eta_cells": "all"}
 """The paper's text."""
 OFFICIAL: Mapping[str, Any] = {
     **AS_PUBLISHED,
@@ -295,12 +283,7 @@ def assemble(
     o.check_due(len(setup.train), setup.weights.epochs)
     drawn = _draw(setup)
     discretize = Discretizer(
-        setup.net.groups,
-        prox,
-        value=o.value,
-        ties=o.ties,
-        lots=drawn.lots,
-        budget=setup.budget,
+        setup.net.groups, prox, value=o.value, ties=o.ties, lots=drawn.lots, budget=setup.budget
     )
     w = WeightOptimizer(setup.net, setup.weights, len(setup.train))
     additions = Additions.asked_for(setup, w, drawn.scoring_seed)

@@ -71,11 +71,7 @@ def run_job(
 
 
 def by_processes(
-    options: Options,
-    command: str,
-    folder: Path,
-    number: int,
-    genotype: Architecture | None = None,
+    options: Options, command: str, folder: Path, number: int, genotype: Architecture | None = None
 ) -> dict[str, Any]:
     """A run within another, by several processes: they find in its folder what they are to do, and
     leave its result."""

@@ -238,12 +238,7 @@ def load_exporters() -> None:
 
 
 def deliver_pass(
-    config: FitConfig,
-    job: OnePass,
-    run: Run,
-    simple: list[Baseline],
-    seconds: float,
-    say: Say,
+    config: FitConfig, job: OnePass, run: Run, simple: list[Baseline], seconds: float, say: Say
 ) -> dict[str, Any]:
     """Tests the network once, writes its files; returns the result."""
     import numpy as np

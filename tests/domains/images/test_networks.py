@@ -254,10 +254,7 @@ def test_gdas_fixed_reduction_is_what_its_authors_describe() -> None:
     assert kinds == ["Conv2d", "Conv2d", "BatchNorm2d", "ReLU", "Conv2d", "BatchNorm2d"]
     assert [
         (part.kernel_size, part.stride, part.groups) for part in (convolution[0], convolution[1])
-    ] == [
-        ((1, 3), (1, 2), 8),
-        ((3, 1), (2, 1), 8),
-    ]
+    ] == [((1, 3), (1, 2), 8), ((3, 1), (2, 1), 8)]
     assert [type(part).__name__ for part in pooling] == ["MaxPool2d", "BatchNorm2d"]
 
 

@@ -90,12 +90,7 @@ def test_windows_are_the_text_once() -> None:
             "batch_size 64: the text has 100 tokens, and each column needs two: give 1 to 50",
         ),
         (100, 0, 35, "batch_size 0"),
-        (
-            100,
-            4,
-            35,
-            "bptt 35: 100 tokens in 4 columns leave 24 to predict in each: give 1 to 24",
-        ),
+        (100, 4, 35, "bptt 35: 100 tokens in 4 columns leave 24 to predict in each: give 1 to 24"),
         (100, 4, 0, "bptt 0"),
     ],
 )

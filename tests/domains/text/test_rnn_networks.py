@@ -166,12 +166,7 @@ def test_masks_drop_alike_at_all_times_and_keep_the_mean(name: str) -> None:
 
 def test_none_is_a_state_of_zeros() -> None:
     model = recurrent_network(genotype(("none", 0), ("relu", 0)), LanguageSize(V, H))
-    same = recurrent_network(
-        genotype(
-            ("relu", 0),
-        ),
-        LanguageSize(V, H),
-    )
+    same = recurrent_network(genotype(("relu", 0)), LanguageSize(V, H))
     same.load_state_dict(model.state_dict() | {"core.weights.nodes": model.core.weights.nodes[1:]})
     x = torch.randint(V, (1, B))
     raw = [m.features(x, m.initial(B)).raw for m in (model, same)]

@@ -30,12 +30,7 @@ SMALL = [
 SMALL += ["--device=cpu", "--learning-rate=5", "--average-after=1"]
 FORKED = multiprocessing.get_context("forkserver")  # real processes that need not import torch anew
 FORKED.set_forkserver_preload(
-    [
-        "pytest",
-        "proxnas.domains.text.training",
-        "proxnas.runs.progress",
-        "torch._dynamo",
-    ]
+    ["pytest", "proxnas.domains.text.training", "proxnas.runs.progress", "torch._dynamo"]
 )
 
 

@@ -29,12 +29,7 @@ from proxnas.common.stored import is_figure
 from proxnas.domains.images import networks
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.training.answers import Answer
-from proxnas.training.model_file import (
-    entry,
-    read_file,
-    read_weights,
-    write_weights,
-)
+from proxnas.training.model_file import entry, read_file, read_weights, write_weights
 
 if TYPE_CHECKING:
     from proxnas.domains.images.data.picture import Head

@@ -11,12 +11,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from proxnas.common.options import OptionError, Options, Range
 from proxnas.domains.images.data.options import LoadOptions
-from proxnas.training.options import (
-    Chance,
-    DataArgument,
-    ScheduledOptions,
-    TestOptions,
-)
+from proxnas.training.options import Chance, DataArgument, ScheduledOptions, TestOptions
 
 AUTO = "auto"
 
@@ -109,9 +104,7 @@ class ImageTrainOptions(ImageFlags, ScheduledOptions):
         super().check()
         if self.accumulate > self.batch_size // 2:
             raise OptionError(
-                "accumulate",
-                self.accumulate,
-                "parts of a batch need two images each: give fewer",
+                "accumulate", self.accumulate, "parts of a batch need two images each: give fewer"
             )
         self.load_options()
 

@@ -21,13 +21,7 @@ from proxnas.cells.genotype import Cell, Genotype
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Choice, Group, Node, Row
 from proxnas.core.space import selected_edges
-from proxnas.domains.images.networks.cnn import (
-    CellPlace,
-    Preprocess,
-    Size,
-    Stack,
-    cell_network,
-)
+from proxnas.domains.images.networks.cnn import CellPlace, Preprocess, Size, Stack, cell_network
 from proxnas.domains.images.operations import FINAL, SEARCHED, Parts, parted
 
 INPUTS, NODES, SIDES = 2, 5, 2

@@ -13,25 +13,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from proxnas.cells.genotype import (
-    MOBILE_BLOCKS,
-    MOBILE_FIRST,
-    MOBILE_LATER,
-    Cell,
-    Edge,
-    Genotype,
-)
+from proxnas.cells.genotype import MOBILE_BLOCKS, MOBILE_FIRST, MOBILE_LATER, Cell, Edge, Genotype
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Choice, Group, Row
 from proxnas.core.space import selected_edges
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.networks.mobile import (
-    MIDDLE,
-    Mobile,
-    Place,
-    kinds_of,
-    mobile_network,
-)
+from proxnas.domains.images.networks.mobile import MIDDLE, Mobile, Place, kinds_of, mobile_network
 from proxnas.domains.images.operations import Norm, final_norm, search_norm
 
 STAGES = len(MOBILE_BLOCKS)
