@@ -62,7 +62,7 @@ def test_candidates_below_a_share_of_the_uniform_weight_are_dropped(
 
 def test_the_best_of_an_edge_is_never_dropped(make_search: MakeSearch) -> None:
     _, method = asap(make_search)
-    method.options = type(method.options)(threshold=5.0)  # more than any weight can be
+    method.constants = type(method.constants)(threshold=5.0)  # more than any weight can be
     method.prune()
     assert (method.alive["cell"].sum(-1) == 1).all()
     assert torch.equal(

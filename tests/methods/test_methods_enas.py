@@ -117,7 +117,7 @@ def toy(make_search: MakeSearch, **options: object) -> Enas:
     )
     assert isinstance(search.method, Enas)
     method = search.method
-    method.options = replace(method.options, **options)  # type: ignore[arg-type]
+    method.constants = replace(method.constants, **options)  # type: ignore[arg-type]
     return method
 
 
@@ -172,7 +172,7 @@ def test_the_reward_is_the_accuracy_on_a_batch_or_of_perplexity(make_search: Mak
     assert method.reward(cell, batch) == pytest.approx(
         float((output.argmax(-1) == batch.y).float().mean())
     )
-    method.options = language_model()
+    method.constants = language_model()
     assert method.reward(cell, batch) == pytest.approx(
         80 / math.exp(float(loss.detach())), rel=1e-5
     )
@@ -229,7 +229,7 @@ def test_the_baseline_remembers_a_hundred_rewards(
     method = make_search("--method", "enas", "--space", "nasbench201").method
     assert isinstance(method, Enas)
     monkeypatch.setattr(method, "reward", lambda cell, batch: 1.0)
-    method.options = replace(method.options, entropy=0.0)
+    method.constants = replace(method.constants, entropy=0.0)
     for n in (10, 20, 30):
         method.update()
         assert method.baseline == pytest.approx(1 - 0.99**n)

@@ -119,13 +119,13 @@ def test_every_cell_of_a_space_can_be_started_from(space: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("cell", ["zoo:DARTS_V2", "zoo:NASP_12ops", CONVOLUTIONS])
 def test_a_cell_of_another_space_is_refused(cell: str) -> None:
-    with pytest.raises(InputError, match=r"^--start .*: is no cell of --space rnn: give one"):
+    with pytest.raises(InputError, match=r"^start .*: is no cell of space rnn: give one"):
         start(cell, spaces.find("rnn"))
 
 
 def test_a_published_cell_with_foreign_operations_is_refused() -> None:
     assert start("zoo:DARTS_V2", spaces.find("darts8"))
-    with pytest.raises(InputError, match="--start zoo:NASP_12ops: is no cell of --space darts8"):
+    with pytest.raises(InputError, match="start zoo:NASP_12ops: is no cell of space darts8"):
         start("zoo:NASP_12ops", spaces.find("darts8"))
 
 

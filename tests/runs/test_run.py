@@ -134,10 +134,7 @@ def test_the_lock_is_released_after_an_error(tmp_path: Path) -> None:
 def test_an_earlier_run_is_not_overwritten(tmp_path: Path, finished: bool, said: str) -> None:
     folder = earlier_run(tmp_path / "run", finished)
     before = contents(folder)
-    with (
-        pytest.raises(InputError, match=f"holds {said}: use --resume .* --force"),
-        open_run(folder),
-    ):
+    with pytest.raises(InputError, match=f"holds {said}: use resume .* force"), open_run(folder):
         pass
     assert contents(folder) == before
 
@@ -214,7 +211,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir(mode=0o500)
     for place in (folder, folder / "below"):
-        with pytest.raises(InputError, match=r"--run .*choose another folder"), open_run(place):
+        with pytest.raises(InputError, match=r"run .*choose another folder"), open_run(place):
             pass
 
 
@@ -407,9 +404,7 @@ def test_a_flipped_byte_anywhere_is_found_or_harmless(run: Run, state: dict[str,
         try:
             assert same(run.load_checkpoint(), state), f"byte {place} of {len(whole)}"
         except InputError as error:
-            assert "checkpoint.pt: the checkpoint is damaged or truncated: use --force" in str(
-                error
-            )
+            assert "checkpoint.pt: the checkpoint is damaged or truncated: use force" in str(error)
             found += 1
     assert found > 100
 
@@ -432,7 +427,7 @@ def test_a_truncated_checkpoint_is_found(run: Run, state: dict[str, Any]) -> Non
     for size in (0, 1, 10, len(whole) // 2, len(whole) - 1):
         (run / "checkpoint.pt").write_bytes(whole[:size])
         with pytest.raises(
-            InputError, match=r"checkpoint\.pt: the checkpoint is damaged or truncated: use --force"
+            InputError, match=r"checkpoint\.pt: the checkpoint is damaged or truncated: use force"
         ):
             run.load_checkpoint()
 
@@ -489,7 +484,7 @@ def test_two_damaged_checkpoints_are_an_error_that_changes_nothing(run: Run) -> 
         (run / name).write_bytes(b"junk")
     before = contents(run.folder)
     with pytest.raises(
-        InputError, match=r"damaged or truncated, and so is checkpoint\.previous\.pt: use --force"
+        InputError, match=r"damaged or truncated, and so is checkpoint\.previous\.pt: use force"
     ):
         run.load_checkpoint()
     assert contents(run.folder) == before
@@ -497,7 +492,7 @@ def test_two_damaged_checkpoints_are_an_error_that_changes_nothing(run: Run) -> 
 
 def test_a_damaged_previous_does_not_advise_its_own_use(run: Run) -> None:
     (run / "checkpoint.previous.pt").write_bytes(b"junk")
-    with pytest.raises(InputError, match="use --force"):
+    with pytest.raises(InputError, match="use force"):
         run.load_checkpoint()
 
 

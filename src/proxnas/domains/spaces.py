@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from proxnas.cells.genotype import CUSTOM
-from proxnas.common.errors import InputError, unknown
+from proxnas.common.errors import unknown
+from proxnas.common.options import OptionError
 from proxnas.domains.domain import every_space
 
 if TYPE_CHECKING:
@@ -19,10 +20,8 @@ SPACES: dict[str, str] = every_space()
 def find(name: str) -> Space[Any]:
     """The space of that name."""
     if name == CUSTOM:
-        raise InputError(
-            f"--space {name}: is a module of your own, which is searched in Python by"
-            " proxnas.search"
-        )
+        advice = "is a module of your own, which is searched in Python by proxnas.search"
+        raise OptionError("space", name, advice)
     if name not in SPACES:
         raise unknown("space", name, SPACES)
     module, factory = SPACES[name].split(":")

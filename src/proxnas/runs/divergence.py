@@ -13,7 +13,7 @@ from collections import deque
 import torch
 from torch import Tensor
 
-from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions
 
 MOST = 3
 """So many times a run goes back before it gives up."""
@@ -23,12 +23,12 @@ UNREAD = 64
 """Verdicts that are kept if nobody asks, as in a measurement of single steps."""
 
 
-class Diverged(InputError):
+class Diverged(AboutOptions):
     """A number that must be finite is not. Bad input unless a loop catches it: nobody else can go
     back."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} is not finite: lower --learning-rate or use --precision fp32")
+        super().__init__(f"{what} is not finite: lower {{learning_rate}} or use {{precision}} fp32")
         self.what = what
 
 

@@ -28,6 +28,7 @@ from proxnas.common.files import (
     write_atomically as write_atomically,
 )  # where the others look for it
 from proxnas.common.launch import here
+from proxnas.common.options import AboutOptions, OptionError, escape
 from proxnas.common.say import note
 from proxnas.common.types import State
 from proxnas.runs.messages import meet
@@ -114,9 +115,9 @@ class Run:
         if not path.exists():
             write_atomically(path, json.dumps(list(words), ensure_ascii=False, indent=0) + "\n")
         elif self.read_json(path.name, stored.MOST_LINES_BYTES) != list(words):
-            raise InputError(
-                f"{path}: the text has other words than when this run was started: restore the"
-                " text, or use --force to start anew"
+            raise AboutOptions(
+                f"{escape(path)}: the text has other words than when this run was started: restore"
+                " the text, or use {force} to start anew"
             )
 
     def append_metrics(self, row: dict[str, Any]) -> None:
@@ -145,9 +146,9 @@ class Run:
         removed."""
         rows = self.metrics()[:epochs]
         if len(rows) < epochs:
-            raise InputError(
-                f"{self / 'metrics.jsonl'}: has {len(rows)} epochs, the checkpoint {epochs}: use"
-                " --force"
+            raise AboutOptions(
+                f"{escape(self / 'metrics.jsonl')}: has {len(rows)} epochs, the checkpoint"
+                f" {epochs}: use {{force}}"
             )
         write_atomically(self / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         return rows
@@ -177,9 +178,9 @@ class Run:
                 return state
         if found:
             both = f", and so is {previous.name}" if len(found) > 1 else ""
-            raise InputError(
-                f"{found[0]}: the checkpoint is damaged or truncated{both}: use --force to start"
-                " anew"
+            raise AboutOptions(
+                f"{escape(found[0])}: the checkpoint is damaged or truncated{both}: use"
+                " {force} to start anew"
             )
         return None
 
@@ -245,13 +246,13 @@ def _locked(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=LOCK_SECONDS)
     except Timeout as error:
-        raise InputError(
-            f"{folder}: in use by {_owner(owner)}: wait for it or choose another --run"
+        raise AboutOptions(
+            f"{escape(folder)}: in use by {escape(_owner(owner))}: wait for it or choose another"
+            " {run}"
         ) from error
     except OSError as error:
-        raise InputError(
-            f"--run {folder}: cannot be written ({error.strerror}): choose another folder"
-        ) from error
+        advice = f"cannot be written ({error.strerror}): choose another folder"
+        raise OptionError("run", folder, advice) from error
     try:
         with suppress(InputError):  # a full disk is for the files that matter to complain of
             write_atomically(
@@ -278,13 +279,15 @@ def _check_earlier(run: Run, resume: bool, force: bool) -> None:
     if not (run / "config.json").exists():
         for name in FILES:  # ours come after config.json and go before it
             if (run / name).exists():
-                raise InputError(
-                    f"{run / name}: without a config.json beside it, whose is it? choose another"
-                    " --run"
+                raise AboutOptions(
+                    f"{escape(run / name)}: without a config.json beside it, whose is it? choose"
+                    " another {run}"
                 )
         return
     if not is_run(run.folder):
-        raise InputError(f"{run / 'config.json'}: not written by proxnas: choose another --run")
+        raise AboutOptions(
+            f"{escape(run / 'config.json')}: not written by proxnas: choose another {{run}}"
+        )
     if force:
         evaluated = run / EVALUATIONS
         cells = [] if evaluated.is_symlink() else evaluated.glob("[0-9]*")
@@ -294,9 +297,9 @@ def _check_earlier(run: Run, resume: bool, force: bool) -> None:
         _forget(run.folder)
     elif not resume:
         state = "a finished run" if run.finished else "an unfinished run"
-        raise InputError(
-            f"{run.folder}: holds {state}: use --resume to go on, --force to overwrite, or another"
-            " --run"
+        raise AboutOptions(
+            f"{escape(run.folder)}: holds {state}: use {{resume}} to go on, {{force}} to overwrite,"
+            " or another {run}"
         )
 
 

@@ -19,9 +19,9 @@ import torch
 
 from proxnas.common.cores import Asked
 from proxnas.common.environment import describe
-from proxnas.common.errors import InputError
 from proxnas.common.interrupt import Interrupted, Request, stop_requests
 from proxnas.common.launch import here
+from proxnas.common.options import AboutOptions, escape
 from proxnas.common.say import note
 from proxnas.common.types import State
 from proxnas.report.reading import read_object
@@ -235,8 +235,9 @@ def _restore(job: Job, kept: Run | InMemory, state: State) -> None:
     ) as error:  # a sound file that another program or version has written raises nearly every kind
         fault = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         where = f"{kept.folder}: " if isinstance(kept, Run) else ""
-        raise InputError(
-            f"{where}the checkpoint is of another run ({fault}): use --force to start anew"
+        raise AboutOptions(
+            f"{escape(where)}the checkpoint is of another run ({escape(fault)}): use {{force}} to"
+            " start anew"
         ) from error
 
 
@@ -340,8 +341,8 @@ def _go_back(job: Job, kept: Run | InMemory, fault: Diverged) -> None:
     )
     rate = job.config.learning_rate
     if times > MOST:
-        raise InputError(
-            f"{where}: lower --learning-rate (now {rate}): also at {rate * job.guard.factor:g},"
+        raise AboutOptions(
+            f"{where}: lower {{learning_rate}} (now {rate}): also at {rate * job.guard.factor:g},"
             f" after {MOST} returns to the last checkpoint, it does not stay finite; that"
             " checkpoint is kept"
         ) from fault

@@ -24,7 +24,7 @@ from proxnas.cells.genotype import CUSTOM
 from proxnas.common.cores import Asked
 from proxnas.common.errors import InputError, unknown
 from proxnas.common.interrupt import Interrupted
-from proxnas.common.options import flatten
+from proxnas.common.options import flat_hints, flatten
 from proxnas.common.types import Matrices
 from proxnas.core.choice import MisusedChoice
 from proxnas.domains.modules.space import CustomSpace
@@ -40,7 +40,7 @@ from proxnas.runs.same_data import check_data
 from proxnas.searching.defaults import check_asked
 from proxnas.searching.found import Found
 from proxnas.searching.job import Search, summary
-from proxnas.searching.options import SearchOptions
+from proxnas.searching.options import SearchOptions, parts_for
 
 Start = Mapping[str, str | Mapping[str, float]]
 """Choice -> the candidate to begin with, or candidate -> entry of A."""
@@ -126,7 +126,9 @@ def search(
         }
         values |= _rates(optimizer, learning_rate, schedule)
         values |= _limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
-        plain = SearchOptions.from_values(dict(own.defaults) | values)
+        known = flat_hints(SearchOptions, parts_for(CUSTOM, values["method"]))
+        usual = {name: value for name, value in own.defaults.items() if name in known}
+        plain = SearchOptions.from_values(usual | values)
         config = replace(plain, method_options=own)
         check_asked(config, flatten(plain) | {"patience": 0})
         _check_method(config, start, loss)

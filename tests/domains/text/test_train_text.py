@@ -382,7 +382,7 @@ def test_published_sizes(protocol: str, words: int, params: int) -> None:
         ({"drop_words": 1.0}, "drop_words 1"),
         ({"learning_rate": math.nan}, "learning_rate nan"),
         ({"bptt": 0}, "bptt 0"),
-        ({"resume": True, "force": True}, "--force"),
+        ({"resume": True, "force": True}, "force"),
     ],
 )
 def test_bad_configurations(changes: dict[str, Any], named: str) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
+from proxnas.cells.genotype import CUSTOM
+from proxnas.common.options import OptionError
 from proxnas.domains.search_options import DomainOptions, Precision
 
 
@@ -13,3 +16,9 @@ class ModuleSearchOptions(DomainOptions):
 
     precision: Precision = "fp32"
     """Of the operations; weights stay as they are."""
+
+    @classmethod
+    def choose_protocol(cls, data: str) -> NoReturn:
+        """An InputError: who asks for a protocol has DATA, and no module."""
+        advice = "is a module of your own, which is searched in Python by proxnas.search"
+        raise OptionError("space", CUSTOM, advice)
