@@ -70,9 +70,9 @@ def ray(limited: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     ("argv", "wanted"),
     [
         (["digits", "--ray"], ["digits", "--ray=local"]),
-        (["ray", "--quiet"], ["ray=local", "--quiet"]),
-        (["ray", "auto", "--quiet"], ["ray", "auto", "--quiet"]),
-        (["ray=head:6379"], ["ray=head:6379"]),
+        (["--ray", "--quiet"], ["--ray=local", "--quiet"]),
+        (["--ray", "auto", "--quiet"], ["--ray", "auto", "--quiet"]),
+        (["--ray=head:6379"], ["--ray=head:6379"]),
         ([], []),
     ],
 )

@@ -15,7 +15,7 @@ import proxnas
 from proxnas import Choice
 from proxnas.cells.genotype import Genotype
 from proxnas.common.types import Matrices
-from proxnas.methods import METHODS
+from proxnas.methods import METHODS, find
 from proxnas.runs.metrics import Validation
 from proxnas.searching.job import Search
 from proxnas.searching.start import selecting
@@ -25,7 +25,7 @@ from support.short_searches import short
 
 MakeSearch = Callable[..., Search]
 SHARED = [method for method in METHODS if method not in SAMPLING]
-MIXING = ("darts-1st", "darts-2nd", "asap")
+MIXING = [method for method in METHODS if hasattr(find(method), "use_mixture")]
 SHORT = ("--epochs", "1", "--arch-learning-rate", "0.1")  # five steps
 
 
