@@ -26,7 +26,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 def test_every_example_is_small_and_listed() -> None:
     assert {path.stem for path in EXAMPLES} == SMALL.keys()
     for path in EXAMPLES:
-        assert len(path.read_text(encoding="utf-8").splitlines()) < 60
+        assert len(path.read_text(encoding="utf-8").splitlines()) < 90
         assert f"examples/{path.name}" in (ROOT / "docs" / "custom.md").read_text(encoding="utf-8")
 
 
