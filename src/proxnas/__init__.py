@@ -21,6 +21,7 @@ _PUBLIC = {
     "Supernet": "proxnas.core.supernet",
     "TrainedModel": "proxnas.domains.trained",
     "derive": "proxnas.domains.modules.space",
+    "fit": "proxnas.workflows.fitting",
     "load_found": "proxnas.searching.found",
     "load_model": "proxnas.domains.trained",
     "prox_c": "proxnas.core.prox",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from proxnas.common.launch import BEGUN
 from proxnas.common.say import say
 from proxnas.common.words import parse
 from proxnas.runs.lengthening import parse_resumed
@@ -15,49 +14,11 @@ from proxnas.runs.processes import check_untimed
 from proxnas.runs.stored_options import stored
 from proxnas.workflows.about import fitting_domain
 from proxnas.workflows.fit_options import FitConfig, TextFitConfig
+from proxnas.workflows.fitting import FITTINGS
 from proxnas.workflows.folders import data_word, run_folder
 from proxnas.workflows.train_settings import need
 
 PROG = "proxnas fit"
-
-
-class Fitting(NamedTuple):
-    """How a domain is fitted."""
-
-    options: type[Any]
-    fit: Callable[..., dict[str, Any]]
-    plan: Callable[..., dict[str, Any]]
-
-
-def _images(config: FitConfig, folder: Path, tell: Callable[[str], None]) -> dict[str, Any]:
-    from proxnas.workflows.fit import fit
-
-    return fit(config, folder, tell, BEGUN)
-
-
-def _plan_images(config: FitConfig) -> dict[str, Any]:
-    from proxnas.workflows.fit import plan_fit
-
-    return plan_fit(config)
-
-
-def _text(config: TextFitConfig, folder: Path, tell: Callable[[str], None]) -> dict[str, Any]:
-    from proxnas.workflows.fit_text import fit_text
-
-    return fit_text(config, folder, tell)
-
-
-def _plan_text(config: TextFitConfig) -> dict[str, Any]:
-    from proxnas.workflows.fit_text import plan_fit_text
-
-    return plan_fit_text(config)
-
-
-FITTINGS = {
-    "images": Fitting(FitConfig, _images, _plan_images),
-    "text": Fitting(TextFitConfig, _text, _plan_text),
-}
-"""Domain -> how it is fitted."""
 
 
 def main(argv: list[str]) -> None:
