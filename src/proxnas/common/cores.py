@@ -9,7 +9,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Literal
 
-from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError
 
 Asked = Literal["auto"] | int
 """What --threads takes."""
@@ -47,10 +47,8 @@ def available() -> int:
 def check_threads(asked: Asked) -> None:
     """An InputError for more threads than cores: they would wait for each other."""
     if asked != "auto" and asked > cores():
-        raise InputError(
-            f"--threads {asked}: there are {cores()} cores: give a number from 1 to {cores()}, or"
-            " auto"
-        )
+        advice = f"there are {cores()} cores: give a number from 1 to {cores()}, or auto"
+        raise OptionError("threads", asked, advice)
 
 
 def wait_without_spinning(environ: MutableMapping[str, str] = os.environ) -> None:
