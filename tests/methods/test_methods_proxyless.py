@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from proxnas.common.errors import InputError
 from proxnas.methods.proxyless import Proxyless, keep_the_others
 from proxnas.searching.job import Search
 from support.searches import as_double, steps
@@ -128,3 +129,14 @@ def test_only_w_is_trained_at_first(make_search: MakeSearch, gates: str) -> None
     assert all(torch.equal(a, before[name]) for name, a in method.learner.A.items())
     steps(search, len(search) - len(search) // 2)
     assert not all(torch.equal(a, before[name]) for name, a in method.learner.A.items())
+
+
+def test_costs_are_those_that_are_asked_for(make_search: MakeSearch) -> None:
+    by = {
+        cost: made(make_search, "--expected-cost", "1", "--cost", cost).costs["cell"]
+        for cost in ("params", "flops", "latency")
+    }
+    assert all(cost.isfinite().all() and cost.any() for cost in by.values())
+    assert not torch.equal(by["params"], by["latency"])
+    with pytest.raises(InputError, match="cost flops: does nothing for proxyless without"):
+        made(make_search, "--cost", "flops")

@@ -51,3 +51,24 @@ def test_bad_values_name_the_field(tmp_path: Path) -> None:
     with pytest.raises(proxnas.InputError, match="data is a int: give a name"):
         proxnas.fit(3, run=tmp_path / "run")
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_data_of_an_earlier_run_are_not_lost(tmp_path: Path) -> None:
+    arrays = stripes()
+    run = tmp_path / "run"
+    proxnas.fit(arrays, run=run, **SMALL)
+    before = (run / "data.npz").read_bytes()
+    others = arrays | {"x_train": arrays["x_train"][::-1]}
+    for options in ({}, {"resume": True}):
+        with pytest.raises(proxnas.InputError, match=r"holds other data .* give force"):
+            proxnas.fit(others, run=run, **SMALL, **options)
+    with pytest.raises(proxnas.InputError, match="holds a finished run"):
+        proxnas.fit(arrays, run=run, **SMALL)
+    assert (run / "data.npz").read_bytes() == before
+
+
+def test_nothing_is_pickled(tmp_path: Path) -> None:
+    bad = np.array([{}, {}], dtype=object)
+    with pytest.raises(proxnas.InputError, match="x_train: an array of Python objects"):
+        proxnas.fit((bad, [0, 1]), run=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -18,7 +18,7 @@ from proxnas.core.supernet import Supernet, correct
 from proxnas.methods.cells import Cell
 from proxnas.methods.optimizers import WeightOptimizer, WeightOptions
 from proxnas.methods.options import MethodOptions
-from proxnas.runs.consensus import mean, mean_matrices
+from proxnas.runs.consensus import mean, mean_matrices, mean_of
 from proxnas.runs.metrics import Metrics, Validation
 
 __all__ = ["Method", "Setup", "Stream", "correct", "weight_step"]
@@ -203,6 +203,13 @@ def relaxed_gradient(
     gradients = net.gradient(loss, [*leaves.values(), *weights])
     n = net.objective.examples(batch)
     return mean_matrices(by_name(A, gradients), n, net.device), mean(gradients[len(A) :], n)
+
+
+@torch.no_grad()
+def mean_loss(net: Supernet, batches: Sequence[Batch]) -> float:
+    """The mean loss of the network in use on some batches; the host reads it once."""
+    losses = torch.stack([net.loss(batch)[0] for batch in batches])
+    return float(mean_of(losses, net.objective.examples(batches[0])).mean())
 
 
 def random_cell(net: Supernet, generator: torch.Generator, budget: Budget | None) -> Matrices:

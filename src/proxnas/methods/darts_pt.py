@@ -25,10 +25,9 @@ from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.choice import NONE
 from proxnas.core.selection import changed, one_hot
 from proxnas.methods.asap import masked_softmax
-from proxnas.methods.base import Setup, relaxed_gradient, weight_step
+from proxnas.methods.base import Setup, mean_loss, relaxed_gradient, weight_step
 from proxnas.methods.learner import Learner
 from proxnas.methods.options import Alternates, CountsSkips, DescendsA, Traits
-from proxnas.runs.consensus import mean_of
 from proxnas.runs.metrics import Metrics
 
 
@@ -119,15 +118,13 @@ class DartsPt:
                 self.strength[name][e] = self._loss_without(name, e, k, batches)
             self.A_bar = self.derive()
 
-    @torch.no_grad()
     def _loss_without(self, name: str, e: int, k: int, batches: list[Batch]) -> float:
         """L_val of the mixture with the factor of one candidate set to 0."""
         factors = self._mixture(self.learner.A)
         factors[name] = factors[name].clone()
         factors[name][e, k] = 0.0
         self.net.use(factors, weighted=True)
-        losses = torch.stack([self.net.loss(batch)[0] for batch in batches])
-        return float(mean_of(losses, self.net.objective.examples(batches[0])).mean())
+        return mean_loss(self.net, batches)
 
     def _mixture(self, A: Matrices) -> Matrices:
         """softmax over the candidates that are left; exactly 0 for the others, which are not

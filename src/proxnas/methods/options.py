@@ -77,6 +77,10 @@ class MethodOptions(Options):
     for_images: ClassVar[tuple[str, ...]] = ()
     """Fields that mean nothing for recurrent cells."""
 
+    def weighs_cost(self, limited: bool) -> bool:
+        """Whether the search must know what candidates cost; `limited`: networks have a limit."""
+        return False
+
     def idle(self, beside: Beside) -> dict[str, str]:
         """Option -> when it does nothing, in words, for those that do nothing beside the others."""
         resting = "because it draws another cell in every step, and so never comes to rest"
@@ -231,3 +235,29 @@ def check_cost(cost: str) -> None:
     """An InputError for what R(A) cannot count."""
     if cost not in COSTS and not cost.endswith(".json"):
         raise OptionError("cost", cost, "give params, flops, latency or a .json file of costs")
+
+
+@dataclass(frozen=True)
+class CountsCost(MethodOptions):
+    """What candidates cost counts beside the loss."""
+
+    cost: str = "auto"
+    """What candidates cost: params, flops, latency (measured on this machine) or a JSON file
+    {operation: cost}; auto: what the limit is on, else params."""
+
+    def check(self) -> None:
+        """A cost that exists."""
+        super().check()
+        check_cost(self.cost)
+
+    def idle_weight(self, name: str, weight: float, beside: Beside) -> dict[str, str]:
+        """What does nothing: the cost without its weight, the weight where nothing costs."""
+        found = {}
+        if not weight and not self.weighs_cost(beside.limited):
+            found["cost"] = f"without {{{name}}}"
+        if beside.weightless and beside.cost in ("params", "flops"):
+            found[name] = (
+                f"in {{space}} {beside.space}, whose candidates have neither weights nor"
+                " products: give {cost} latency, or"
+            )
+        return found

@@ -16,41 +16,32 @@ from proxnas.core.size.complexity import R_gradient, parameter_costs
 from proxnas.methods.additions import Price
 from proxnas.methods.base import Setup
 from proxnas.methods.discretizer import Discretizer
-from proxnas.methods.options import Beside, MethodOptions, check_cost
+from proxnas.methods.options import Beside, CountsCost
 
 
 @dataclass(frozen=True)
-class PricesSize(MethodOptions):
+class PricesSize(CountsCost):
     """The size of networks counts beside their loss."""
 
     eta: Annotated[float, NOT_NEGATIVE] = 0.0
     """Weight of the size regulariser R(A): larger finds smaller networks."""
-    cost: str = "auto"
-    """What R(A) counts: params, flops, latency (measured on this machine) or a JSON file
-    {operation: cost}; auto: what the limit is on, else params."""
     eta_cells: Literal["all", "normal"] = "all"
     """Cells that R counts."""
     eta_at: Literal["A_bar", "A"] = "A_bar"
     """Where R is taken: at the discrete architecture, or at A."""
 
-    def check(self) -> None:
-        """A cost that exists."""
-        super().check()
-        check_cost(self.cost)
+    def weighs_cost(self, limited: bool) -> bool:
+        """R has a weight, or a limit its price."""
+        return self.eta > 0 or limited
 
     def idle(self, beside: Beside) -> dict[str, str]:
         """What counts only if size does, and size where it is the same for all."""
-        found = super().idle(beside)
+        found = super().idle(beside) | self.idle_weight("eta", self.eta, beside)
         if beside.one_cell:
             found["eta_cells"] = f"in {{space}} {beside.space}, which has one cell only"
         if not (self.eta or beside.limited):
             names = ("cost", "eta_at", "eta_cells")
             found |= dict.fromkeys(names, "without {eta} or a limit")
-        if beside.weightless and beside.cost in ("params", "flops"):
-            found["eta"] = (
-                f"in {{space}} {beside.space}, whose candidates have neither weights nor"
-                " products: give {cost} latency, or"
-            )
         return found
 
 

@@ -31,6 +31,8 @@ from proxnas.methods.learner import Learner
 from proxnas.methods.options import (
     ONE_OR_HALF,
     Alternates,
+    Beside,
+    CountsCost,
     CountsSkips,
     DescendsA,
     TrainsPartly,
@@ -46,7 +48,7 @@ BASELINE = 0.9
 
 
 @dataclass(frozen=True)
-class ProxylessOptions(TrainsPartly, CountsSkips, Alternates, DescendsA):
+class ProxylessOptions(CountsCost, TrainsPartly, CountsSkips, Alternates, DescendsA):
     """Binary gates: one path a step, two candidates an edge for a step of A."""
 
     public: ClassVar[str] = "ProxylessNAS"
@@ -63,7 +65,16 @@ class ProxylessOptions(TrainsPartly, CountsSkips, Alternates, DescendsA):
     gates: Literal["two", "reinforce"] = "two"
     """Gradient of A: by two candidates an edge, or by rewards of whole paths."""
     expected_cost: Annotated[float, NOT_NEGATIVE] = 0.0
-    """Weight of the expected cost of the path, counted as --cost counts R(A)."""
+    """Weight of the expected cost of the path, in shares of what all candidates cost."""
+
+    def weighs_cost(self, limited: bool) -> bool:
+        """A limit is kept by projection, not by a price."""
+        return self.expected_cost > 0
+
+    def idle(self, beside: Beside) -> dict[str, str]:
+        """The cost without its weight."""
+        weighed = self.idle_weight("expected_cost", self.expected_cost, beside)
+        return super().idle(beside) | weighed
 
 
 class Proxyless:

@@ -17,10 +17,9 @@ import torch
 
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.selection import changed
-from proxnas.methods.base import Setup, random_cell, weight_step
+from proxnas.methods.base import Setup, mean_loss, random_cell, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.options import CELLS, CountsSkips, TrainsPartly, Traits
-from proxnas.runs.consensus import mean_of
 from proxnas.runs.metrics import Metrics
 
 
@@ -89,12 +88,10 @@ class RandomWs:
         finalists = sorted(judged, key=lambda pair: pair[0])[: self.constants.finalists]
         return min((cell for _, cell in finalists), key=self._on_everything)
 
-    @torch.no_grad()
     def loss(self, cell: Matrices, batches: list[Batch]) -> float:
-        """The mean loss of a cell on some batches; the host reads it once."""
+        """The mean loss of a cell on some batches."""
         self.net.use(cell)
-        losses = torch.stack([self.net.loss(batch)[0] for batch in batches])
-        return float(mean_of(losses, self.net.objective.examples(batches[0])).mean())
+        return mean_loss(self.net, batches)
 
     def _on_everything(self, cell: Matrices) -> float:
         self.net.use(cell)

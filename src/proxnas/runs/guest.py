@@ -17,8 +17,9 @@ def as_guest(device: torch.device) -> Iterator[None]:
     """Within, a job may seed torch and choose its threads; afterwards the caller's random numbers
     go on as if there had been none, with the caller's number of threads."""
     threads = torch.get_num_threads()
+    cuda = device.type == "cuda" and torch.cuda.is_available()
     try:
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        with torch.random.fork_rng([device] if cuda else []):
             yield
     except Interrupted as stop:
         if stop.exit_code == 128 + signal.SIGINT:

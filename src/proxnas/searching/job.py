@@ -91,8 +91,8 @@ class Search:
         )
         seed = stable_seed(c.seed, "architecture")
         with self._random_numbers_kept():
-            priced = hasattr(own, "eta") and (c.weight_of_R() or self.budget)
-            costs = sizing.costs_of_R(c, self.task) if priced else None
+            weighed = own.weighs_cost(self.budget is not None)
+            costs = sizing.costs_of_R(c, self.task) if weighed else None
         setup: Setup[MethodOptions] = Setup(
             self.net, self.train, self.valid, own, weights, self.clock, self.evaluate, seed
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import os
-import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +22,6 @@ from proxnas import methods
 from proxnas.cells.genotype import CUSTOM
 from proxnas.common.cores import Asked
 from proxnas.common.errors import InputError, unknown
-from proxnas.common.interrupt import Interrupted
 from proxnas.common.options import flat_hints, flatten
 from proxnas.common.types import Matrices
 from proxnas.core.choice import MisusedChoice
@@ -33,6 +31,7 @@ from proxnas.methods.base import Restoring, Setup
 from proxnas.methods.optimizers import Factory
 from proxnas.methods.options import MethodOptions
 from proxnas.runs.folder import Run, open_run
+from proxnas.runs.guest import as_guest
 from proxnas.runs.lengthening import store
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.progress import shown
@@ -107,7 +106,7 @@ def search(
     """
     data = CustomData(train, valid, loss, metric)
     place = str(device or next(module.parameters(), torch.empty(0)).device)
-    with _as_python_ends(), _own_random_numbers(place), _own_threads():
+    with as_guest(torch.device(place)), _told_as_input():
         own = _options_of(method)
         values: dict[str, Any] = {
             "method": methods.name_of(own),
@@ -255,32 +254,9 @@ def _kept(found: Found, folder: Run) -> Found:
 
 
 @contextmanager
-def _own_random_numbers(device: str) -> Iterator[None]:
-    """A search seeds torch; afterwards the caller's random numbers go on as if there had been
-    none."""
-    cuda = device.startswith("cuda") and torch.cuda.is_available()
-    with torch.random.fork_rng([torch.device(device)] if cuda else []):
-        yield
-
-
-@contextmanager
-def _own_threads() -> Iterator[None]:
-    """torch has one number of threads for the whole process: afterwards the caller's again."""
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def _as_python_ends() -> Iterator[None]:
-    """A misuse is bad input; a stopped search stops its caller."""
+def _told_as_input() -> Iterator[None]:
+    """A misuse is bad input."""
     try:
         yield
     except MisusedChoice as error:
         raise InputError(str(error)) from error
-    except Interrupted as stop:
-        if stop.exit_code == 128 + signal.SIGINT:
-            raise KeyboardInterrupt(str(stop)) from stop
-        raise SystemExit(stop.exit_code) from stop
