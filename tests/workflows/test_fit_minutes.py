@@ -18,7 +18,7 @@ from proxnas.domains.images.one_pass import OnePass
 from proxnas.domains.images.recipe import Plan
 from proxnas.domains.trained import load_model
 from proxnas.report.facts import leaderboard
-from proxnas.workflows import fit_minutes
+from proxnas.workflows import fit_minutes, fit_plan
 from proxnas.workflows.fit import fit
 from proxnas.workflows.fit_options import FitConfig
 from support.commands import call, one_line, stripes
@@ -35,8 +35,8 @@ def follow(plan: Plan, images: Images, clock: object) -> OnePass:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exports by torch, which loads faster, and as little time as there may be."""
     monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
-    monkeypatch.setattr(fit_minutes, "load_exporters", lambda: None)
-    monkeypatch.setattr(fit_minutes, "EXPORT_SECONDS", 0.0)
+    monkeypatch.setattr(fit_plan, "load_exporters", lambda: None)
+    monkeypatch.setattr(fit_plan, "EXPORT_SECONDS", 0.0)
     # a busy machine must not decide how many steps there are
     monkeypatch.setattr(fit_minutes, "build_pass", follow)
 
@@ -109,10 +109,10 @@ def test_a_stopped_run_goes_on_with_its_plan(
     stop_after.append(3)
     assert call(*command(data, folder)) == 130
     assert not (folder / "result.json").exists()
-    plan = (folder / fit_minutes.RECIPE).read_bytes()
+    plan = (folder / fit_plan.RECIPE).read_bytes()
     stop_after.clear()
     assert call(*command(data, folder, "--resume")) == 0
-    assert (folder / fit_minutes.RECIPE).read_bytes() == plan
+    assert (folder / fit_plan.RECIPE).read_bytes() == plan
     assert result(folder)["steps"] == STEPS
 
 
@@ -147,9 +147,9 @@ def test_a_search_and_a_training_where_they_are_asked_for(flags: dict[str, Any])
 
 
 def test_without_minutes_time_is_by_the_data() -> None:
-    assert fit_minutes.usual_seconds(100) == 60
-    assert fit_minutes.usual_seconds(10_000) == 200
-    assert fit_minutes.usual_seconds(10**6) == 600
+    assert fit_plan.usual_seconds(100) == 60
+    assert fit_plan.usual_seconds(10_000) == 200
+    assert fit_plan.usual_seconds(10**6) == 600
 
 
 def test_a_found_network_is_beside_the_plain_one(
@@ -157,8 +157,8 @@ def test_a_found_network_is_beside_the_plain_one(
 ) -> None:
     """A swap wins: both networks are on the leaderboard, one line says what came of it."""
     monkeypatch.setattr(one_pass, "PROPOSALS", 1)
-    monkeypatch.setattr(fit_minutes, "SEARCHED_STEPS", 0)
-    monkeypatch.setattr(fit_minutes, "JUDGED_IMAGES", 1)
+    monkeypatch.setattr(fit_plan, "SEARCHED_STEPS", 0)
+    monkeypatch.setattr(fit_plan, "JUDGED_IMAGES", 1)
     monkeypatch.setattr("proxnas.core.swaps.CLEAR", -1e9)
     config = FitConfig(data=str(data), minutes=0.06, threads=1, quiet=True, channels=4)
     found = fit(config, tmp_path / "run", lambda text: None)
@@ -188,12 +188,12 @@ def test_the_clock_ends_it(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     clock = iter(range(10**9))
     monkeypatch.undo()
     monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
-    monkeypatch.setattr(fit_minutes, "EXPORT_SECONDS", 0.0)
+    monkeypatch.setattr(fit_plan, "EXPORT_SECONDS", 0.0)
     config = FitConfig(data=str(data), minutes=2, threads=1, quiet=True, channels=4)
     found = fit_minutes.fit_minutes(
         config, tmp_path / "run", lambda text: None, clock=lambda: float(next(clock))
     )
-    plan = json.loads((tmp_path / "run" / fit_minutes.RECIPE).read_text())
+    plan = json.loads((tmp_path / "run" / fit_plan.RECIPE).read_text())
     assert 60 < plan["seconds"] < 120
     assert next(clock) <= 1.1 * 60 * config.minutes  # asked several times a step
     assert 10 < found["steps"] < plan["seconds"]

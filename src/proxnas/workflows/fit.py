@@ -32,8 +32,9 @@ from proxnas.searching.options import SearchOptions
 from proxnas.searching.running import build_search
 from proxnas.training.few_steps import LEAST_STEPS, SMALLEST_BATCH, batch_for, epochs_for
 from proxnas.workflows import fit_words
-from proxnas.workflows.fit_minutes import AUTO, SPACE, fit_minutes, is_one_pass, plan_minutes
+from proxnas.workflows.fit_minutes import AUTO, fit_minutes, is_one_pass
 from proxnas.workflows.fit_options import FitConfig, TextFitConfig
+from proxnas.workflows.fit_plan import SPACE, plan_minutes
 from proxnas.workflows.jobs import fitting, run_search
 from proxnas.workflows.train import run_training
 

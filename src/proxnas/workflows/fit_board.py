@@ -1,0 +1,121 @@
+"""The leaderboard of a run by the clock: simple models, the plain network, what is delivered; and
+what is said of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from proxnas.domains.images.baselines import Baseline
+    from proxnas.domains.images.data.images import Images
+    from proxnas.domains.images.evaluate import Evaluation
+    from proxnas.domains.images.one_pass import OnePass
+    from proxnas.runs.folder import Run
+
+
+def simple_models(run: Run, images: Images) -> list[Baseline]:
+    """Those that the network is held against, made once a run."""
+    from proxnas.domains.images.baselines import Baseline, baselines
+    from proxnas.domains.images.parts import train_parts
+    from proxnas.domains.images.recipe import Plan
+
+    if (run / "baselines.json").exists():
+        return [Baseline(**row) for row in run.read_json("baselines.json")]
+    train, valid = train_parts(images, Plan.valid_share)
+    found = baselines(train, valid, (images.x_test, images.y_test))
+    run.write_json("baselines.json", [dataclasses.asdict(row) for row in found])
+    return found
+
+
+def leaderboard(
+    job: OnePass,
+    simple: list[Baseline],
+    test: Any,
+    result: Mapping[str, Any],
+    latency: float | None,
+) -> list[dict[str, Any]]:
+    """Simple models, the plain network where another was found, and what is delivered."""
+    rows: list[dict[str, Any]] = []
+    for model in simple:
+        figures = dataclasses.asdict(model)
+        rows.append(figures | {"kind": "baseline", "latency_ms": None, "delivered": False})
+    if job.choice:
+        rows.append(_plain_row(job, test))
+    rows.append(
+        {
+            "name": "found network" if job.choice else "plain network",
+            "valid_accuracy": result["valid_accuracy"],
+            "test_accuracy": result["test_accuracy"],
+            "params": result["params"],
+            "seconds": result["seconds"],
+            "kind": "network",
+            "latency_ms": None if latency is None else 1000 * latency,
+            "delivered": True,
+        }
+    )
+    return rows
+
+
+def _plain_row(job: OnePass, test: Any) -> dict[str, Any]:
+    """The plain network as it was when A came to rest."""
+    from proxnas.core.size.complexity import parameters
+    from proxnas.domains.images.spaces.resnet import ResNet, middle
+
+    network = ResNet().network(ResNet().genotype(middle()), job.size).to(job.device).eval()
+    network.load_state_dict(job.choice["weights"])
+    valid = job.evaluation(network, job.valid).accuracy if job.valid else None
+    return {
+        "name": "plain network, when the search ended",
+        "valid_accuracy": valid,
+        "test_accuracy": job.evaluation(network, test).accuracy,
+        "params": parameters(network),
+        "seconds": job.choice["seconds"],
+        "kind": "network",
+        "latency_ms": None,
+        "delivered": False,
+    }
+
+
+def what_search_won(job: OnePass, params: int) -> dict[str, Any]:
+    """What became of the search, and the line that says it."""
+    from proxnas.core.size.complexity import parameters
+    from proxnas.domains.images.spaces.resnet import ResNet, middle
+
+    seconds = job.choice.get("seconds", 0.0)
+    won = sum(swap[-1] for swap in job.tried)
+    if not job.config.search:
+        said = "no search: there are too few steps, or validation images, for it to pay"
+    elif not job.choice:
+        said = f"the search won nothing: of {len(job.tried)} swaps tried none was clear of noise"
+        said += "" if not won else " in the end"
+    else:
+        plain = parameters(ResNet().network(ResNet().genotype(middle()), job.size))
+        gain, error = job.choice["gain"], job.choice["error"]
+        said = (
+            f"the search made {won} of {len(job.tried)} swaps tried: validation loss lower by"
+            f" {gain:.3f} (+- {error:.3f}) at the choice, {params:,} parameters where the plain"
+            f" network has {plain:,}"
+        )
+    return {"epochs": 0, "seconds": seconds, "tried": len(job.tried), "won": won, "said": said}
+
+
+def warnings_of(job: OnePass, tested: Evaluation, rows: list[dict[str, Any]]) -> list[str]:
+    found = list(job.images.warnings)
+    if not tested.beats_majority():
+        found.append(
+            f"test accuracy {tested.accuracy:.4f} is not better than always answering the most"
+            f" frequent class, right for {tested.majority:.4f} of the {tested.images} test images:"
+            f" the network has learnt nothing that shows ({len(job.pace.shares)} steps); give it"
+            " more --minutes or more images"
+        )
+    delivered = rows[-1]["valid_accuracy"]
+    for row in rows:
+        figure = row["valid_accuracy"]
+        if row["kind"] == "baseline" and None not in (figure, delivered) and figure > delivered:
+            found.append(
+                f"{row['name']} is better on the validation images"
+                f" ({figure:.4f} against {delivered:.4f}): give more --minutes"
+            )
+    return found

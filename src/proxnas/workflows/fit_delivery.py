@@ -1,0 +1,96 @@
+"""What a run by the clock leaves behind: the tested network, its files and its figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from proxnas.workflows.fit_board import leaderboard, warnings_of, what_search_won
+from proxnas.workflows.fit_options import FitConfig
+from proxnas.workflows.fit_plan import SPACE, Say
+
+if TYPE_CHECKING:
+    from proxnas.domains.images.baselines import Baseline
+    from proxnas.domains.images.one_pass import OnePass
+    from proxnas.runs.folder import Run
+
+
+def deliver_pass(
+    config: FitConfig, job: OnePass, run: Run, simple: list[Baseline], seconds: float, say: Say
+) -> dict[str, Any]:
+    """Tests the network once, writes its files; returns the result."""
+    import numpy as np
+
+    from proxnas.core.size.complexity import parameters
+    from proxnas.domains.images.data.stream import ImageBatches
+    from proxnas.domains.images.deliver import IMAGES, onnx_latency
+    from proxnas.domains.images.model import save_model
+    from proxnas.domains.trained import load_model
+    from proxnas.runs.folder import write_atomically
+    from proxnas.training.model_file import FILE
+
+    images, network = job.images, job.network()
+    test = ImageBatches(images, (images.x_test, images.y_test), device=job.device)
+    tested = job.evaluation(network, test)
+    valid = job.evaluation(network, job.valid) if job.valid else None
+    write_atomically(run / "genotype.json", job.genotype().to_json())
+    result: dict[str, Any] = {
+        "method": config.method,
+        "space": SPACE,
+        "data": config.data,
+        "seed": config.seed,
+        "genotype": json.loads(job.genotype().to_json()),
+        "params": parameters(network),
+        "flops": job.flops,
+        "valid_accuracy": valid.accuracy if valid else None,
+        "test_accuracy": tested.accuracy,
+        "test_loss": tested.loss,
+        "test_images": tested.images,
+        "majority_accuracy": tested.majority,
+        "epochs": job.epochs_done,
+        "steps": len(job.pace.shares),
+        "seconds": seconds,
+        "converged": None,
+        "budget": None,
+        "search": what_search_won(job, parameters(network)),
+        "train": {"epochs": job.epochs_done, "seconds": seconds},
+    }
+    save_model(run / FILE, model_of(job, network, result))
+    found = {name: result[name] for name in ("method", "space", "data", "seed", "params", "flops")}
+    model = load_model(run.folder)
+    files = model.deliver(run.folder, np.asarray(images.x_test[:IMAGES]), found, say).files
+    latency = onnx_latency(files["onnx"], images.shape).seconds if "onnx" in files else None
+    result["leaderboard"] = leaderboard(job, simple, test, result, latency)
+    result |= {
+        "onnx": files["onnx"].name if "onnx" in files else None,
+        "exported": files.get("onnx", files.get("torch", run.folder)).name,
+        "model_card": files["card"].name,
+    }
+    if warnings := warnings_of(job, tested, result["leaderboard"]):
+        result["warning"] = "; ".join(warnings)
+    return result
+
+
+def model_of(job: OnePass, network: Any, result: Mapping[str, Any]) -> Any:
+    """The model as it is kept."""
+    from proxnas.common.config_file import FINGERPRINT
+    from proxnas.domains.images.model import Model
+
+    images = job.images
+    wanted = (
+        *("params", "flops", "valid_accuracy", "test_accuracy", "test_images", "epochs"),
+        "seed",
+    )
+    known = {"data": images.name, "protocol": "minutes", FINGERPRINT: dict(images.fingerprint)}
+    return Model(
+        network=network,
+        genotype=job.genotype(),
+        size=job.size,
+        classes=images.classes,
+        mean=images.mean,
+        std=images.std,
+        shape=images.shape,
+        pixels=str(images.x_train.dtype),
+        info=known | {name: result[name] for name in wanted},
+    )

@@ -1,0 +1,134 @@
+"""What `fit` decides before the first step of a run by the clock: how much time there is for steps,
+and how large the network and its images are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from proxnas.workflows.fit_options import FitConfig
+
+if TYPE_CHECKING:
+    from proxnas.domains.images.data.images import Images
+    from proxnas.domains.images.recipe import Plan
+    from proxnas.runs.folder import Run
+
+SPACE = "resnet"
+RECIPE = "recipe.json"
+LEAST_SECONDS, MOST_SECONDS, SECONDS_AN_IMAGE = 60.0, 600.0, 0.02
+"""Without --minutes: a minute, or so much an image, at most ten."""
+EXPORT_SECONDS = 6.0
+"""Export, check, card and report, once their libraries are loaded; on a busy machine more."""
+SHORTEST = 1.0
+"""Seconds of training at least, whatever the rest took."""
+SEARCHED_STEPS = 2000
+"""Fewer steps are for the plain network: kinds that are tried out would take too much of them."""
+JUDGED_IMAGES = 200
+"""Fewer validation images cannot tell kinds apart."""
+
+Say = Callable[[str], None]
+
+
+def usual_seconds(images: int) -> float:
+    """Time for so many images, if nobody gave one."""
+    return min(MOST_SECONDS, max(LEAST_SECONDS, SECONDS_AN_IMAGE * images))
+
+
+def make_plan(
+    config: FitConfig,
+    run: Run,
+    images: Images,
+    start: tuple[float, float],
+    clock: Callable[[], float],
+    say: Say,
+) -> Plan:
+    """The plan of the folder, or a new one. `start`: the clock and the processor time at which it
+    all began."""
+    from proxnas.domains.images import recipe
+    from proxnas.domains.images.networks.cnn import Size
+    from proxnas.domains.images.parts import train_parts
+
+    call: dict[str, Any] = {"device": config.device, "threads": config.threads}
+    if (run / RECIPE).exists():
+        return recipe.Plan(**run.read_json(RECIPE), **call)
+    load_exporters()
+    train, valid = train_parts(images, recipe.Plan.valid_share)
+    total = 60 * config.minutes or usual_seconds(len(train[1]))
+    count, channels = len(train[1]), images.shape[0]
+    batch_size = config.batch_size or recipe.batch_size_for(count)
+    tests = len(images.y_test) + (len(valid[1]) if valid else 0)
+
+    def probe(width: int, side: int) -> float:
+        size = Size(1, width, channels, images.num_classes)
+        return recipe.step_seconds(size, side, batch_size, clock)
+
+    side = min(images.shape[1:])
+    one_step = probe(recipe.WIDTHS[1], min(side, recipe.SIDES[-1]))
+    tested = one_step / 3 / batch_size * tests * (side / min(side, recipe.SIDES[-1])) ** 2
+    used = clock() - start[0]
+    busy = max(1.0, used / max(time.process_time() - start[1], 1e-3))
+    left = max(SHORTEST, total - used - busy * EXPORT_SECONDS - tested)
+    width, side_chosen, steps = recipe.choose_sizes(
+        count, side, left, probe, may_shrink=not config.image_size
+    )
+    per_epoch = max(1, count // batch_size)
+    judged = len(valid[1]) if valid else 0
+    plan = recipe.Plan(
+        seconds=max(SHORTEST, left - (clock() - start[0] - used)),
+        batch_size=batch_size,
+        channels=config.channels or width,
+        image_size=config.image_size or (side_chosen if side_chosen != side else 0),
+        epochs=max(1, round(steps / per_epoch)),
+        search=steps >= SEARCHED_STEPS and judged >= JUDGED_IMAGES,
+        flip={"auto": recipe.mirrored(images), "yes": True, "no": False}[config.flip],
+        weighted=recipe.unequal(train[1], images.num_classes),
+        seed=config.seed,
+        **call,
+    )
+    run.write_json(RECIPE, plan.to_json())
+    say(
+        f"{total / 60:.3g} minutes: {plan.seconds:.0f} s of training, about {plan.epochs} epochs of"
+        f" {count:,} images, {plan.channels} channels, batches of {plan.batch_size}"
+        + ("" if plan.search else "; too few steps to search, the plain network is trained")
+    )
+    return plan
+
+
+def plan_minutes(config: FitConfig, figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a dry run: sizes as `figures` of a search in the space have them, epochs and
+    seconds as they will be."""
+    from proxnas.domains.images import recipe
+    from proxnas.domains.images.data.images import load
+    from proxnas.domains.images.networks.cnn import Size
+    from proxnas.domains.images.parts import train_parts
+
+    images = load(config.data, config.load_options())
+    count = len(train_parts(images, recipe.Plan.valid_share)[0][1])
+    seconds = 60 * config.minutes or usual_seconds(count)
+    batch_size = config.batch_size or recipe.batch_size_for(count)
+
+    def probe(width: int, side: int) -> float:
+        size = Size(1, width, images.shape[0], images.num_classes)
+        return recipe.step_seconds(size, side, batch_size)
+
+    side = min(images.shape[1:])
+    _, _, steps = recipe.choose_sizes(count, side, seconds, probe, not config.image_size)
+    epochs = max(1, round(steps * batch_size / count))
+    each = seconds / epochs
+    return figures | {
+        "epochs": epochs,
+        "train_epochs": epochs,
+        "seconds_per_epoch": each,
+        "train_seconds_per_epoch": each,
+        "minutes": seconds / 60,
+    }
+
+
+def load_exporters() -> None:
+    """Libraries that are slow to load are loaded while there is time."""
+    from proxnas.domains.exporting import onnx_available
+
+    if onnx_available():
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
