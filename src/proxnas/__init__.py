@@ -16,6 +16,7 @@ _PUBLIC = {
     "Found": "proxnas.searching.found",
     "Genotype": "proxnas.cells.genotype",
     "Group": "proxnas.core.choice",
+    "ImageClassifier": "proxnas.workflows.classifier",
     "InputError": "proxnas.common.errors",
     "Node": "proxnas.core.choice",
     "Supernet": "proxnas.core.supernet",

@@ -96,7 +96,7 @@ class Model:
         parts = self.normalised(images).split(PREDICT_BATCH)
         return torch.cat([self.network(x).softmax(-1) for x in parts]).cpu()
 
-    def _read(self, files: Sequence[str | os.PathLike[str]]) -> Any:
+    def read(self, files: Sequence[str | os.PathLike[str]]) -> Any:
         """Image files as arrays of the size and channels that the network reads, made as in the
         training."""
         import numpy as np
@@ -131,7 +131,7 @@ class Model:
         trained on, or a list of files, which are brought to that size.
         """
         if isinstance(images, Sequence) and images and isinstance(images[0], str | os.PathLike):
-            images = self._read(images)
+            images = self.read(images)
         best = self.probabilities(images).topk(min(top, len(self.classes)))
         rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
         return [[Answer(self.classes[k], p) for p, k in zip(*row, strict=True)] for row in rows]

@@ -81,8 +81,8 @@ def from_arrays(
     flip: bool = False,
     for_model: bool = False,
 ) -> Images:
-    """Images of x_train, y_train and, if given, x_valid, y_valid, x_test, y_test; errors begin with
-    `where`.
+    """Images of x_train, y_train and, if given, x_valid, y_valid, x_test, y_test, and the names of
+    the labels 0, 1, ... as classes; errors begin with `where`.
 
     `for_model`: to be tested by a model, as `LoadOptions` has it.
     """
@@ -94,9 +94,22 @@ def from_arrays(
         part: (_pixels(arrays[f"x_{part}"], f"{where}: x_{part}"), numbers)
         for part, numbers in y.items()
     }
-    return build(
-        parts, tuple(map(str, labels)), name, where, shift=shift, flip=flip, for_model=for_model
-    )
+    words = named(labels, arrays.get("classes"), where)
+    return build(parts, words, name, where, shift=shift, flip=flip, for_model=for_model)
+
+
+def named(labels: Array, classes: Array | None, where: str) -> tuple[str, ...]:
+    """What labels are called: the number itself, or the entry of `classes` that it is of."""
+    if classes is None:
+        return tuple(map(str, labels))
+    if classes.dtype.kind != "U" or classes.ndim != 1:
+        raise InputError(f"{where}: classes is {classes.dtype}: give a list of names")
+    if labels.min() < 0 or labels.max() >= len(classes):
+        raise InputError(
+            f"{where}: label {labels.max()} has no name in classes, which has {len(classes)}: give"
+            " one for each label from 0 on"
+        )
+    return tuple(str(classes[label]) for label in labels)
 
 
 def reindexed(

@@ -56,7 +56,7 @@ def _stored_arrays(path: Path) -> dict[str, Array]:
             )
         forms = {name[:-4]: _header(archive, name) for name in names if name.endswith(".npy")}
     check_forms(forms, str(path))
-    known = [name for name in forms if re.fullmatch(f"[xy]_({'|'.join(PARTS)})", name)]
+    known = [name for name in forms if re.fullmatch(f"[xy]_({'|'.join(PARTS)})|classes", name)]
     claimed = sum(math.prod(forms[name][0]) * forms[name][1].itemsize for name in known)
     if claimed > min(LARGEST_ARRAY, BLANK + RATIO * path.stat().st_size):
         raise InputError(

@@ -1,0 +1,35 @@
+"""Fits by the clock of small networks that make so many steps, whatever the clock says."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxnas.domains.images.data.images import Images
+from proxnas.domains.images.one_pass import OnePass
+from proxnas.domains.images.recipe import Plan
+from proxnas.workflows import fit_minutes
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch, steps: int = 25, export: bool = False) -> None:
+    """Until the test is over. Exporting takes seconds, so without `export` the files are empty."""
+
+    def follow(plan: Plan, images: Images, clock: object) -> OnePass:
+        small = dataclasses.replace(plan, channels=8)
+        return OnePass(small, images, [i / steps for i in range(steps)])
+
+    def pretend(model: Any, images: Any, *files: Path | None) -> dict[Path, float]:
+        found = [file for file in files if file]
+        for file in found:
+            file.write_bytes(b"")
+        return dict.fromkeys(found, 0.0)
+
+    monkeypatch.setattr(fit_minutes, "EXPORT_SECONDS", 0.0)
+    monkeypatch.setattr(fit_minutes, "build_pass", follow)
+    if not export:
+        monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
+        monkeypatch.setattr(fit_minutes, "load_exporters", lambda: None)
+        monkeypatch.setattr("proxnas.domains.images.export.export_model", pretend)
