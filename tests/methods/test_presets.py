@@ -263,3 +263,25 @@ def test_steps_of_a_preset_are_those_of_an_algorithm_2_written_anew(
             torch.testing.assert_close(w.detach(), expected.detach(), rtol=1e-9, atol=1e-12)
         cells.add(tuple(int(a.argmax()) for a in by_hand.discrete()))
     assert len(cells) > 1 or cells != {(0, 0)}  # another cell than the tie at the start
+
+
+@pytest.mark.parametrize(
+    ("words", "beyond"),
+    [
+        ((), "look-ahead, exploration, scaled steps of A"),
+        (("--look-ahead", "0"), "exploration, scaled steps of A"),
+        (("--look-ahead", "0", "--explore", "0", "--arch-optimizer", "adam"), ""),
+        (("--preset", "paper"), ""),
+        (("--preset", "official"), ""),
+        (
+            ("--preset", "paper", "--score-batch", "0.5", "--order", "2"),
+            "partial scoring, second order",
+        ),
+        (("--space", "rnn"), ""),
+        (("--method", "gdas"), ""),
+    ],
+)
+def test_what_a_search_does_beyond_the_paper_is_said(words: tuple[str, ...], beyond: str) -> None:
+    data = "pydocs" if "rnn" in words else "digits"
+    said = parse_search([data, *words]).beyond()
+    assert said == (f"{beyond} (preset paper: without)" if beyond else "")

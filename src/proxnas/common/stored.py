@@ -198,6 +198,7 @@ RESULT: dict[str, Check] = COMMON | {
     "refined": _is_refined,
     "table": object_of(lambda value: is_number(value) or is_text(value)),
     "warning": is_text,
+    "beyond_the_paper": is_text,
     "mean": is_figure,
     "std": is_figure,
     "seeds": list_of(is_whole),

@@ -77,6 +77,10 @@ class MethodOptions(Options):
     for_images: ClassVar[tuple[str, ...]] = ()
     """Fields that mean nothing for recurrent cells."""
 
+    def beyond(self, beside: Beside) -> list[str]:
+        """What a search does beyond the published algorithm, in words; none: it is that one."""
+        return []
+
     def weighs_cost(self, limited: bool) -> bool:
         """Whether the search must know what candidates cost; `limited`: networks have a limit."""
         return False

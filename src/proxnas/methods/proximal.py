@@ -76,6 +76,11 @@ class ProximalOptions(
     """Who is selected among equal entries of A. The last selected (else random by seed), or the
     first that is not none."""
 
+    def beyond(self, beside: Beside) -> list[str]:
+        """The additions, and steps of A that the paper does not take."""
+        scaled = ["scaled steps of A"] if self.arch_optimizer == "scaled" else []
+        return super().beyond(beside) + scaled
+
     def idle(self, beside: Beside) -> dict[str, str]:
         """What only Adam has."""
         found = super().idle(beside)
@@ -88,7 +93,7 @@ class ProximalOptions(
 @dataclass(frozen=True)
 class NaspOptions(ProximalOptions):
     """NASP, proximal iterations (Alg. 2 of the paper): one candidate an edge runs, all are
-    scored."""
+    scored. For images with look-ahead, exploration and scaled steps; --preset paper: without."""
 
     public: ClassVar[str] = "NASP"
     traits: ClassVar[Traits] = replace(ProximalOptions.traits, refines_few=True)

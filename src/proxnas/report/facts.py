@@ -13,6 +13,7 @@ from proxnas.report.reading import Record, Row
 
 LABELS = {
     "method": "method",
+    "beyond_the_paper": "beyond the paper",
     "space": "space",
     "data": "data",
     "seed": "seed",

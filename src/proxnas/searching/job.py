@@ -328,6 +328,8 @@ def summary(this: Search, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "converged": this.converged,
         "budget": this.budget.to_json() if this.budget else None,
     }
+    if beyond := this.config.beyond():
+        result["beyond_the_paper"] = beyond
     if this.seconds is not None:
         result["latency"] = this.seconds
     if warnings := list(_warnings(this)):

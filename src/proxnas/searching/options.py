@@ -203,15 +203,23 @@ class SearchOptions(Composed):
 
     def idle(self) -> dict[str, str]:
         """Option -> when it does nothing, in words, for those that do nothing in this search."""
+        return self.method_options.idle(self._beside())
+
+    def beyond(self) -> str:
+        """What the search does beyond the published algorithm, and how to do without; empty: it is
+        that one."""
+        added = self.method_options.beyond(self._beside())
+        return f"{', '.join(added)} (preset paper: without)" if added else ""
+
+    def _beside(self) -> Beside:
         space = self.what.space
-        beside = Beside(
+        return Beside(
             space,
             self.limits.limit() is not None,
             self.cost_of_R(),
             self.domain.weightless,
             one_cell=space in ONE_CELL,
         )
-        return self.method_options.idle(beside)
 
     def over_all_epochs(self) -> str:
         """What follows a schedule over all epochs of the search, in words; empty if nothing

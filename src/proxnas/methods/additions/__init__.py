@@ -40,6 +40,17 @@ class AsksForAdditions(MethodOptions):
     score_nodes: Annotated[float, SHARE] = 1.0
     """Chance of a node to be scored in a step."""
 
+    def beyond(self, beside: Beside) -> list[str]:
+        """Of what is in this folder; the price is part of a limit, which says so itself."""
+        partial = (self.score_batch, self.score_nodes) != (1, 1)
+        known = {
+            "look-ahead": self.look_ahead and not beside.weightless,
+            "exploration": self.explore,
+            "partial scoring": partial,
+            "second order": self.order == 2,
+        }
+        return [name for name, present in known.items() if present]
+
     def idle(self, beside: Beside) -> dict[str, str]:
         """What a look ahead would use, and the look itself where nothing can be trained."""
         found = super().idle(beside)
