@@ -11,7 +11,7 @@ import pytest
 from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.one_pass import OnePass
 from proxnas.domains.images.recipe import Plan
-from proxnas.workflows import fit_minutes
+from proxnas.workflows import fit_minutes, fit_plan
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch, steps: int = 25, export: bool = False) -> None:
@@ -27,9 +27,9 @@ def hurry(monkeypatch: pytest.MonkeyPatch, steps: int = 25, export: bool = False
             file.write_bytes(b"")
         return dict.fromkeys(found, 0.0)
 
-    monkeypatch.setattr(fit_minutes, "EXPORT_SECONDS", 0.0)
+    monkeypatch.setattr(fit_plan, "EXPORT_SECONDS", 0.0)
     monkeypatch.setattr(fit_minutes, "build_pass", follow)
     if not export:
         monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
-        monkeypatch.setattr(fit_minutes, "load_exporters", lambda: None)
+        monkeypatch.setattr(fit_plan, "load_exporters", lambda: None)
         monkeypatch.setattr("proxnas.domains.images.export.export_model", pretend)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -137,11 +137,12 @@ class TrainedModel:
         checked_on = ""
         if wanted or data is not None:
             differences, checked_on = self.domain.export(self.model, wanted, data, self.folder)
+        exported = Exported(wanted, differences, checked_on)
         if not card:
-            return Exported(wanted, differences, checked_on)
-        made = found_by(self.folder) if found is None else found
-        write_atomically(Path(card), self.domain.card(self.model, wanted, made))
-        return Exported({**wanted, "card": Path(card)}, differences, checked_on)
+            return exported
+        return self._with_card(
+            exported, Path(card), found_by(self.folder) if found is None else found
+        )
 
     def deliver(
         self,
@@ -149,14 +150,22 @@ class TrainedModel:
         data: Any = None,
         found: Mapping[str, Any] | None = None,
         tell: Callable[[str], None] = say,
+        more: Callable[[Mapping[str, Path]], Mapping[str, Any]] | None = None,
     ) -> Exported:
-        """model.onnx, or model.pt2 without the extra `onnx`, and model_card.md in a folder."""
-        card = folder / CARD
+        """model.onnx, or model.pt2 without the extra `onnx`, and model_card.md in a folder. `more`
+        makes other files of those, and says what the card is to tell of them."""
         if onnx_available():
-            return self.export(onnx=folder / ONNX, card=card, data=data, found=found)
-        exported = self.export(torch=folder / PROGRAM, card=card, data=data, found=found)
-        tell(f"{PROGRAM} written instead of {ONNX}: pip install 'proxnas[onnx]' to have that")
-        return exported
+            exported = self.export(onnx=folder / ONNX, data=data)
+        else:
+            exported = self.export(torch=folder / PROGRAM, data=data)
+            tell(f"{PROGRAM} written instead of {ONNX}: pip install 'proxnas[onnx]' to have that")
+        told = dict(found_by(self.folder) if found is None else found)
+        told |= more(exported.files) if more else {}
+        return self._with_card(exported, folder / CARD, told)
+
+    def _with_card(self, exported: Exported, card: Path, found: Mapping[str, Any]) -> Exported:
+        write_atomically(card, self.domain.card(self.model, exported.files, found))
+        return replace(exported, files={**exported.files, "card": card})
 
 
 def load_model(place: str | os.PathLike[str], device: str = "cpu") -> TrainedModel:

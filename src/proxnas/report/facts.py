@@ -78,7 +78,19 @@ def facts(record: Record) -> dict[str, str]:
     last = record.rows[-1] if record.rows else {}
     known = figures(record.config, last, record.result)
     known.setdefault("seconds", sum(map(seconds_of, record.rows)))
-    return labelled(known) | _compared(record.result)
+    return labelled(known) | int8_facts(record.result) | _compared(record.result)
+
+
+def int8_facts(result: Mapping[str, Any]) -> dict[str, str]:
+    """Accuracy and latency of the int8 version; or why there is none."""
+    found = result.get("int8")
+    if not isinstance(found, Mapping):
+        return {}
+    if "file" not in found:
+        return {"int8 version": f"none: {found.get('skipped', '')}"}
+    accuracy, exact = (number(found.get(name)) for name in ("test_accuracy", "float_accuracy"))
+    figures = f"test accuracy {accuracy:.4f} (float: {exact:.4f} on the same images)"
+    return {"int8 version": f"{figures}, {number(found.get('latency_ms')):.2f} ms an image"}
 
 
 def _compared(result: Mapping[str, Any]) -> dict[str, str]:

@@ -16,7 +16,14 @@ from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
 from proxnas.common.say import note, plain, say
 from proxnas.report.cell import cell_text
-from proxnas.report.facts import duration, figures, labelled, leaderboard, leaderboard_texts
+from proxnas.report.facts import (
+    duration,
+    figures,
+    int8_facts,
+    labelled,
+    leaderboard,
+    leaderboard_texts,
+)
 from proxnas.report.page import FILE, write_report
 from proxnas.report.reading import find_runs
 
@@ -54,13 +61,15 @@ def print_warning(result: Mapping[str, Any]) -> None:
 
 def print_fit(result: Mapping[str, Any], folder: Path) -> None:
     """The same for a fit; its report is written here, the last of its files."""
-    files = {
+    files: dict[str, object] = {
         "exported, checked": folder / result["exported"],
         "model card": folder / result["model_card"],
         "report": write_report(find_runs(folder), folder / FILE),
     }
     times = {f"time of {part}": duration(result[part]["seconds"]) for part in ("search", "train")}
-    _print(labelled(figures({}, {}, result)) | times, folder, files)
+    if result.get("use_model"):
+        files["to use it"] = f"python {quote(str(folder / result['use_model']))} IMAGE..."
+    _print(labelled(figures({}, {}, result)) | times | int8_facts(result), folder, files)
     if rows := leaderboard(result):
         print_leaderboard(rows)
         say(plain(result["search"].get("said", "")))

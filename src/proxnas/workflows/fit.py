@@ -314,7 +314,9 @@ def fit(config: FitConfig, folder: Path, say: Say, begun: float | None = None) -
         for_training = time_for(config, spent=max(found["seconds"], time.monotonic() - start))
         trained = _train(config, genotype, folder / "train", for_training, say)
         files = _deliver(stored(folder / "train", "train", ImageTrainOptions), folder, found, say)
-        result = fit_result(config, found, trained) | files
+        result = fit_result(config, found, trained)
+        doubts = [text for text in (result.get("warning"), files.pop("warning", "")) if text]
+        result |= files | ({"warning": "; ".join(doubts)} if doubts else {})
         run.write_json("result.json", result)
         return result
 
@@ -425,16 +427,16 @@ def fit_result(
 def _deliver(
     config: ImageTrainOptions, folder: Path, found: dict[str, Any], say: Say
 ) -> dict[str, Any]:
-    """Writes the exported network, checked on test images, and the model card; names of files for
-    result.json."""
-    import numpy as np
-
+    """Writes the exported network, checked on test images, what is made of it, and the model card;
+    names of files and figures for result.json."""
     from proxnas.domains.images.data.images import load
-    from proxnas.domains.images.deliver import IMAGES as CHECKED
     from proxnas.domains.trained import load_model
+    from proxnas.workflows.fit_files import write_files
 
-    images = np.asarray(load(config.data, config.load_options()).x_test[:CHECKED])
-    return delivered(load_model(folder).deliver(folder, images, found, say))
+    images = load(config.data, config.load_options())
+    files, doubts = write_files(load_model(folder), folder, images, found, say)
+    files.pop("latency_ms", None)
+    return files | ({"warning": "; ".join(doubts)} if doubts else {})
 
 
 def delivered(exported: Exported) -> dict[str, Any]:

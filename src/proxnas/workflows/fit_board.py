@@ -51,7 +51,7 @@ def leaderboard(
             "params": result["params"],
             "seconds": result["seconds"],
             "kind": "network",
-            "latency_ms": None if latency is None else 1000 * latency,
+            "latency_ms": latency,
             "delivered": True,
         }
     )

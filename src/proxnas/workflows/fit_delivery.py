@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from proxnas.workflows.fit_board import leaderboard, warnings_of, what_search_won
+from proxnas.workflows.fit_files import write_files
 from proxnas.workflows.fit_options import FitConfig
 from proxnas.workflows.fit_plan import SPACE, Say
 
@@ -20,11 +21,8 @@ def deliver_pass(
     config: FitConfig, job: OnePass, run: Run, simple: list[Baseline], seconds: float, say: Say
 ) -> dict[str, Any]:
     """Tests the network once, writes its files; returns the result."""
-    import numpy as np
-
     from proxnas.core.size.complexity import parameters
     from proxnas.domains.images.data.stream import ImageBatches
-    from proxnas.domains.images.deliver import IMAGES, onnx_latency
     from proxnas.domains.images.model import save_model
     from proxnas.domains.trained import load_model
     from proxnas.runs.folder import write_atomically
@@ -59,15 +57,11 @@ def deliver_pass(
     save_model(run / FILE, model_of(job, network, result))
     found = {name: result[name] for name in ("method", "space", "data", "seed", "params", "flops")}
     model = load_model(run.folder)
-    files = model.deliver(run.folder, np.asarray(images.x_test[:IMAGES]), found, say).files
-    latency = onnx_latency(files["onnx"], images.shape).seconds if "onnx" in files else None
+    files, doubts = write_files(model, run.folder, images, found, say)
+    latency = files.pop("latency_ms", None)
     result["leaderboard"] = leaderboard(job, simple, test, result, latency)
-    result |= {
-        "onnx": files["onnx"].name if "onnx" in files else None,
-        "exported": files.get("onnx", files.get("torch", run.folder)).name,
-        "model_card": files["card"].name,
-    }
-    if warnings := warnings_of(job, tested, result["leaderboard"]):
+    result |= files
+    if warnings := warnings_of(job, tested, result["leaderboard"]) + doubts:
         result["warning"] = "; ".join(warnings)
     return result
 

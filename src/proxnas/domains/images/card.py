@@ -64,6 +64,7 @@ def _figures(facts: ImageFacts) -> dict[str, str]:
         "multiply-adds of an image": f"{facts.flops:,}",
         "latency": _latency(facts.latency.get("torch", {})),
         "latency of the ONNX file": _latency(facts.latency.get("onnx", {})),
+        "int8 version": _int8(facts.found.get("int8")),
         "images": f"{W} x {H} pixels, {C} channel{'s' * (C != 1)}",
         "classes": _classes(facts.classes),
     }
@@ -94,6 +95,19 @@ def _latency(latency: Mapping[str, Any]) -> str:
     )
 
 
+def _int8(figures: Any) -> str:
+    """What the int8 version costs and saves; or why there is none."""
+    if not isinstance(figures, Mapping):
+        return ""
+    if "file" not in figures:
+        return f"none: {escape(figures.get('skipped', ''))}"
+    return (
+        f"{escape(figures['file'])}: {_percent(figures['test_accuracy'])} of"
+        f" {figures['test_images']:,} test images right, where the float version has"
+        f" {_percent(figures['float_accuracy'])}; {figures['latency_ms']:.3g} ms"
+    )
+
+
 def _classes(classes: Sequence[str]) -> str:
     names = ", ".join(map(escape, classes[:MOST_CLASSES]))
     return names + (
@@ -103,22 +117,26 @@ def _classes(classes: Sequence[str]) -> str:
 
 def _input(facts: ImageFacts) -> str:
     C, H, W = facts.shape
-    values = "bytes divided by 255" if facts.pixels == "uint8" else "values as in the data"
+    values = "bytes" if facts.pixels == "uint8" else "values as in the data"
+    files = (
+        f" `{facts.found['use_model']}` beside it answers image files."
+        if facts.found.get("use_model")
+        else ""
+    )
     return (
-        f"Input `images`: float32, (N, {C}, {H}, {W}), {values}; normalisation is inside. Output"
-        f" `logits`: (N, {len(facts.classes)}), in the order of the classes above. Any number N of"
-        " images. proxnas is not needed."
+        f"Input `images`: {facts.pixels}, (N, {H}, {W}, {C}), {values}; normalisation is inside."
+        f" Output `logits`: (N, {len(facts.classes)}), in the order of the classes above. Any"
+        f" number N of images. proxnas is not needed.{files}"
     )
 
 
 def _use(facts: ImageFacts) -> list[str]:
-    scale = " / 255" if facts.pixels == "uint8" else ""
-    axes = f"pictures: (N, {facts.shape[1]}, {facts.shape[2]}, {facts.shape[0]})"
-    images = f'images = np.asarray(pictures, "float32").transpose(0, 3, 1, 2){scale}  # {axes}'
+    axes = f"(N, {facts.shape[1]}, {facts.shape[2]}, {facts.shape[0]})"
+    images = f'images = np.asarray(pictures, "{facts.pixels}").reshape(-1, {axes[4:-1]})  # {axes}'
     blocks = []
     if "onnx" in facts.files:
         session = f"session = onnxruntime.InferenceSession({facts.files['onnx']!r})"
-        run = 'logits = session.run(["logits"], {"images": np.ascontiguousarray(images)})[0]'
+        run = 'logits = session.run(["logits"], {"images": images})[0]'
         blocks.append(
             ["import numpy as np, onnxruntime", session, images, run, "answers = logits.argmax(1)"]
         )

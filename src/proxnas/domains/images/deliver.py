@@ -34,7 +34,7 @@ def card_text(
     processor = {"processor": describe(model.device)["processor"]}
     measured = {"torch": latency(model.network, model.shape)}
     if "onnx" in files:
-        measured["onnx"] = onnx_latency(files["onnx"], model.shape)
+        measured["onnx"] = onnx_latency(files["onnx"], model)
     facts = ImageFacts(
         genotype=model.genotype,
         classes=model.classes,
@@ -51,9 +51,11 @@ def card_text(
     return model_card(image_card(facts))
 
 
-def onnx_latency(path: Path, shape: tuple[int, int, int]) -> Latency:
+def onnx_latency(path: Path, model: Any) -> Latency:
     """Of one image, by onnxruntime on the host."""
-    run, x = onnx_runner(path.read_bytes()), torch.rand(1, *shape)
+    C, H, W = model.shape
+    x = torch.zeros(1, H, W, C, dtype=getattr(torch, model.pixels))
+    run = onnx_runner(path.read_bytes())
     return summary(warm_runs(lambda: run(x), Clock(torch.device("cpu"))), 1, "cpu")
 
 

@@ -1,8 +1,8 @@
 """A trained network as a file that needs no proxnas: ONNX, or a program of torch.export.
 
-The file reads float32 images (N, C, H, W) of any number N: bytes divided by 255, or the values
-themselves where the data are float32; normalisation is inside. Before a file is put in its place it
-is read back and run on the images given: its answers must be those of the network.
+The file reads images (N, H, W, C) of any number N as they are: bytes, or float32 where the data are
+such; normalisation is inside. Before a file is put in its place it is read back and run on the
+images given: its answers must be those of the network.
 """
 
 # N images, H height, W width, C channels, K classes
@@ -31,7 +31,8 @@ Run = Callable[[Tensor], Tensor]
 
 
 class Deployed(nn.Module):
-    """A network behind its normalisation; `mean` and `std` have an entry a channel."""
+    """A network behind its preprocessing: pixels (N, H, W, C) as they are, with `mean` and `std` of
+    each channel in their unit."""
 
     mean: Tensor
     std: Tensor
@@ -43,7 +44,7 @@ class Deployed(nn.Module):
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(-1, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        x = (images - self.mean) / self.std
+        x = (images.permute(0, 3, 1, 2).float() - self.mean) / self.std
         logits: Tensor = self.network(x.contiguous(memory_format=torch.channels_last))
         return logits
 
@@ -54,18 +55,15 @@ def deployed(model: Model) -> Deployed:
     network = copy.deepcopy(model.network).cpu().eval()
     if getattr(network, "auxiliary", None) is not None:
         network.auxiliary = None  # type: ignore[assignment]
-    return Deployed(network, model.mean, model.std).eval()
+    unit = 255.0 if model.pixels == "uint8" else 1.0
+    mean, std = ([unit * value for value in values] for values in (model.mean, model.std))
+    return Deployed(network, mean, std).eval()
 
 
 def as_input(images: Any) -> Tensor:
     """Arrays (N, H, W, C), or (N, H, W) of grey images, as the exported file reads them."""
-    x = torch.from_numpy(np.ascontiguousarray(images))
-    x = x[..., None] if x.ndim == 3 else x
-    return (
-        (x.float() if x.dtype.is_floating_point else x.float() / 255)
-        .permute(0, 3, 1, 2)
-        .contiguous()
-    )
+    x = torch.from_numpy(np.array(images))  # a copy: torch wants arrays that can be written to
+    return x[..., None] if x.ndim == 3 else x
 
 
 def export_model(
@@ -141,7 +139,7 @@ def _contiguous(network: nn.Module) -> nn.Module:
 
 def _several(example: Tensor) -> Tensor:
     """At least two images: the exporters take a batch of one for a constant."""
-    return example if len(example) > 1 else example.repeat(2, 1, 1, 1)
+    return example if len(example) > 1 else torch.cat([example, example])
 
 
 def _any_number() -> tuple[dict[int, Any]]:
@@ -176,12 +174,10 @@ def onnx_runner(file: bytes) -> Run:
 
 def _metadata(model: Model) -> dict[str, str]:
     """What the files carry besides the network."""
-    pixels = "bytes divided by 255" if model.pixels == "uint8" else "values as in the data"
+    C, H, W = model.shape
     return {
         "proxnas": __version__,
         "classes": json.dumps(model.classes),
-        "input": (
-            f"{INPUT}: float32 (N, {', '.join(map(str, model.shape))}), {pixels}; normalised inside"
-        ),
+        "input": f"{INPUT}: {model.pixels} (N, {H}, {W}, {C}); normalised inside",
         "genotype": model.genotype.to_json(),
     }
