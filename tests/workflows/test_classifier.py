@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
@@ -18,6 +19,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 
 import proxnas
+from proxnas.domains.images.data.given import paths_of
 from proxnas.workflows.classifier import ImageClassifier, codes_of, names_of
 from support.commands import stripes
 from support.quick_fits import hurry
@@ -142,6 +144,33 @@ def test_a_dataset_brings_its_labels(images: tuple[Any, Any]) -> None:
     assert model.score(Pairs()) > 0.8 and len(model.predict(Pairs())) == len(x)
     with pytest.raises(ValueError, match="leave y out"):
         fitted(Pairs(), y)
+
+
+class Frame:
+    """What a table of pandas has that is used of it."""
+
+    def __init__(self, **columns: list[Any]) -> None:
+        self._columns = columns
+        self.columns = list(columns)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self._columns[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+
+def test_paths_in_a_table(images: tuple[Any, Any], tmp_path: Path) -> None:
+    x, y = images
+    paths = [tmp_path / f"{number}.png" for number in range(len(x))]
+    for pixels, path in zip(x, paths, strict=True):
+        Image.fromarray(pixels).save(path)
+    table = Frame(number=list(range(len(x))), path=[str(path) for path in paths])
+    model = fitted(table, y)
+    assert model.classes_.tolist() == sorted(NAMES) and model.score(table, y) > 0.8
+    assert (model.predict(paths[:9]) == model.predict(x[:9])).all()
+    assert paths_of(np.array([["a.png"], ["b.png"]], dtype=object)) == ["a.png", "b.png"]
+    assert paths_of(x) is None and paths_of([1, 2]) is None and paths_of("a.png") is None
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
 import tempfile
@@ -29,6 +30,8 @@ OPTIONS = (
     *("max_params", "max_flops", "max_latency"),
 )
 """Parameters that are options of `proxnas.fit`."""
+TABLE = "data.csv"
+"""What paths and labels are kept as in the run folder."""
 BATCH = 512
 """Images that are answered at a time."""
 
@@ -103,13 +106,13 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         if not 0 < self.test_share < 1:
             raise BadImages(f"test_share {self.test_share}: give a share between 0 and 1")
-        data, classes = self._data(X, y)
         folder = self._folder()
+        data, classes = self._data(X, y, folder)
         options = {name: getattr(self, name) for name in OPTIONS}
         self.model_ = fit(data, run=folder, progress=bool(self.verbose), **options)
         own = getattr(self.model_.model, "classes", ())
         self.run_, self.result_ = folder, dict(self.model_.result)
-        self.classes_ = np.asarray(own) if classes is None else classes
+        self.classes_ = np.asarray(own) if classes is None else _ordered(classes, own)
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -139,16 +142,15 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return float(self.model_.score(named, part="all"))
         return float(super().score(X, y, sample_weight))
 
-    def _data(self, X: Any, y: Any) -> tuple[Any, Array | None]:
+    def _data(self, X: Any, y: Any, folder: Path) -> tuple[Any, Array | None]:
         """What `proxnas.fit` takes, and the labels in the order of its classes; None: its own."""
         if y is None:
             return _labelled(X), None
         if isinstance(X, str | os.PathLike) or is_torch_dataset(X):
             raise BadImages("X brings its labels along: leave y out")
         classes, codes = codes_of(y)
-        if (paths := paths_of(X)) is not None:
-            raise BadImages(f"{len(paths)} paths: give arrays, or a folder of class folders")
-        x = self._pixels(X, fitting=True)
+        paths = paths_of(X)
+        x = self._pixels(X, fitting=True) if paths is None else np.array(paths)
         if len(x) != len(codes):
             raise BadImages(f"{len(x)} images but {len(codes)} labels: give one label an image")
         train, test = held_out(codes, self.test_share)
@@ -157,6 +159,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{len(x)} images, n_samples={len(x)}, are too few to keep a share of"
                 f" {self.test_share} for a test: give more images or a larger test_share"
             )
+        if paths is not None:
+            labels = [names_of(classes)[code] for code in codes]
+            return write_table(folder / TABLE, paths, labels, set(test.tolist())), classes
         arrays = {"x_train": x[train], "y_train": codes[train], "x_test": x[test]}
         return arrays | {"y_test": codes[test], "classes": np.array(names_of(classes))}, classes
 
@@ -186,6 +191,25 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.three_d_array = True
         tags.non_deterministic = True  # how many steps there are is for the clock to say
         return tags
+
+
+def write_table(file: Path, paths: Sequence[str], labels: Sequence[str], test: set[int]) -> Path:
+    """Paths and labels as DATA, with the part of each."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "w", newline="", encoding="utf-8") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["file", "label", "part"])
+        for number, (path, label) in enumerate(zip(paths, labels, strict=True)):
+            part = "test" if number in test else "train"
+            rows.writerow([os.path.abspath(path), label, part])
+    return file
+
+
+def _ordered(classes: Array, names: Sequence[str]) -> Array:
+    """The labels in the order of the model's classes."""
+    number = {name: k for k, name in enumerate(names_of(classes))}
+    found: Array = classes[[number[name] for name in names]]
+    return found
 
 
 def is_torch_dataset(X: Any) -> bool:

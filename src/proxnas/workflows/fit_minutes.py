@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxnas.common.errors import InputError
 from proxnas.workflows.fit_board import simple_models
+from proxnas.workflows.fit_data import say_sheet, with_sheet
 from proxnas.workflows.fit_delivery import deliver_pass
 from proxnas.workflows.fit_options import FitConfig
 from proxnas.workflows.fit_plan import SPACE, Say, make_plan
@@ -70,6 +71,7 @@ def fit_minutes(
         if run.finished:
             return run.result(("exported", "model_card", "search", "train"))
         run.write_json("environment.json", describe(pick_device(config.device)))
+        sheet = say_sheet(images, say)
         simple = simple_models(run, images)
         plan = make_plan(config, run, images, start, clock, say)
         if plan.image_size and plan.image_size != config.image_size:
@@ -83,7 +85,7 @@ def fit_minutes(
         with shown(Console(highlight=False), title, config.quiet) as bar:
             rows = run_epochs(job, run, bar)
         seconds = sum(sum(row["seconds"].values()) for row in rows)
-        result = deliver_pass(config, job, run, simple, seconds, say)
+        result = with_sheet(deliver_pass(config, job, run, simple, seconds, say), sheet)
         result["minutes"] = config.minutes or None
         run.write_json("result.json", result)
         return result

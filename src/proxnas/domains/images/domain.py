@@ -52,6 +52,8 @@ class ImageDomain:
             return isinstance(data, Images | Mapping) or is_dataset(data)
         if data == "digits" or Path(data).suffix.lower() in (".npz", ".parquet"):
             return True
+        if Path(data.partition("?")[0]).suffix.lower() in (".csv", ".tsv"):
+            return True
         if not os.path.isdir(os.path.expanduser(data)):
             return False
         from proxnas.domains.images.data.images import load

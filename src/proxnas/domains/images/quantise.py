@@ -27,7 +27,7 @@ from proxnas.domains.images.export import INPUT
 CALIBRATED = 256
 """Training images that ranges are taken from."""
 BATCH = 32
-DIFFERENT = 0.01
+DIFFERENT = 0.03
 """Share of those images that may get another answer; else layers are left in float."""
 
 

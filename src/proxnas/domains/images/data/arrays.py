@@ -61,6 +61,8 @@ class Images:
     results."""
     fingerprint: Fingerprint = field(default_factory=dict)
     """Whether they are still the same data."""
+    stored: Mapping[str, Any] = field(default_factory=dict)
+    """Of pictures: smallest and largest (width, height), and how many are of which kind."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -143,6 +145,7 @@ def build(
     warnings: tuple[str, ...] = (),
     fingerprint: Fingerprint | None = None,
     for_model: bool = False,
+    pictures: Mapping[str, Any] | None = None,
 ) -> Images:
     """Images of checked parts: the test part is set aside if there is none, mean and std are
     measured.
@@ -180,9 +183,8 @@ def build(
         warnings += _without_test(parts["test"][1], classes, where)
     for line in warnings:
         tell(line)
-    return Images(
-        name, **stored, **fields, skipped=skipped, warnings=warnings, fingerprint=fingerprint
-    )
+    fields |= {"skipped": skipped, "warnings": warnings, "stored": pictures or {}}
+    return Images(name, **stored, **fields, fingerprint=fingerprint)
 
 
 def sized(images: Images, options: LoadOptions) -> Images:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ def gather(
     with `where`."""
     total, broken = sum(len(y) for _, y in parts.values()), Broken(options.skip_broken)
     with quiet():
-        form, lazy = _looked_at(parts, broken, where, options)
+        form, lazy, known = _looked_at(parts, broken, where, options)
         found: dict[str, Part] = dict(lazy)
         if total * prod(form) <= options.resident_limit:
             _tell_size(total, form, where, options)
@@ -94,13 +95,26 @@ def gather(
             warnings=warnings,
             fingerprint=of_pictures(parts, classes),
             for_model=bool(options.for_model),
+            pictures=_stored(known),
         )
+
+
+def _stored(known: Sequence[Head]) -> dict[str, Any]:
+    """Sizes and kinds of pictures as they are in their files."""
+    smallest, largest = (choose(known, key=_pixels) for choose in (min, max))
+    grey = sum(found.grey for found in known)
+    return {
+        "smallest": [smallest.width, smallest.height],
+        "largest": [largest.width, largest.height],
+        "kinds": {"grey": grey, "colour": len(known) - grey},
+    }
 
 
 def _looked_at(
     parts: Mapping[str, tuple[Pictures, Array]], broken: Broken, where: str, options: LoadOptions
-) -> tuple[tuple[int, int, int], dict[str, tuple[Lazy, Array]]]:
-    """The form that all can take, and the parts without the pictures whose heads are broken."""
+) -> tuple[tuple[int, int, int], dict[str, tuple[Lazy, Array]], list[Head]]:
+    """The form that all can take, the parts without the pictures whose heads are broken, and the
+    heads of the others."""
     heads = {
         part: [_head(pictures, number, broken) for number in range(len(y))]
         for part, (pictures, y) in parts.items()
@@ -128,7 +142,7 @@ def _looked_at(
             Lazy(pictures, rows, form, resize, options.skip_broken),
             y[rows].astype(np.int64),
         )
-    return form, lazy
+    return form, lazy, known
 
 
 def _head(pictures: Pictures, number: int, broken: Broken) -> Head | None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from proxnas.common.errors import InputError
 from proxnas.common.seeds import split, stable_seed
+from proxnas.domains.images.data import table
 from proxnas.domains.images.data.arrays import Images, Part, from_arrays, search_parts, sized
 from proxnas.domains.images.data.options import DEFAULTS, LoadOptions
 
@@ -29,8 +30,8 @@ __all__ = [
 ]
 
 ACCEPTED = (
-    "give digits, an .npz file, a CIFAR folder, a folder of class folders, a .parquet file or"
-    " hf:NAME"
+    "give digits, an .npz file, a CIFAR folder, a folder of class folders, a .csv of files and"
+    " labels, a .parquet file or hf:NAME"
 )
 
 
@@ -82,6 +83,10 @@ def _load(spec: str, options: LoadOptions) -> Images:
         from proxnas.domains.images.data import hub
 
         return hub.read(spec.removeprefix("hf:"), options)
+    if table.is_table(spec):
+        place, asked = table.split_words(spec)
+        if os.path.isfile(os.path.expanduser(place)):
+            return table.read({"train": Path(place).expanduser()}, asked, options)
     path = Path(
         place := os.path.expanduser(spec)
     )  # os.path: unlike Path's, its questions never raise
@@ -115,6 +120,8 @@ def _folder(path: Path, options: LoadOptions) -> Images:
 
     if (found := cifar.find(path)) is not None:
         return sized(cifar.read(*found), options)
+    if tables := table.beside(path):
+        return table.read(tables, {}, options)
     return folder.read(path, options)
 
 

@@ -1,0 +1,275 @@
+"""A CSV of file names and labels beside the images: labels.csv, or train.csv and test.csv.
+
+Delimiter, header and columns are found by what is usual; what is behind a `?` of DATA decides where
+that is not clear: file=COLUMN, label=COLUMN,COLUMN, part=COLUMN.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import numpy as np
+
+from proxnas.common.errors import InputError
+from proxnas.common.telling import listed, tell
+from proxnas.domains.images.data.arrays import Images, short_name
+from proxnas.domains.images.data.gather import gather
+from proxnas.domains.images.data.lazy import Files
+from proxnas.domains.images.data.options import LoadOptions
+from proxnas.domains.images.data.picture import SUFFIXES
+from proxnas.domains.parts import by_part, part_of
+
+ALONE = ("labels.csv", "metadata.csv", "annotations.csv", "labels.tsv")
+"""What the file is called that stands for all parts, or has a column for them."""
+ENDINGS = (".csv", ".tsv")
+DELIMITERS = ",;\t|"
+FILE_COLUMNS = (
+    *("file", "filename", "file_name", "filepath", "file_path", "path", "image", "image_path"),
+    *("image_name", "img", "image_id", "id"),
+)
+LABEL_COLUMNS = ("label", "labels", "class", "class_name", "category", "target", "y", "tags", "tag")
+PART_COLUMNS = ("part", "split", "subset", "set", "fold")
+UNUSED = ("", "index", "unnamed: 0")
+"""Columns that tables have of themselves."""
+WORDS = ("file", "label", "part", "kind")
+"""What may stand behind the ?."""
+MOST_BYTES = 2**28
+LOOKED_AT = 50
+"""Rows that columns are recognised by."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one CSV file."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: list[list[str]]
+    first: int
+    """Line of the first row."""
+
+    def column(self, at: int) -> list[str]:
+        return [row[at].strip() for row in self.rows]
+
+
+def split_words(spec: str) -> tuple[str, dict[str, str]]:
+    """(path, what stands behind its ?)."""
+    path, _, words = spec.partition("?")
+    asked = dict(parse_qsl(words, keep_blank_values=True))
+    if unknown := [word for word in asked if word not in WORDS]:
+        raise InputError(
+            f"{path}: ?{unknown[0]}= is not known: give {', '.join(f'{w}=' for w in WORDS)}"
+        )
+    return path, asked
+
+
+def is_table(path: str) -> bool:
+    """Whether a path is called like a table."""
+    return split_words(path)[0].lower().endswith(ENDINGS) if "?" in path else _ends(path)
+
+
+def _ends(path: str) -> bool:
+    return path.lower().endswith(ENDINGS)
+
+
+def beside(folder: Path) -> dict[str, Path]:
+    """Part -> the table of it in a folder; a table of all parts is that of train."""
+    names = sorted(entry.name for entry in os.scandir(folder) if _ends(entry.name))
+    alone = [name for name in names if name.lower() in ALONE]
+    if alone:
+        return {"train": folder / alone[0]}
+    parts = by_part([Path(name).stem for name in names], str(folder))
+    found = {part: stem for part, stem in parts.items()}
+    if "train" not in found:
+        return {}
+    files = {Path(name).stem: folder / name for name in names}
+    return {part: files[stem] for part, stem in found.items()}
+
+
+def read(paths: Mapping[str, Path], asked: Mapping[str, str], options: LoadOptions) -> Images:
+    """The images that tables name, with their labels."""
+    where = paths["train"]
+    entries: dict[str, list[tuple[str, str]]] = {}
+    for part, path in paths.items():
+        table = read_table(path)
+        try:
+            for own, file, label in _entries(table, part, asked):
+                entries.setdefault(own, []).append((file, label))
+        except InputError:
+            if part != "test":  # as contests publish them
+                raise
+            tell(f"{path}: has no column of labels, so it is not used")
+    if "train" not in entries and not options.for_model:
+        raise InputError(f"{where}: no row of the part train: name some so")
+    names = _classes(entries, str(where), bool(options.for_model))
+    number = {name: k for k, name in enumerate(names)}
+    root = str(where.parent)
+    parts = {
+        part: (
+            Files(tuple(file for file, _ in rows), root),
+            np.array([number[label] for _, label in rows], np.int64),
+        )
+        for part, rows in entries.items()
+    }
+    name = short_name(where.parent.resolve() if where.name.lower() in ALONE else where)
+    return gather(parts, names, name, str(where), options)
+
+
+def _classes(
+    entries: Mapping[str, Sequence[tuple[str, str]]], where: str, for_model: bool
+) -> list[str]:
+    """The classes of train, numbers in their order; those of other parts must be among them."""
+    found = {part: {label for _, label in rows} for part, rows in entries.items()}
+    known = set().union(*found.values()) if for_model else found["train"]
+    if len(known) < 2 and not for_model:
+        raise InputError(f"{where}: one class only ({listed(sorted(known))}): give two or more")
+    for part, labels in found.items():
+        if unseen := sorted(labels - known):
+            raise InputError(
+                f"{where}: {len(unseen)} classes of {part} are not in train ({listed(unseen)}):"
+                " remove them or add some images to train"
+            )
+    if all(label.lstrip("-").isdigit() for label in known):
+        return sorted(known, key=int)
+    return sorted(known)
+
+
+def read_table(path: Path) -> Table:
+    """The rows of a CSV file; one line says what is wrong with it."""
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path}: {path.stat().st_size} bytes are too many for names and labels")
+    text = path.read_bytes().decode("utf-8-sig", "replace")
+    delimiter = _delimiter(text)
+    try:
+        lines = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if any(row)]
+    except csv.Error as error:
+        raise InputError(f"{path}: not a table ({error}): write it again as CSV") from error
+    if not lines:
+        raise InputError(f"{path}: it is empty: give rows of a file name and a label")
+    width = len(lines[0])
+    if wrong := [n for n, row in enumerate(lines, 1) if len(row) != width]:
+        raise InputError(
+            f"{path}: {len(wrong)} of {len(lines)} rows have not {width} columns, the first is row"
+            f" {wrong[0]}: mend them"
+        )
+    if width < 2:
+        raise InputError(f"{path}: one column only: give a file name and a label in each row")
+    head = [cell.strip() for cell in lines[0]]
+    if _is_header(head, path.parent):
+        return Table(path, tuple(head), lines[1:], 2)
+    return Table(path, tuple(f"column {k + 1}" for k in range(width)), lines, 1)
+
+
+def _delimiter(text: str) -> str:
+    """The sign that stands in every one of the first lines, most often."""
+    lines = [line for line in text.splitlines()[:LOOKED_AT] if line.strip()]
+    return max(DELIMITERS, key=lambda sign: min((line.count(sign) for line in lines), default=0))
+
+
+def _is_header(cells: Sequence[str], folder: Path) -> bool:
+    """Whether the first row names columns: it has usual names, or none of it is an image."""
+    known = (*FILE_COLUMNS, *LABEL_COLUMNS, *PART_COLUMNS)
+    if any(cell.lower() in known for cell in cells):
+        return True
+    return not any(_looks_like_file(cell) or (folder / cell).is_file() for cell in cells if cell)
+
+
+def _looks_like_file(cell: str) -> bool:
+    return os.path.splitext(cell)[1].lower() in SUFFIXES
+
+
+def _entries(table: Table, part: str, asked: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(part, file, label) of each row."""
+    at_file = _file_column(table, asked.get("file", ""))
+    at_part = _named(table, asked.get("part", ""), PART_COLUMNS)
+    at_label = _label_column(table, asked.get("label", ""), {at_file, at_part})
+    parts = [part] * len(table.rows) if at_part is None else _parts(table, at_part, part)
+    labels = table.column(at_label)
+    if missing := [n for n, label in enumerate(labels) if not label]:
+        raise InputError(
+            f"{table.path}: {len(missing)} of {len(labels)} rows have no"
+            f" {table.columns[at_label]!r}, the first in line {table.first + missing[0]}: fill them"
+            " in or remove them"
+        )
+    find = _Finder(table.path)
+    return list(zip(parts, map(find, table.column(at_file)), labels, strict=True))
+
+
+def _named(table: Table, asked: str, usual: Sequence[str]) -> int | None:
+    """The column that is asked for, or the first of the usual names."""
+    names = [name.lower() for name in table.columns]
+    if asked:
+        if asked.lower() not in names:
+            raise InputError(
+                f"{table.path}: no column {asked!r}: its columns are {listed(table.columns, 20)}"
+            )
+        return names.index(asked.lower())
+    return next((names.index(name) for name in usual if name in names), None)
+
+
+def _file_column(table: Table, asked: str) -> int:
+    """The column of file names: as it is called, or the first whose cells look like such."""
+    if (found := _named(table, asked, FILE_COLUMNS)) is not None:
+        return found
+    rows = table.rows[:LOOKED_AT]
+    for at in range(len(table.columns)):
+        if rows and sum(_looks_like_file(row[at].strip()) for row in rows) > len(rows) / 2:
+            return at
+    raise InputError(
+        f"{table.path}: no column of image files among {listed(table.columns, 20)}: call one file,"
+        " or give ?file=COLUMN behind the name"
+    )
+
+
+def _label_column(table: Table, asked: str, taken: set[int | None]) -> int:
+    if (found := _named(table, asked, LABEL_COLUMNS)) is not None and found not in taken:
+        return found
+    rest = [
+        k for k, name in enumerate(table.columns) if k not in taken and name.lower() not in UNUSED
+    ]
+    if len(rest) == 1:
+        return rest[0]
+    names = [table.columns[k] for k in rest]
+    raise InputError(
+        f"{table.path}: no column of labels"
+        + (f", or one of {listed(names, 20)}: give ?label=COLUMN" if names else ": add one")
+    )
+
+
+def _parts(table: Table, at: int, usual: str) -> list[str]:
+    """The part of each row; an empty cell is of the usual one."""
+    cells = table.column(at)
+    found = [part_of(cell) if cell else usual for cell in cells]
+    if unknown := sorted({cell for cell, part in zip(cells, found, strict=True) if not part}):
+        raise InputError(
+            f"{table.path}: {table.columns[at]} says {listed(unknown)}: give train, valid or test,"
+            " or ?part= to ignore another column"
+        )
+    return [part or usual for part in found]
+
+
+class _Finder:
+    """Where the files of a table are: beside it, in a folder called images, or like the table; and
+    with which ending, where names have none."""
+
+    def __init__(self, table: Path) -> None:
+        root, stem = table.parent, table.stem
+        folders = (root, root / "images", root / stem, root / f"{stem}_images", root / "train")
+        self.folders = [folder for folder in folders if folder.is_dir()]
+        self.last = (root, "")
+
+    def __call__(self, name: str) -> str:
+        """The path of a file; where there is none, as it would be beside the table."""
+        endings = ("",) if _looks_like_file(name) else ("", *sorted(SUFFIXES))
+        for folder, ending in (self.last, *((f, e) for f in self.folders for e in endings)):
+            path = os.path.join(folder, name + ending)
+            if name and os.path.isfile(path):
+                self.last = (folder, ending)  # the next one is most likely there too
+                return path
+        return os.path.join(self.folders[0], name) if self.folders else name
