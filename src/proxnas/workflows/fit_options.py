@@ -33,8 +33,8 @@ class FitConfig(ImageFlags, BudgetFlags, FolderConfig, Options):
     """
 
     data: DataArgument = ""
-    """digits, an .npz file, a CIFAR folder, a folder of class folders, a .csv of files and labels or
-    hf:NAME."""
+    """digits, an .npz file, a CIFAR folder, a folder of class folders, a .csv of files
+    and labels, or hf:NAME."""
     minutes: FitMinutes = 0.0
     """Time of everything, kept by the clock; 0: as the data ask for, a minute to ten (in spaces of
     cells the epochs of the protocol, in any time)."""

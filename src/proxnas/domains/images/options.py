@@ -66,8 +66,8 @@ class ImageTrainOptions(ImageFlags, ScheduledOptions):
     """A run folder, a genotype JSON file, a NAS-Bench-201 string or zoo:NAME, which may be a
     network made by hand."""
     data: DataArgument = ""
-    """digits, an .npz file, a CIFAR folder, a folder of class folders, a .csv of files and labels or
-    hf:NAME."""
+    """digits, an .npz file, a CIFAR folder, a folder of class folders, a .csv of files
+    and labels, or hf:NAME."""
     protocol: Literal["auto", "quick", "cifar", "imagenet", "tinyimagenet"] = "auto"
     """Defaults of all the following; auto: cifar for a CIFAR folder, tinyimagenet for its folder,
     else quick."""
@@ -120,8 +120,8 @@ class ImageTestOptions(ImageFlags, TestOptions):
     """Test a trained model on DATA: accuracy, accuracy of each class, confusion matrix."""
 
     data: DataArgument = ""
-    """digits, an .npz file, a CIFAR folder, a folder of class folders, a .csv of files and labels or
-    hf:NAME."""
+    """digits, an .npz file, a CIFAR folder, a folder of class folders, a .csv of files
+    and labels, or hf:NAME."""
     part: Literal["auto", "test", "valid", "train", "all"] = "auto"
     """Which part of DATA; auto: its test part; without one all of it, but of the data that the
     model was trained on the fifth that was set aside then, as with test."""
