@@ -230,6 +230,22 @@ def test_a_warm_up_can_be_a_part_of_an_epoch(make_search: MakeSearch) -> None:
             "--method nasp --arch-learning-rate 0",
             "--arch-learning-rate 0.0: give a number above 0, or A never moves",
         ),
+        (
+            "--method drnas --arch-learning-rate 0",
+            "--arch-learning-rate 0.0: give a number above 0, or A never moves",
+        ),
+        (
+            "--method pc-darts --resting 0.99 --epochs 1",
+            "--resting 0.99: in none of the .* steps would A move: give less, or more --epochs",
+        ),
+        (
+            "--method darts-pt --deciding 1 --epochs 2",
+            "--deciding 1.0: before it none of 0 steps moves A",
+        ),
+        (
+            "--method darts-pt --warmup 1.6 --epochs 2",
+            "--deciding 0.3: before it none of .* steps moves A",
+        ),
         ("--method enas --controller-steps 0", "--controller-steps 0: give a number of at least 1"),
         ("--method nasp --warmup -0.5", "--warmup -0.5: give a number of at least 0, or -1"),
     ],

@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 
-from proxnas.common.options import NOT_NEGATIVE, SHARE, Range
+from proxnas.common.options import NOT_NEGATIVE, SHARE, OptionError, Range
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.choice import NONE
 from proxnas.core.selection import changed, one_hot
@@ -58,6 +58,7 @@ class DartsPt:
         self.options, self.epochs = setup.options, setup.weights.epochs
         self.options.check_due(len(self.train), self.epochs)
         self.learner = Learner(setup)
+        self._check_moves()
         self.alive = {name: self._usable(name) for name in self.net.groups}
         self.strength = {name: torch.zeros(len(a)) for name, a in self.learner.A.items()}
         rows = [(name, e) for name, a in self.learner.A.items() for e in range(len(a))]
@@ -65,6 +66,13 @@ class DartsPt:
         self.order = [rows[i] for i in order]
         self.decided = 0
         self.A_bar = self.derive()
+
+    def _check_moves(self) -> None:
+        """An InputError if the first edge is decided before A has moved."""
+        o, begin = self.options, self._begin()
+        if o.first_due(len(self.train), self.epochs, o.arch_every) >= begin:
+            advice = f"before it none of {begin} steps moves A: give less, or more {{epochs}}"
+            raise OptionError("deciding", o.deciding, advice)
 
     def _usable(self, name: str) -> torch.Tensor:
         """All candidates but `none`, which is no connection that could be missed."""
@@ -92,11 +100,15 @@ class DartsPt:
 
     def _turn(self, t: int) -> int:
         """How many edges must be decided before step t: evenly, all of them by the last."""
-        steps = self.learner.w_optimizer.steps
-        begin = min(steps - 1, int((1 - self.options.deciding) * steps))
+        steps, begin = self.learner.w_optimizer.steps, self._begin()
         if t < begin:
             return 0
         return len(self.order) * (t - begin + 1) // (steps - begin)
+
+    def _begin(self) -> int:
+        """The step from which edges are decided."""
+        steps = self.learner.w_optimizer.steps
+        return min(steps - 1, int((1 - self.options.deciding) * steps))
 
     def _decide(self, turn: int) -> None:
         batches = [self.valid.next() for _ in range(self.options.judged_batches)]

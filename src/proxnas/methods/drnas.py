@@ -25,7 +25,7 @@ from proxnas.common.options import NOT_NEGATIVE, SHARE
 from proxnas.common.types import Matrices, State
 from proxnas.methods.base import Setup
 from proxnas.methods.mixture import MixtureSearch
-from proxnas.methods.options import Alternates, CountsSkips, DescendsA, Traits
+from proxnas.methods.options import RATE_OF_A, Alternates, CountsSkips, DescendsA, Traits
 from proxnas.runs.metrics import Metrics
 
 HALF = 0.5
@@ -42,7 +42,7 @@ class DrNasOptions(CountsSkips, Alternates, DescendsA):
     traits: ClassVar[Traits] = Traits(starts_from_A=True)
     defaults: ClassVar[Mapping[str, Any]] = {"patience": 0}
 
-    arch_learning_rate: Annotated[float, NOT_NEGATIVE] = 6e-4
+    arch_learning_rate: Annotated[float, RATE_OF_A] = 6e-4
     """Rate of the steps of A."""
     arch_decay: Annotated[float, NOT_NEGATIVE] = 1e-3
     """Weight decay of A, to the uniform distribution."""

@@ -21,6 +21,7 @@ from proxnas.common.options import (
 )
 
 CELLS = Range(1, 10_000_000)
+RATE_OF_A = Range(0, above=True, reason="or A never moves")
 ONE_OR_HALF = -1
 """A warm-up of one epoch, but of at most half of the search: as published where there are two, and
 short searches are not all warm-up."""
@@ -109,7 +110,7 @@ class RatesOfW(Options):
 class HasRateOfA(MethodOptions):
     """A, or what draws cells, moves at a rate."""
 
-    arch_learning_rate: Annotated[float, Range(0, above=True, reason="or A never moves")] = 3e-4
+    arch_learning_rate: Annotated[float, RATE_OF_A] = 3e-4
     """Rate of the steps of A."""
 
 
@@ -146,13 +147,15 @@ class WarmsUp(MethodOptions):
         """--warmup, or what stands for -1."""
         return min(1.0, epochs / 2) if self.warmup == ONE_OR_HALF else self.warmup
 
+    def first_due(self, steps_per_epoch: int, epochs: int, every: int = 1) -> int:
+        """The first step behind the warm-up that updates A."""
+        return every * math.ceil(self.warmup_epochs(epochs) * steps_per_epoch / every)
+
     def check_moves(self, steps_per_epoch: int, epochs: int, every: int = 1) -> None:
         """An InputError if no step updates A: what is returned would be the noise that it starts
         as."""
-        warmup = self.warmup_epochs(epochs)
-        first = every * math.ceil(warmup * steps_per_epoch / every)
-        steps = steps_per_epoch * epochs
-        if first >= steps:
+        warmup, steps = self.warmup_epochs(epochs), steps_per_epoch * epochs
+        if self.first_due(steps_per_epoch, epochs, every) >= steps:
             beside = f" {{arch_every}} {every}" if every > 1 else ""
             raise AboutOptions(
                 f"{{warmup}} {warmup:g}{beside}: in none of the {steps} steps of {{epochs}}"

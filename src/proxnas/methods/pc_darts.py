@@ -19,14 +19,14 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from proxnas.common.options import BELOW_ONE, NOT_NEGATIVE, Range
+from proxnas.common.options import BELOW_ONE, NOT_NEGATIVE, OptionError
 from proxnas.common.types import Matrices, State
 from proxnas.core.choice import Group
 from proxnas.core.selection import changed, one_hot
 from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Setup, relaxed_gradient, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.methods.options import CountsSkips, DescendsA, Traits
+from proxnas.methods.options import RATE_OF_A, CountsSkips, DescendsA, Traits
 from proxnas.runs.metrics import Metrics
 
 EDGES = "edges of "
@@ -41,7 +41,7 @@ class PcDartsOptions(CountsSkips, DescendsA):
     traits: ClassVar[Traits] = Traits(starts_from_A=True, past_warmup={"resting": 0.0})
     defaults: ClassVar[Mapping[str, Any]] = {"patience": 0, "channel_part": 4}
 
-    arch_learning_rate: Annotated[float, Range(0, above=True, reason="or A never moves")] = 6e-4
+    arch_learning_rate: Annotated[float, RATE_OF_A] = 6e-4
     """Rate of the steps of A."""
     arch_decay: Annotated[float, NOT_NEGATIVE] = 1e-3
     """Weight decay of A."""
@@ -73,7 +73,16 @@ class PcDarts:
         }
         self.optimizer = ArchitectureOptimizer(self.A | self.B, self.options)
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
+        self._check_moves(self.w_optimizer.steps)
         self.A_bar = self.derive()
+
+    def _check_moves(self, steps: int) -> None:
+        """An InputError if A rests throughout: what is returned would be the noise that it starts
+        as."""
+        resting = self.options.resting
+        if (steps - 1) / steps < resting:
+            advice = f"in none of the {steps} steps would A move: give less, or more {{epochs}}"
+            raise OptionError("resting", resting, advice)
 
     def step(self) -> Metrics:
         """A and B on a validation batch, once they no longer rest; then w."""

@@ -31,7 +31,15 @@ from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.discretizer import Discretizer, Prox
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.methods.options import Alternates, Beside, CountsSkips, DescendsA, TrainsPartly, Traits
+from proxnas.methods.options import (
+    RATE_OF_A,
+    Alternates,
+    Beside,
+    CountsSkips,
+    DescendsA,
+    TrainsPartly,
+    Traits,
+)
 from proxnas.methods.penalty import PricesSize, SizePenalty
 from proxnas.runs.metrics import Metrics
 
@@ -101,7 +109,7 @@ class NaspOptions(ProximalOptions):
     # by the study in docs/results.md
     arch_optimizer: Literal["adam", "scaled", "sgd"] = "scaled"
     """Steps of A; scaled: descent with one common scale for all entries."""
-    arch_learning_rate: Annotated[float, Range(0, above=True, reason="or A never moves")] = 5e-4
+    arch_learning_rate: Annotated[float, RATE_OF_A] = 5e-4
     """Rate of the steps of A."""
     explore: Annotated[float, NOT_NEGATIVE] = 0.05
     """Scale of the Gumbel noise on A when a step selects. It falls to 0 over the search."""

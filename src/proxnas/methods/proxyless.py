@@ -30,6 +30,7 @@ from proxnas.methods.base import Setup, by_name, weight_step
 from proxnas.methods.learner import Learner
 from proxnas.methods.options import (
     ONE_OR_HALF,
+    RATE_OF_A,
     Alternates,
     Beside,
     CountsCost,
@@ -55,7 +56,7 @@ class ProxylessOptions(CountsCost, TrainsPartly, CountsSkips, Alternates, Descen
     traits: ClassVar[Traits] = Traits(starts_from_A=True, past_warmup={"warmup": 0.0})
     defaults: ClassVar[Mapping[str, Any]] = {"patience": 0}
 
-    arch_learning_rate: Annotated[float, Range(0, above=True, reason="or A never moves")] = 1e-3
+    arch_learning_rate: Annotated[float, RATE_OF_A] = 1e-3
     """Rate of the steps of A."""
     arch_beta1: Annotated[float, BELOW_ONE] = 0.0
     """Of Adam on A."""

@@ -50,7 +50,7 @@ class ScoreOptions(CountsSkips):
         rates = ("learning_rate", "learning_rate_min", "momentum", "weight_decay", "clip")
         found = super().idle(beside) | dict.fromkeys(rates, "because it trains nothing")
         if beside.weightless and self.by not in ("zico", "grad-norm"):
-            found["by"] = f"in {{space}} {beside.space}: give zico or grad-norm there, or"
+            found["by"] = f"in {{space}} {beside.space}, where zico and grad-norm score"
         return found
 
 
