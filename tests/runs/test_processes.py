@@ -133,6 +133,13 @@ def test_impossible_numbers_are_refused(
     assert f"--processes {number}: give a number from 1 to 1024" in capsys.readouterr().err
 
 
+def test_more_than_the_machine_bears_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "cores", lambda: 2)
+    assert to_start(8) == 8
+    with pytest.raises(InputError, match=r"--processes 99: there are 2 cores: .* from 1 to 8"):
+        to_start(99)
+
+
 @pytest.mark.parametrize("data", ["digits", "pydocs"])
 def test_a_deadline_is_for_one_process(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", data, "--processes", "2", "--minutes", "5"]) == 2

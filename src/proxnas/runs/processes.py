@@ -16,12 +16,14 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from proxnas.common.cores import available
+from proxnas.common.cores import available, cores
 from proxnas.common.errors import InputError
 from proxnas.common.interrupt import LIFELINE, STOPPING, Request, stop_requests
 from proxnas.common.launch import launched
 
 PROGRAM = (sys.executable, "-m", "proxnas")
+MOST_A_CORE = 4
+"""Processes, each of which holds torch and all of the state."""
 LOOK = 0.1
 """Seconds between two looks at the processes."""
 GRACE = 60.0
@@ -64,6 +66,7 @@ def to_start(processes: int) -> int:
     none."""
     place = launched()
     if place is None:
+        _check_room(processes)
         return processes if processes > 1 else 0
     if processes not in (1, place.size):
         raise InputError(
@@ -71,6 +74,15 @@ def to_start(processes: int) -> int:
             " flag out"
         )
     return 0
+
+
+def _check_room(processes: int) -> None:
+    """An InputError for so many that they would only wait for each other, and fill the memory."""
+    most = MOST_A_CORE * cores()
+    if processes > most:
+        raise InputError(
+            f"--processes {processes}: there are {cores()} cores: give a number from 1 to {most}"
+        )
 
 
 def check_untimed(processes: int, minutes: float) -> None:
