@@ -79,6 +79,8 @@ def test_help_of_search_shows_what_will_be_used(
     assert call(name, *words, "--help") == 0
     out = capsys.readouterr().out
     used = flatten(parse_search(words))
+    if "image_size" in used:
+        used["image_size"] = used["image_size"] or "auto"  # 0 is written so
     printed = shown_in_a_line(out)
     assert printed.keys() == used.keys() and "--print-config" in out
     for option, value in used.items():
@@ -86,6 +88,7 @@ def test_help_of_search_shows_what_will_be_used(
             assert printed[option] == str(value)
     lines = out.splitlines()
     assert len(lines) <= 110 and max(map(len, lines)) <= 100
+    assert out.count("(") == out.count(")")  # no sentence is cut within brackets
 
 
 def test_common_options_come_first_and_of_the_methods_only_the_chosen(

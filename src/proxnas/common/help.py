@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+from tyro.constructors import PrimitiveConstructorSpec
+
 from proxnas.common.options import POSITIONAL, Options, flag_of, hints_of, parts_of
 
 WIDTH = 99
@@ -67,7 +69,7 @@ def help_lines(options: Options, titles: dict[type[Options], str]) -> Iterator[s
 
 
 def _option(name: str, value: Any, hint: Any, doc: str) -> Iterator[str]:
-    shown = "" if isinstance(value, bool) else f" {value if value != '' else 'TEXT'}"
+    shown = "" if isinstance(value, bool) else f" {_written(value, hint) or 'TEXT'}"
     head = f"  {flag_of(name)}{'' if name in POSITIONAL else shown}"
     choices = _choices(hint)
     behind = f" ({', '.join(choices)})" if choices else ""
@@ -80,6 +82,14 @@ def _option(name: str, value: Any, hint: Any, doc: str) -> Iterator[str]:
         yield f"{head:<{COLUMN}}{lines.pop(0)}".rstrip()
     for line in lines:
         yield f"{'':<{COLUMN}}{line}"
+
+
+def _written(value: Any, hint: Any) -> str:
+    """The value as a command line takes it; an option may have a word for a number."""
+    for note in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
+        if isinstance(note, PrimitiveConstructorSpec):
+            return " ".join(note.str_from_instance(value))
+    return str(value)
 
 
 def _choices(hint: Any) -> list[str]:

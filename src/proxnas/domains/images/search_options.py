@@ -23,7 +23,7 @@ class ImageSearchOptions(ImageFlags, DomainOptions):
     or_smaller: ClassVar[str] = ", or fewer {final_cells} or {final_channels}"
 
     cells: Annotated[int, CELLS] = 5
-    """Cells of the search network (nasbench201, resnet: a stage; mobile: 1)."""
+    """Cells of the search network; nasbench201 and resnet: of a stage; mobile: 1."""
     channels: Annotated[int, CHANNELS] = 16
     """Channels of its first cell."""
     final_cells: Annotated[int, CELLS] = 8
