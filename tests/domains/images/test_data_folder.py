@@ -141,6 +141,8 @@ def test_tiny_imagenet(tmp_path: Path) -> None:
     assert read.x_valid is None and read.y_test.tolist() == [0, 0, 1, 2]
     with Image.open(tmp_path / "val" / "images" / "val_0.JPEG") as image:
         np.testing.assert_array_equal(np.asarray(read.x_test)[3], np.asarray(image))
+    (said,) = read.warnings  # what is passed over is named
+    assert said.endswith("ignored 1 beside the parts and class folders: test/ (no labels)")
 
 
 @pytest.mark.parametrize(

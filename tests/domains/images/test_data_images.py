@@ -378,7 +378,7 @@ def test_the_test_part_is_fixed_and_keeps_every_class_in_train() -> None:
 def test_one_image_a_class_cannot_be_halved() -> None:
     x, y = np.zeros((3, 8, 8, 1), np.uint8), np.arange(3)
     lone = Images("lone", x, y, x, y, ("0", "1", "2"), (0.0,), (1.0,), True, False)
-    with pytest.raises(InputError, match="x_valid"):
+    with pytest.raises(InputError, match="give more, or a valid part"):
         search_parts(lone, 0)
 
 

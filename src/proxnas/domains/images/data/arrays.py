@@ -254,7 +254,8 @@ def search_parts(images: Images, seed: int) -> tuple[Part, Part]:
     w, A = split(y, 2, seed)
     if not len(A):
         raise InputError(
-            f"{images.name}: one image a class cannot be halved: give more, or x_valid and y_valid"
+            f"{images.name}: one image a class is left to search on, which cannot be halved: give"
+            " more, or a valid part"
         )
     return (x[w], y[w]), (x[A], y[A])
 

@@ -58,7 +58,8 @@ def _listed(folder: Path, for_model: bool) -> tuple[dict[str, Listed], list[str]
     if (folder / "val" / ANNOTATIONS).is_file():
         found["train"] = _classes(folder / names["train"])
         found["test"] = _annotated(folder / "val", set(found["train"]))
-        return found, []  # its test folder has no labels
+        others = [name for name in tops if name not in (names["train"], "val")]
+        return found, [f"{name}/ (no labels)" for name in others] + _loose(folder)
     unused = [f"{name}/" for name in tops if name not in names.values()] + _loose(folder)
     for part, name in names.items():
         found[part] = _classes(folder / name)
