@@ -17,7 +17,9 @@ from PIL import Image
 
 import proxnas.common.files
 from faults import crash, disk
+from faults import methods as killed_methods
 from faults.crash import FORKED, Fault
+from proxnas import methods
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.common.files import make_folder
@@ -451,6 +453,14 @@ def test_a_closed_terminal_ends_a_run_with_its_checkpoint(tmp_path: Path) -> Non
     assert done.stdout == "129\n", done.stderr
     state = sound_state(tmp_path / "run" / "checkpoint.pt")
     assert state is not None and state["totals"]["steps"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", methods.names())
+def test_a_search_that_was_killed_twice_ends_as_if_it_had_not_been(
+    method: str, tmp_path: Path
+) -> None:
+    assert killed_methods.trial(method, crash.stripes(tmp_path), tmp_path) == (True, True)
 
 
 def test_nohup_keeps_a_run_going(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from faults import bombs, compare, crash, disk, fuzz, load, tampered
+from faults import bombs, compare, crash, disk, fuzz, load, methods, tampered
+from proxnas import methods as registry
 
 LINES: list[str] = []
 FAILED: list[str] = []
@@ -56,13 +57,20 @@ def kills_of_compare(number: int, seed: int, place: Path) -> None:
     _tell_kills("compare", results, [f"after {moment:.2f}" for moment in moments])
 
 
+def kills_of_methods(place: Path) -> None:
+    """A search by each method, killed twice."""
+    data, names = crash.stripes(place), registry.names()
+    results = [methods.trial(name, data, place) for name in names]
+    _tell_kills("a search by each method, killed twice", results, names)
+
+
 def _tell_kills(kind: str, results: list[tuple[bool, bool]], faults: list[str]) -> None:
     same = sum(ok for _, ok in results)
     cut = sum(cut for cut, _ in results)
     wrong = ", ".join(fault for fault, (_, ok) in zip(faults, results, strict=True) if not ok)
     tell(
-        f"{kind}: {len(results)} kills, {cut} before its end; {same} of {len(results)} resumed to"
-        " the same bits" + (f" (not: {wrong})" if wrong else ""),
+        f"{kind}: {len(results)} runs, {cut} killed before their end; {same} of {len(results)}"
+        " resumed to the same bits" + (f" (not: {wrong})" if wrong else ""),
         same == len(results),
     )
 
@@ -137,13 +145,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--only",
-        default="search,train,compare,disk,strangers,tampered,load",
+        default="search,train,methods,compare,disk,strangers,tampered,load",
         help="parts, with commas between",
     )
     asked = parser.parse_args()
     parts: dict[str, Callable[[Path], Any]] = {
         "search": lambda place: kills("search", asked.kills, asked.seed, place),
         "train": lambda place: kills("train", asked.kills, asked.seed, place),
+        "methods": kills_of_methods,
         "compare": lambda place: kills_of_compare(asked.kills, asked.seed, place),
         "disk": disks,
         "strangers": lambda place: strangers(asked.inputs, asked.seed, place),
