@@ -243,8 +243,8 @@ def test_a_warm_up_can_be_a_part_of_an_epoch(make_search: MakeSearch) -> None:
             "--deciding 1.0: before it none of 0 steps moves A",
         ),
         (
-            "--method darts-pt --warmup 1.6 --epochs 2",
-            "--deciding 0.3: before it none of .* steps moves A",
+            "--method darts-pt --warmup 7 --epochs 10",
+            "--deciding 0.3: before it none of 7 steps moves A",
         ),
         ("--method enas --controller-steps 0", "--controller-steps 0: give a number of at least 1"),
         ("--method nasp --warmup -0.5", "--warmup -0.5: give a number of at least 0, or -1"),
