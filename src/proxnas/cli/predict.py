@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxnas.common.say import note, plain, say
 from proxnas.common.words import parse
+from proxnas.training.answers import Answer, Value
 from proxnas.training.options import PredictOptions
 from proxnas.workflows.train_settings import need
 
@@ -32,7 +33,7 @@ def main(argv: list[str]) -> None:
             if not row.error:
                 say(
                     f"{plain(row.image)}  "
-                    + "  ".join(f"{plain(a.name)} {a.probability:.4f}" for a in row.answers)
+                    + "  ".join(f"{plain(name)} {figure:.4f}" for name, figure in row.answers)
                 )
     if warning := seen.warning(model.shape):
         note(f"warning: {warning}")
@@ -40,5 +41,13 @@ def main(argv: list[str]) -> None:
 
 
 def _json(row: Row) -> dict[str, Any]:
-    answers = [{"class": a.name, "probability": a.probability} for a in row.answers]
+    answers = [_answer(answer) for answer in row.answers]
     return {"image": row.image, "answers": answers} | ({"error": row.error} if row.error else {})
+
+
+def _answer(answer: Answer | Value) -> dict[str, Any]:
+    """A class and its probability, or the name of a number and its value."""
+    name, figure = answer
+    if isinstance(answer, Value):
+        return {"name": name, "value": figure}
+    return {"class": name, "probability": figure}

@@ -20,6 +20,13 @@ LABELS = {
     "test_accuracy": "test accuracy",
     "test_top5": "test accuracy, top 5",
     "test_perplexity": "test perplexity",
+    "test_r2": "test R2",
+    "test_mae": "test mean absolute error",
+    "test_map": "test mean average precision",
+    "test_f1": "test F1",
+    "test_subset_accuracy": "test images with all labels right",
+    "valid_r2": "validation R2",
+    "valid_map": "validation mean average precision",
     "valid_accuracy": "validation accuracy",
     "valid_perplexity": "validation perplexity",
     "supernet_accuracy": "accuracy of the supernet",
@@ -39,9 +46,11 @@ LABELS = {
 """Key of a result -> what it is called."""
 
 
+METRICS = ("accuracy", "r2", "map")
+"""What the main figure of a network may be."""
 FIGURES: dict[str, Callable[[float], str]] = {
-    "valid_accuracy": lambda value: f"{value:.4f}",
-    "test_accuracy": lambda value: f"{value:.4f}",
+    "valid": lambda value: f"{value:.4f}",
+    "test": lambda value: f"{value:.4f}",
     "params": lambda value: f"{value:,.0f}",
     "seconds": lambda value: duration(value),
     "latency_ms": lambda value: f"{value:.2f}",
@@ -88,8 +97,8 @@ def int8_facts(result: Mapping[str, Any]) -> dict[str, str]:
         return {}
     if "file" not in found:
         return {"int8 version": f"none: {found.get('skipped', '')}"}
-    accuracy, exact = (number(found.get(name)) for name in ("test_accuracy", "float_accuracy"))
-    figures = f"test accuracy {accuracy:.4f} (float: {exact:.4f} on the same images)"
+    score, exact = (number(_entry(found, name)) for name in ("test", "float"))
+    figures = f"test {score:.4f} (float: {exact:.4f} on the same images)"
     return {"int8 version": f"{figures}, {number(found.get('latency_ms')):.2f} ms an image"}
 
 
@@ -116,14 +125,23 @@ def leaderboard(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _is_row(row: Any) -> bool:
     if not isinstance(row, dict) or not isinstance(row.get("name"), str):
         return False
-    figures = [row.get(name) for name in FIGURES]
+    figures = [_entry(row, name) for name in FIGURES]
     sound = all(value is None or type(value) in (int, float) for value in figures)
     return sound and isinstance(row.get("delivered"), bool)
 
 
 def leaderboard_texts(row: Mapping[str, Any]) -> list[str]:
     """Validation, test, parameters, time and latency as people write them."""
-    return ["" if row[name] is None else FIGURES[name](number(row[name])) for name in FIGURES]
+    known = {name: _entry(row, name) for name in FIGURES}
+    return ["" if known[name] is None else FIGURES[name](number(known[name])) for name in FIGURES]
+
+
+def _entry(row: Mapping[str, Any], name: str) -> Any:
+    """Of a column; `valid` and `test` are of whatever figure the row has."""
+    names = (
+        [f"{name}_{metric}" for metric in METRICS] if name in ("valid", "test", "float") else [name]
+    )
+    return next((row[each] for each in names if each in row), None)
 
 
 def labelled(known: Mapping[str, Any]) -> dict[str, str]:

@@ -23,6 +23,8 @@ MOST_BYTES = 2_500_000  # of all data of a page, which is to stay below 3 MB
 MOST_POINTS = 1000  # of a curve
 CURVES = {
     "accuracy": ("train_accuracy", "valid_accuracy", "supernet_accuracy"),
+    "R2": ("train_r2", "valid_r2"),
+    "mean average precision": ("valid_map",),
     "perplexity": ("train_perplexity", "valid_perplexity", "supernet_perplexity"),
     "loss": ("train_loss", "valid_loss", "supernet_loss"),
     "changes of A_bar": ("changes",),

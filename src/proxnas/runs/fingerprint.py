@@ -83,6 +83,6 @@ def differences(known: Any, found: Fingerprint) -> list[str]:
 def _labelled(parts: Mapping[str, tuple[Any, Array]], classes: Sequence[str]) -> dict[str, str]:
     labels = hashlib.blake2b(digest_size=16)
     for part, (_, y) in parts.items():
-        feed_rows(labels, part, y.astype("<i8"), 1)
+        feed_rows(labels, part, y.astype("<f8" if y.dtype.kind == "f" else "<i8"), 1)
     names = hashlib.blake2b("\0".join(classes).encode("utf-8", "surrogatepass"), digest_size=16)
     return {"labels": labels.hexdigest(), "classes": names.hexdigest()}

@@ -10,3 +10,10 @@ class Answer(NamedTuple):
 
     name: str
     probability: float
+
+
+class Value(NamedTuple):
+    """A number that a model answers, and what it is of."""
+
+    name: str
+    value: float

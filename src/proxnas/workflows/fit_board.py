@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from proxnas.domains.images.baselines import Baseline
     from proxnas.domains.images.data.images import Images
-    from proxnas.domains.images.evaluate import Evaluation
+    from proxnas.domains.images.evaluate import Evaluation, Judged
     from proxnas.domains.images.one_pass import OnePass
     from proxnas.runs.folder import Run
 
@@ -24,7 +24,7 @@ def simple_models(run: Run, images: Images) -> list[Baseline]:
     if (run / "baselines.json").exists():
         return [Baseline(**row) for row in run.read_json("baselines.json")]
     train, valid = train_parts(images, Plan.valid_share)
-    found = baselines(train, valid, (images.x_test, images.y_test))
+    found = baselines(train, valid, (images.x_test, images.y_test), images.target)
     run.write_json("baselines.json", [dataclasses.asdict(row) for row in found])
     return found
 
@@ -101,15 +101,9 @@ def what_search_won(job: OnePass, params: int) -> dict[str, Any]:
     return {"epochs": 0, "seconds": seconds, "tried": len(job.tried), "won": won, "said": said}
 
 
-def warnings_of(job: OnePass, tested: Evaluation, rows: list[dict[str, Any]]) -> list[str]:
+def warnings_of(job: OnePass, tested: Evaluation | Judged, rows: list[dict[str, Any]]) -> list[str]:
     found = list(job.images.warnings)
-    if not tested.beats_majority():
-        found.append(
-            f"test accuracy {tested.accuracy:.4f} is not better than always answering the most"
-            f" frequent class, right for {tested.majority:.4f} of the {tested.images} test images:"
-            f" the network has learnt nothing that shows ({len(job.pace.shares)} steps); give it"
-            " more --minutes or more images"
-        )
+    found += tested.doubts(len(job.pace.shares))
     delivered = rows[-1]["valid_accuracy"]
     for row in rows:
         figure = row["valid_accuracy"]

@@ -45,7 +45,7 @@ def deliver_pass(
         "test_accuracy": tested.accuracy,
         "test_loss": tested.loss,
         "test_images": tested.images,
-        "majority_accuracy": tested.majority,
+        **tested.more(),
         "epochs": job.epochs_done,
         "steps": len(job.pace.shares),
         "seconds": seconds,
@@ -63,7 +63,8 @@ def deliver_pass(
     result |= files
     if warnings := warnings_of(job, tested, result["leaderboard"]) + doubts:
         result["warning"] = "; ".join(warnings)
-    return result
+    named: dict[str, Any] = images.target.named(result)
+    return named
 
 
 def model_of(job: OnePass, network: Any, result: Mapping[str, Any]) -> Any:
@@ -74,7 +75,7 @@ def model_of(job: OnePass, network: Any, result: Mapping[str, Any]) -> Any:
     images = job.images
     wanted = (
         *("params", "flops", "valid_accuracy", "test_accuracy", "test_images", "epochs"),
-        "seed",
+        *("seed", "test_mae", "test_f1"),
     )
     known = {"data": images.name, "protocol": "minutes", FINGERPRINT: dict(images.fingerprint)}
     return Model(
@@ -86,5 +87,6 @@ def model_of(job: OnePass, network: Any, result: Mapping[str, Any]) -> Any:
         std=images.std,
         shape=images.shape,
         pixels=str(images.x_train.dtype),
-        info=known | {name: result[name] for name in wanted},
+        info=images.target.named(known | {name: result[name] for name in wanted if name in result}),
+        target=images.target,
     )

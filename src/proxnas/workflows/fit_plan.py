@@ -80,9 +80,9 @@ def make_plan(
         channels=config.channels or width,
         image_size=config.image_size or (side_chosen if side_chosen != side else 0),
         epochs=max(1, round(steps / per_epoch)),
-        search=steps >= SEARCHED_STEPS and judged >= JUDGED_IMAGES,
+        search=images.target.searchable and steps >= SEARCHED_STEPS and judged >= JUDGED_IMAGES,
         flip={"auto": recipe.mirrored(images), "yes": True, "no": False}[config.flip],
-        weighted=recipe.unequal(train[1], images.num_classes),
+        weighted=images.target.unequal(train[1], images.num_classes),
         seed=config.seed,
         **call,
     )

@@ -107,7 +107,7 @@ def test_missing_and_broken_files_are_counted_in_one_round(tmp_path: Path) -> No
         ("", "it is empty"),
         ("file,label\np00.png\n", "have not 2 columns, the first is row 2"),
         ("file\np00.png\n", "one column only"),
-        ("file,label\np00.png,\np01.png,a\n", "1 of 2 rows have no 'label', the first in line 2"),
+        ("file,label\np00.png,\np01.png,a\n", "1 of 2 rows have no label, the first in line 2"),
         ("file,label\np00.png,a\np01.png,a\n", "one class only"),
         ("a,b\n1,2\n3,4\n", "no column of image files"),
         ("file,label,part\np00.png,a,train\np01.png,b,train\np02.png,c,test\n", "not in train"),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from proxnas.common.seeds import Array
 from proxnas.domains.images.data.arrays import Pixels, averaged
+from proxnas.domains.images.targets import CLASSES, Target
 
 SIDE = 16
 """Pixels that larger images are brought to."""
@@ -35,7 +36,10 @@ class Baseline:
 
 
 def baselines(
-    train: tuple[Pixels, Array], valid: tuple[Pixels, Array] | None, test: tuple[Pixels, Array]
+    train: tuple[Pixels, Array],
+    valid: tuple[Pixels, Array] | None,
+    test: tuple[Pixels, Array],
+    target: Target = CLASSES,
 ) -> list[Baseline]:
     """Each model, fitted to (at most MOST_TRAINING of) the training images."""
     x, y = features(train[0][:MOST_TRAINING]), train[1][:MOST_TRAINING]
@@ -46,11 +50,11 @@ def baselines(
     middle = x.mean(0)
     parts = [(None if part is None else (features(part[0]), part[1])) for part in (valid, test)]
     found = []
-    for name, fit in MODELS.items():
+    for name, fit in target.models().items():
         start = time.monotonic()
         predict, params = fit((x - middle) / scale, y)
         figures = [
-            None if part is None else float(np.mean(predict((part[0] - middle) / scale) == part[1]))
+            None if part is None else target.score(predict((part[0] - middle) / scale), part[1])
             for part in parts
         ]
         seconds = time.monotonic() - start

@@ -10,6 +10,15 @@ from proxnas.cells.designs import Architecture
 from proxnas.report.model_card import Card, escape
 
 MOST_CLASSES = 50  # that are listed by name
+OTHERS = {
+    "test R2": "test_r2",
+    "test mean absolute error": "test_mae",
+    "validation R2": "valid_r2",
+    "test mean average precision": "test_map",
+    "test F1": "test_f1",
+    "validation mean average precision": "valid_map",
+}
+"""Figures of models that answer numbers or labels."""
 LIMITS = (
     "The accuracy holds for images like those that it was tested on. Every image gets one of the"
     " classes, also one that shows none of them; the probabilities are not calibrated."
@@ -38,6 +47,8 @@ class ImageFacts:
     files: Mapping[str, str] = field(default_factory=dict)
     """onnx or torch -> name of the exported file."""
     version: str = ""
+    task: str = "tells {} classes of images apart"
+    output: str = "logits"
 
 
 def image_card(facts: ImageFacts) -> Card:
@@ -56,10 +67,11 @@ def image_card(facts: ImageFacts) -> Card:
 def _figures(facts: ImageFacts) -> dict[str, str]:
     C, H, W = facts.shape
     return {
-        "task": f"tells {len(facts.classes)} classes of images apart",
+        "task": facts.task.format(len(facts.classes)),
         "data": escape(facts.info.get("data", "")),
         "test accuracy": _accuracy(facts.info),
         "validation accuracy": _percent(facts.info.get("valid_accuracy")),
+        **{name: _figure(facts.info.get(key)) for name, key in OTHERS.items()},
         "parameters": f"{facts.params:,}",
         "multiply-adds of an image": f"{facts.flops:,}",
         "latency": _latency(facts.latency.get("torch", {})),
@@ -68,6 +80,10 @@ def _figures(facts: ImageFacts) -> dict[str, str]:
         "images": f"{W} x {H} pixels, {C} channel{'s' * (C != 1)}",
         "classes": _classes(facts.classes),
     }
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else ""
 
 
 def _percent(share: Any) -> str:
@@ -101,10 +117,10 @@ def _int8(figures: Any) -> str:
         return ""
     if "file" not in figures:
         return f"none: {escape(figures.get('skipped', ''))}"
+    score, exact = figures["test_accuracy"], figures["float_accuracy"]
     return (
-        f"{escape(figures['file'])}: {_percent(figures['test_accuracy'])} of"
-        f" {figures['test_images']:,} test images right, where the float version has"
-        f" {_percent(figures['float_accuracy'])}; {figures['latency_ms']:.3g} ms"
+        f"{escape(figures['file'])}: {_figure(score)} on {figures['test_images']:,} test images,"
+        f" where the float version has {_figure(exact)}; {figures['latency_ms']:.3g} ms"
     )
 
 
@@ -125,8 +141,8 @@ def _input(facts: ImageFacts) -> str:
     )
     return (
         f"Input `images`: {facts.pixels}, (N, {H}, {W}, {C}), {values}; normalisation is inside."
-        f" Output `logits`: (N, {len(facts.classes)}), in the order of the classes above. Any"
-        f" number N of images. proxnas is not needed.{files}"
+        f" Output `{facts.output}`: (N, {len(facts.classes)}), in the order of the classes above."
+        f" Any number N of images. proxnas is not needed.{files}"
     )
 
 
@@ -136,14 +152,15 @@ def _use(facts: ImageFacts) -> list[str]:
     blocks = []
     if "onnx" in facts.files:
         session = f"session = onnxruntime.InferenceSession({facts.files['onnx']!r})"
-        run = 'logits = session.run(["logits"], {"images": images})[0]'
-        blocks.append(
-            ["import numpy as np, onnxruntime", session, images, run, "answers = logits.argmax(1)"]
-        )
+        run = f'{facts.output} = session.run(None, {{"images": images}})[0]'
+        blocks.append(["import numpy as np, onnxruntime", session, images, run, *_best(facts)])
     if "torch" in facts.files:
         load = f"program = torch.export.load({facts.files['torch']!r}).module()"
-        run = "logits = program(torch.from_numpy(images))"
-        blocks.append(
-            ["import numpy as np, torch", load, images, run, "answers = logits.argmax(1)"]
-        )
+        run = f"{facts.output} = program(torch.from_numpy(images))"
+        blocks.append(["import numpy as np, torch", load, images, run, *_best(facts)])
     return ["```python\n" + "\n".join(lines) + "\n```" for lines in blocks]
+
+
+def _best(facts: ImageFacts) -> list[str]:
+    """The line that makes classes of logits; other outputs are answers themselves."""
+    return ["answers = logits.argmax(1)"] if facts.output == "logits" else []

@@ -47,6 +47,8 @@ def card_text(
         latency={kind: figures.to_json() | processor for kind, figures in measured.items()},
         files={kind: path.name for kind, path in files.items()},
         version=__version__,
+        task=model.target.task,
+        output=model.target.output,
     )
     return model_card(image_card(facts))
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from proxnas.domains.images.model import Model
     from proxnas.domains.images.task import ImageTask
     from proxnas.domains.images.training import ImageTraining
-    from proxnas.training.answers import Answer
 
 OF_CELLS: dict[str, Any] = {"cells": 1, "channels": 1, "auxiliary": 0.0, "drop_path": 0.0}
 """What a network made by hand has no use for, with the values that ask for nothing."""
@@ -138,9 +137,11 @@ class ImageDomain:
         return test_model(model, load_for(model, options, data), options.part)
 
     def score(self, figures: Mapping[str, Any]) -> float:
-        return float(figures["accuracy"])
+        return float(figures[figures.get("metric", "accuracy")])
 
     def test_lines(self, figures: Mapping[str, Any]) -> list[str]:
+        if "metric" in figures:
+            return _lines_of_targets(figures)
         top5 = f"  top 5 {figures['top5']:.4f}" if "top5" in figures else ""
         lines = [
             f"{figures['part']} accuracy {figures['accuracy']:.4f}{top5}"
@@ -160,9 +161,9 @@ class ImageDomain:
             lines.append(f"  {plain(name):<{width}}  {counts}")
         return lines
 
-    def predict(self, model: Any, inputs: Any, top: int) -> list[list[Answer]]:
+    def predict(self, model: Any, inputs: Any, top: int) -> list[list[Any]]:
         single = isinstance(inputs, str | os.PathLike)
-        answers: list[list[Answer]] = model.predict([inputs] if single else inputs, top)
+        answers: list[list[Any]] = model.predict([inputs] if single else inputs, top)
         return answers
 
     def generate(self, model: Any, prompt: str, **how: Any) -> str:
@@ -184,6 +185,20 @@ class ImageDomain:
         from proxnas.domains.images.deliver import card_text
 
         return card_text(model, files, found)
+
+
+def _lines_of_targets(figures: Mapping[str, Any]) -> list[str]:
+    """The figures of numbers or labels, of all and of each."""
+    shown = {name: figures[name] for name in figures if isinstance(figures[name], float)}
+    lines = [
+        f"{figures['part']} "
+        + "  ".join(f"{name} {value:.4f}" for name, value in shown.items())
+        + f"  ({figures['images']} images: {figures['tested']})"
+    ]
+    for name, each in figures["each"].items():
+        values = [f"{key} {value:.4f}" for key, value in each.items() if value is not None]
+        lines.append(f"  {plain(name)}  {'  '.join(values) or 'no images'}")
+    return lines
 
 
 IMAGES = ImageDomain()

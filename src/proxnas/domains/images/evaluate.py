@@ -5,13 +5,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from proxnas.common.seeds import Array
 from proxnas.domains.images.data.stream import ImageBatches
+from proxnas.domains.images.targets import Target
 from proxnas.runs.messages import total
 
 BATCH = (
@@ -50,10 +55,123 @@ class Evaluation:
         error = math.sqrt(self.majority * (1 - self.majority) / self.images)
         return self.accuracy > self.majority + NOISE * error
 
+    def joined(self, others: Sequence[Evaluation]) -> Evaluation:
+        """The figures of several parts as of one."""
+        each = [self, *others]
+        images = sum(one.images for one in each)
+        loss, top5 = (
+            sum(getattr(one, name) * one.images for one in each) / images
+            for name in ("loss", "top5")
+        )
+        return Evaluation(loss, top5, torch.stack([one.confusion for one in each]).sum(0))
+
+    def tested(self, names: Sequence[str]) -> dict[str, Any]:
+        """What a test tells."""
+        figures = {
+            "accuracy": self.accuracy,
+            "per_class": dict(zip(names, self.per_class(), strict=True)),
+            "confusion": self.confusion.tolist(),
+        }
+        return figures | ({"top5": self.top5} if len(names) > TOP else {})
+
+    def more(self) -> dict[str, Any]:
+        """Figures of a test besides the main one."""
+        return {"majority_accuracy": self.majority}
+
+    def doubts(self, steps: int) -> list[str]:
+        """What is said of a network that has learnt nothing."""
+        if self.beats_majority():
+            return []
+        return [
+            f"test accuracy {self.accuracy:.4f} is not better than always answering the most"
+            f" frequent class, right for {self.majority:.4f} of the {self.images} test images: the"
+            f" network has learnt nothing that shows ({steps} steps); give it more --minutes or"
+            " more images"
+        ]
+
     def per_class(self) -> list[float | None]:
         """Accuracy of each class; None for one without images."""
         rows = zip(self.confusion.diagonal().tolist(), self.confusion.sum(1).tolist(), strict=True)
         return [right / images if images else None for right, images in rows]
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Figures of one pass over a part, of targets that are not classes."""
+
+    loss: float
+    metric: str
+    answers: Array
+    y: Array
+    measure: Callable[[Array, Array], dict[str, Any]]
+
+    @property
+    def images(self) -> int:
+        return len(self.y)
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """By name, the main one among them."""
+        return self.measure(self.answers, self.y)
+
+    def joined(self, others: Sequence[Judged]) -> Judged:
+        """The figures of several parts as of one."""
+        each = [self, *others]
+        y = np.concatenate([one.y for one in each])
+        loss = sum(one.loss * one.images for one in each) / len(y)
+        answers = np.concatenate([one.answers for one in each])
+        return Judged(loss, self.metric, answers, y, self.measure)
+
+    def tested(self, names: Sequence[str]) -> dict[str, Any]:
+        """What a test tells."""
+        each = self.figures["each"]
+        by_name = {
+            name: {figure: values[k] for figure, values in each.items()}
+            for k, name in enumerate(names)
+        }
+        return {**self.figures, "metric": self.metric, "each": by_name}
+
+    @property
+    def accuracy(self) -> float:
+        """The main figure, under the name that it has for classes: see `Target.named`."""
+        return float(self.figures[self.metric])
+
+    def more(self) -> dict[str, Any]:
+        """Figures of a test besides the main one."""
+        return {f"test_{name}": value for name, value in self.figures.items()}
+
+    def doubts(self, steps: int) -> list[str]:
+        """What is said of a network that has learnt nothing."""
+        if self.metric != "r2" or self.accuracy > 0:
+            return []
+        return [
+            f"test R2 {self.accuracy:.4f} is not better than always answering the mean: the network"
+            f" has learnt nothing that shows ({steps} steps); give it more --minutes or more images"
+        ]
+
+
+@torch.no_grad()
+def judge(
+    network: nn.Module,
+    part: ImageBatches,
+    target: Target,
+    precision: torch.dtype,
+    figures: Callable[[Array, Array], dict[str, Any]],
+) -> Judged:
+    """The network on a whole part, as `evaluate` has it, by figures of all answers together."""
+    before = network.training
+    network.eval()
+    losses, answers, truth = [], [], []
+    for x, y in part.evaluation_batches(BATCH):
+        with torch.autocast(part.device.type, precision, enabled=precision != torch.float32):
+            outputs = network(x)
+        outputs = outputs.float()
+        losses.append(float(target.loss(outputs, y, None, 0.0)) * len(y))
+        answers.append(target.exported(outputs).cpu())
+        truth.append(y.cpu())
+    network.train(before)
+    found, right = torch.cat(answers).numpy(), torch.cat(truth).numpy()
+    return Judged(sum(losses) / len(right), target.metric, found, right, figures)
 
 
 @torch.no_grad()

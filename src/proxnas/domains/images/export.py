@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from proxnas import __version__
 from proxnas.domains.exporting import TOLERANCE, check_places, onnx_session, quiet
 from proxnas.domains.images.model import Model
+from proxnas.domains.images.targets import CLASSES, Target
 from proxnas.runs.folder import write_atomically
 
 INPUT, OUTPUT = "images", "logits"
@@ -37,16 +38,22 @@ class Deployed(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        mean: Sequence[float],
+        std: Sequence[float],
+        target: Target = CLASSES,
+    ) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.target = network, target
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(-1, 1, 1))
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(-1, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
         x = (images.permute(0, 3, 1, 2).float() - self.mean) / self.std
-        logits: Tensor = self.network(x.contiguous(memory_format=torch.channels_last))
-        return logits
+        outputs: Tensor = self.network(x.contiguous(memory_format=torch.channels_last))
+        return self.target.exported(outputs)
 
 
 def deployed(model: Model) -> Deployed:
@@ -57,7 +64,7 @@ def deployed(model: Model) -> Deployed:
         network.auxiliary = None  # type: ignore[assignment]
     unit = 255.0 if model.pixels == "uint8" else 1.0
     mean, std = ([unit * value for value in values] for values in (model.mean, model.std))
-    return Deployed(network, mean, std).eval()
+    return Deployed(network, mean, std, model.target).eval()
 
 
 def as_input(images: Any) -> Tensor:
@@ -78,18 +85,24 @@ def export_model(
         _check(
             network,
             example,
-            model.network(model.normalised(images)).cpu(),
+            model.target.exported(model.network(model.normalised(images))).cpu(),
             "the network made for export",
         )
     metadata = _metadata(model)
-    differences = {onnx: export_onnx(network, example, onnx, metadata)} if onnx else {}
+    differences = (
+        {onnx: export_onnx(network, example, onnx, metadata, model.target.output)} if onnx else {}
+    )
     return differences | (
         {program: export_torch(network, example, program, metadata)} if program else {}
     )
 
 
 def export_onnx(
-    network: nn.Module, example: Tensor, path: Path, metadata: Mapping[str, str] | None = None
+    network: nn.Module,
+    example: Tensor,
+    path: Path,
+    metadata: Mapping[str, str] | None = None,
+    output: str = OUTPUT,
 ) -> float:
     """Write an ONNX file of a network in evaluation mode; the largest difference that onnxruntime
     showed."""
@@ -101,7 +114,7 @@ def export_onnx(
             verbose=False,
             dynamic_shapes=_any_number(),
             input_names=[INPUT],
-            output_names=[OUTPUT],
+            output_names=[output],
         )
     assert made is not None  # only without dynamo
     made.model.metadata_props.update(metadata or {})
@@ -169,7 +182,7 @@ def _check(run: Run, example: Tensor, expected: Tensor, what: str) -> float:
 def onnx_runner(file: bytes) -> Run:
     """The network in an ONNX file."""
     session = onnx_session(file)
-    return lambda x: torch.from_numpy(session.run([OUTPUT], {INPUT: x.numpy()})[0])
+    return lambda x: torch.from_numpy(session.run(None, {INPUT: x.numpy()})[0])
 
 
 def _metadata(model: Model) -> dict[str, str]:
@@ -178,6 +191,7 @@ def _metadata(model: Model) -> dict[str, str]:
     return {
         "proxnas": __version__,
         "classes": json.dumps(model.classes),
+        "target": model.target.kind,
         "input": f"{INPUT}: {model.pixels} (N, {H}, {W}, {C}); normalised inside",
         "genotype": model.genotype.to_json(),
     }

@@ -28,7 +28,8 @@ from proxnas.common.options import AboutOptions
 from proxnas.common.stored import is_figure
 from proxnas.domains.images import networks
 from proxnas.domains.images.networks.cnn import Size, channels_last
-from proxnas.training.answers import Answer
+from proxnas.domains.images.targets import CLASSES, Target
+from proxnas.domains.images.targets import from_json as read_target
 from proxnas.training.model_file import entry, read_file, read_weights, write_weights
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Model:
     """What it was trained on: uint8 or float32 images."""
     info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """What is known of it: data, accuracy, params, flops, ... : JSON values."""
+    target: Target = CLASSES
+    """What it answers; where that is not one of the classes, `classes` names numbers or labels."""
 
     @property
     def device(self) -> torch.device:
@@ -91,10 +94,14 @@ class Model:
         return ((x - mean.to(self.device)) / std.to(self.device)).permute(0, 3, 1, 2)
 
     @torch.no_grad()
-    def probabilities(self, images: Any) -> Tensor:
-        """(N, K) on the host, of arrays (N, H, W, C) or (N, H, W)."""
+    def outputs(self, images: Any) -> Tensor:
+        """(N, K) on the host: what the network puts out, of arrays (N, H, W, C) or (N, H, W)."""
         parts = self.normalised(images).split(PREDICT_BATCH)
-        return torch.cat([self.network(x).softmax(-1) for x in parts]).cpu()
+        return torch.cat([self.network(x) for x in parts]).cpu()
+
+    def probabilities(self, images: Any) -> Tensor:
+        """(N, K): the probability of each class."""
+        return self.outputs(images).softmax(-1)
 
     def read(self, files: Sequence[str | os.PathLike[str]]) -> Any:
         """Image files as arrays of the size and channels that the network reads, made as in the
@@ -124,17 +131,15 @@ class Model:
                 " give arrays"
             )
 
-    def predict(self, images: Any, top: int = 1) -> list[list[Answer]]:
-        """For each image the `top` most probable classes, best first.
+    def predict(self, images: Any, top: int = 1) -> list[list[Any]]:
+        """For each image the `top` most probable classes, best first; or its numbers, or labels.
 
         Images are arrays (N, H, W, C) or (N, H, W) of the size and kind that the network was
         trained on, or a list of files, which are brought to that size.
         """
         if isinstance(images, Sequence) and images and isinstance(images[0], str | os.PathLike):
             images = self.read(images)
-        best = self.probabilities(images).topk(min(top, len(self.classes)))
-        rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        return [[Answer(self.classes[k], p) for p, k in zip(*row, strict=True)] for row in rows]
+        return self.target.answers(self.outputs(images), self.classes, top)
 
 
 def picture(file: str, shape: tuple[int, int, int]) -> tuple[Any, Head]:
@@ -163,6 +168,7 @@ def save_model(path: Path, model: Model) -> None:
         "shape": json.dumps(model.shape),
         "pixels": json.dumps(model.pixels),
         "info": json.dumps(dict(model.info)),
+        "target": json.dumps(model.target.to_json()),
     }
     write_weights(path, model.network, metadata)
 
@@ -206,10 +212,16 @@ def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> 
         shape=(shape[0], shape[1], shape[2]),
         pixels=entry(metadata, "pixels"),
         info=entry(metadata, "info"),
+        target=_target(metadata, size.classes),
     )
     if model.pixels not in PIXELS or not isinstance(model.info, dict):
         raise InputError("pixels or info in its metadata are not as proxnas writes them: damaged")
     return model
+
+
+def _target(metadata: Mapping[str, str], outputs: int) -> Target:
+    """What the model answers; of files that do not tell: classes."""
+    return read_target(entry(metadata, "target"), outputs) if "target" in metadata else CLASSES
 
 
 def _list(

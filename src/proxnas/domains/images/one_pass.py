@@ -30,14 +30,13 @@ from proxnas.core.swaps import Swap, batch_statistics, losses, propose, swapped
 from proxnas.domains.images.data.augment import Augment
 from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.data.stream import ImageBatches, Stream
-from proxnas.domains.images.evaluate import Evaluation, evaluate
+from proxnas.domains.images.evaluate import Evaluation, Judged
 from proxnas.domains.images.model import check_shape
 from proxnas.domains.images.networks.chain import Chain
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.parts import train_parts
 from proxnas.domains.images.recipe import Plan, class_weights, sides
 from proxnas.domains.images.spaces.resnet import GROUPS, ResNet, cut_out, middle
-from proxnas.methods.base import correct
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run, write_atomically
 from proxnas.runs.loop import Totals, check_finite
@@ -126,15 +125,15 @@ class OnePass:
         x = self._shrunk(batch.x, sides(min(self.images.shape[1:]), share))
         with self.clock("forward"):
             logits = self.net(x)
-            loss = nn.functional.cross_entropy(
-                logits, batch.y, self.weights, label_smoothing=self.config.label_smoothing
-            )
+            smoothing = self.config.label_smoothing
+            loss = self.images.target.loss(logits, batch.y, self.weights, smoothing)
         with self.clock("backward"):
             loss.backward()
         with self.clock("update"):
             self.optimizer.step(loss.detach(), rate_factor(share))
         changes = self._search(share) if self.config.search and self.valid else 0
-        return Metrics(loss.detach(), correct(logits, batch.y), len(batch.y), changes)
+        right = self.images.target.right(logits, batch.y)
+        return Metrics(loss.detach(), right, len(batch.y), changes)
 
     def _shrunk(self, x: Tensor, side: int) -> Tensor:
         """Images with `side` pixels on their shorter side."""
@@ -216,8 +215,8 @@ class OnePass:
         channels_last(network)
         return network.eval()
 
-    def evaluation(self, network: nn.Module, part: ImageBatches) -> Evaluation:
-        return evaluate(network, part, self.size.classes, torch.float32)
+    def evaluation(self, network: nn.Module, part: ImageBatches) -> Evaluation | Judged:
+        return self.images.target.evaluation(network, part, self.size.classes, torch.float32)
 
     def row(self, start: float) -> dict[str, Any]:
         train_loss, train_accuracy = self.totals.means()
@@ -238,7 +237,8 @@ class OnePass:
         parts = ("arch", "forward", "backward", "update", "evaluate")
         seconds = dict.fromkeys(parts, 0.0) | self.clock.take()
         other = max(0.0, time.perf_counter() - start - sum(seconds.values()))
-        return row | {"seconds": seconds | {"other": other}}
+        named: dict[str, Any] = self.images.target.named(row)
+        return named | {"seconds": seconds | {"other": other}}
 
     def write(self, run: Run) -> None:
         write_atomically(run / "genotype.json", self.genotype().to_json())

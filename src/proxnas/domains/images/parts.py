@@ -14,7 +14,7 @@ def train_parts(images: Images, share: float) -> tuple[Part, Part | None]:
     x, y = images.x_train, images.y_train
     if images.x_valid is not None and images.y_valid is not None:
         return (x, y), (images.x_valid, images.y_valid)
-    train, valid = held_out(y, share)
+    train, valid = held_out(images.target.strata(y), share)
     return ((x[train], y[train]), (x[valid], y[valid])) if len(valid) else ((x, y), None)
 
 

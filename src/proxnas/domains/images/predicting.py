@@ -16,7 +16,7 @@ from proxnas.common.telling import listed
 from proxnas.domains.images.data.folder import image_files
 from proxnas.domains.images.data.picture import BrokenImage, Head
 from proxnas.domains.images.model import PREDICT_BATCH, Model, picture
-from proxnas.training.answers import Answer
+from proxnas.training.answers import Answer, Value
 
 NAMED = 20
 """Images that could not be read which an error names."""
@@ -27,7 +27,7 @@ class Row:
     """What was made of one image."""
 
     image: str
-    answers: Sequence[Answer] = ()
+    answers: Sequence[Answer | Value] = ()
     error: str = ""
     """Why it could not be read."""
 

@@ -24,6 +24,7 @@ from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.spaces.cnn import CellSpace
 from proxnas.domains.images.spaces.enas5 import Enas5
 from proxnas.domains.images.spaces.nasbench201 import NasBench201
+from proxnas.domains.images.targets import require_classes
 from proxnas.runs.folder import Run
 from proxnas.runs.loop import PRECISIONS
 from proxnas.runs.messages import total
@@ -51,6 +52,7 @@ class ImageTask:
     def __init__(
         self, config: ImageSearch, images: Images, space: Space[Size], device: torch.device
     ) -> None:
+        require_classes(images.target, images.name)
         self.config, self.images, self.space, self.device = config, images, space, device
         searched = with_part(space, config.channel_part)
         module = channels_last(

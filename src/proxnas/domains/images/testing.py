@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from proxnas.common.telling import listed
 from proxnas.domains.images.data.arrays import held_out_fifth
 from proxnas.domains.images.data.images import Images, Part, load
 from proxnas.domains.images.data.stream import ImageBatches
-from proxnas.domains.images.evaluate import TOP, Evaluation, evaluate
 from proxnas.domains.images.model import Model
 from proxnas.domains.images.options import ImageTestOptions
 from proxnas.runs.fingerprint import differences
@@ -42,6 +41,11 @@ def load_for(model: Model, config: ImageTestOptions, data: Any = None) -> Images
         raise InputError(
             f"{config.data}: {images.x_test.dtype} images, the model was trained on {model.pixels}:"
             " give those"
+        )
+    if images.target.kind != model.target.kind:
+        raise InputError(
+            f"{config.data}: its targets are {images.target.kind}, the model answers"
+            f" {model.target.kind}: give such data, or ?kind={model.target.kind} behind the name"
         )
     unknown = [repr(name) for name in images.classes if name not in model.classes]
     if unknown:
@@ -82,7 +86,7 @@ def choose(model: Model, images: Images, asked: str) -> tuple[str, list[Part], s
         )
         words = f"the {part} part of {name}"
     else:
-        test = held_out_fifth(images.y_train)
+        test = held_out_fifth(images.target.strata(images.y_train))
         rows = test if part == "test" else np.setdiff1d(np.arange(len(images.y_train)), test)
         x, y = images.x_train[rows], images.y_train[rows]
         words = (
@@ -107,35 +111,18 @@ def trained_on(model: Model, images: Images) -> bool:
 def test_model(model: Model, images: Images, part: str) -> dict[str, Any]:
     """Accuracy, by class, and confusion on a part; the images are normalised as in training."""
     part, parts, words = choose(model, images, part)
-    to_model = np.array([model.classes.index(name) for name in images.classes])
     images = dataclasses.replace(images, mean=model.mean, std=model.std)
-    batches = [ImageBatches(images, (x, to_model[y]), device=model.device) for x, y in parts]
-    found = _together(
-        [evaluate(model.network, each, len(model.classes), torch.float32) for each in batches]
-    )
-    figures = {
-        "part": part,
-        "tested": words,
-        "images": found.images,
-        "accuracy": found.accuracy,
-        "loss": found.loss,
-        "classes": list(model.classes),
-        "per_class": dict(zip(model.classes, found.per_class(), strict=True)),
-        "confusion": found.confusion.tolist(),
-    }
-    return figures | ({"top5": found.top5} if len(model.classes) > TOP else {})
-
-
-def _together(found: Sequence[Evaluation]) -> Evaluation:
-    """The figures of several parts as of one."""
-    if len(found) == 1:
-        return found[0]
-    images = sum(each.images for each in found)
-    loss, top5 = (
-        sum(getattr(each, name) * each.images for each in found) / images
-        for name in ("loss", "top5")
-    )
-    return Evaluation(loss, top5, torch.stack([each.confusion for each in found]).sum(0))
+    found: list[Any] = []
+    for x, y in parts:
+        known = model.target.for_model(y, images.classes, model.classes)
+        batches = ImageBatches(images, (x, known), device=model.device)
+        found.append(
+            model.target.evaluation(model.network, batches, len(model.classes), torch.float32)
+        )
+    tested = found[0].joined(found[1:])
+    about = {"part": part, "tested": words, "images": tested.images, "loss": tested.loss}
+    figures: dict[str, Any] = tested.tested(model.classes)
+    return about | {"classes": list(model.classes)} | figures
 
 
 test_model.__test__ = False  # type: ignore[attr-defined]  # pytest, this is no test

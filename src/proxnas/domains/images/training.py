@@ -30,6 +30,7 @@ from proxnas.domains.images.model import Model, check_shape
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.domains.images.parts import train_parts
+from proxnas.domains.images.targets import require_classes
 from proxnas.methods.base import correct
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run
@@ -50,6 +51,7 @@ class ImageTraining:
     def __init__(
         self, config: ImageTrainOptions, images: Images, architecture: Architecture
     ) -> None:
+        require_classes(images.target, images.name)
         self.config, self.images, self.architecture = config, images, architecture
         self.device = pick_device(config.device)
         set_threads(config.threads)

@@ -18,6 +18,7 @@ from proxnas.common.options import OptionError, escape
 from proxnas.common.seeds import Array, split, stable_seed
 from proxnas.common.telling import listed, tell
 from proxnas.domains.images.data.options import SMALLEST_SIDE, LoadOptions
+from proxnas.domains.images.targets import CLASSES, Target
 from proxnas.runs.fingerprint import Fingerprint, of_arrays
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ SAMPLE = 2048  # images that mean and std are measured on where not all are in m
 @dataclass(frozen=True, eq=False)
 class Images:
     """A data set; x is (N, H, W, C), uint8 or float32; y is int64, any integers re-indexed to 0 ..
-    K-1.
+    K-1, or as `target` has it.
 
     A set too large for the memory has a `Lazy` in place of each array x: shapes and slices, read
     when asked for.
@@ -63,6 +64,8 @@ class Images:
     """Whether they are still the same data."""
     stored: Mapping[str, Any] = field(default_factory=dict)
     """Of pictures: smallest and largest (width, height), and how many are of which kind."""
+    target: Target = CLASSES
+    """What y is; where it is not classes, `classes` names the numbers or labels."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -146,6 +149,7 @@ def build(
     fingerprint: Fingerprint | None = None,
     for_model: bool = False,
     pictures: Mapping[str, Any] | None = None,
+    target: Target = CLASSES,
 ) -> Images:
     """Images of checked parts: the test part is set aside if there is none, mean and std are
     measured.
@@ -162,7 +166,7 @@ def build(
         x, y = next(iter(parts.values()))
         parts = {"train": (x[:0], y[:0]), "test": (x[:0], y[:0]), **parts}
     elif "test" not in parts:
-        parts = dict(parts) | _set_aside(*parts["train"], where)
+        parts = dict(parts) | _set_aside(*parts["train"], where, target)
     stored: dict[str, Any] = {
         f"{kind}_{part}": array
         for part, pair in parts.items()
@@ -184,6 +188,7 @@ def build(
     for line in warnings:
         tell(line)
     fields |= {"skipped": skipped, "warnings": warnings, "stored": pictures or {}}
+    fields["target"] = target
     return Images(name, **stored, **fields, fingerprint=fingerprint)
 
 
@@ -323,12 +328,19 @@ def short_name(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "-", path.stem)[:40].strip("-") or "data"
 
 
+def absent(y: Array, classes: Sequence[str]) -> list[str]:
+    """Classes that no image is of; none of other targets."""
+    if y.ndim > 1:
+        return []
+    return [classes[k] for k in np.setdiff1d(np.arange(len(classes)), y)]
+
+
 def _without_test(y: Array, classes: Sequence[str], where: str) -> tuple[str, ...]:
     """What is to be said of classes that no test image is of."""
-    absent = [classes[k] for k in np.setdiff1d(np.arange(len(classes)), y)]
-    if not absent:
+    missing = absent(y, classes)
+    if not missing:
         return ()
-    of = f"{len(absent)} of {len(classes)} classes ({listed(absent)})"
+    of = f"{len(missing)} of {len(classes)} classes ({listed(missing)})"
     return (
         (
             f"{where}: no test image of {of}: the test says nothing about them, give more images of"
@@ -347,9 +359,9 @@ def held_out_fifth(y: Array) -> Array:
     return np.union1d(test, np.array(last, dtype=np.int64))
 
 
-def _set_aside(x: Pixels, y: Array, where: str) -> dict[str, Part]:
+def _set_aside(x: Pixels, y: Array, where: str, target: Target) -> dict[str, Part]:
     """A fixed, stratified fifth becomes the test part: it must not depend on the seed of a run."""
-    test = held_out_fifth(y)
+    test = held_out_fifth(target.strata(y))
     if not len(test):
         raise InputError(
             f"{where}: too few images to set a fifth aside for testing: give more, or x_test and"

@@ -15,10 +15,11 @@ from proxnas.common.errors import InputError
 from proxnas.common.options import AboutOptions, escape
 from proxnas.common.seeds import Array
 from proxnas.common.telling import listed, tell
-from proxnas.domains.images.data.arrays import Images, Part, build
+from proxnas.domains.images.data.arrays import Images, Part, absent, build
 from proxnas.domains.images.data.lazy import REMEDY, Lazy, Pictures, threaded
 from proxnas.domains.images.data.options import SMALLEST_SIDE, LoadOptions
 from proxnas.domains.images.data.picture import BrokenImage, Head, head, quiet
+from proxnas.domains.images.targets import CLASSES, Target
 from proxnas.runs.fingerprint import of_pictures
 
 SIDES = (64, 48, 32)
@@ -59,9 +60,10 @@ def gather(
     shift: bool = True,
     flip: bool = False,
     warnings: tuple[str, ...] = (),
+    target: Target = CLASSES,
 ) -> Images:
-    """Images of parts of pictures with labels 0 .. K-1; errors begin with the name of a picture, or
-    with `where`."""
+    """Images of parts of pictures with labels 0 .. K-1, or what `target` has; errors begin with the
+    name of a picture, or with `where`."""
     total, broken = sum(len(y) for _, y in parts.values()), Broken(options.skip_broken)
     with quiet():
         form, lazy, known = _looked_at(parts, broken, where, options)
@@ -73,11 +75,10 @@ def gather(
         else:
             broken.settle(total)
             _tell_size(total, form, where, options)
-        if not options.for_model and len(
-            missing := np.setdiff1d(np.arange(len(classes)), found["train"][1])
-        ):
+        missing = absent(found["train"][1], classes) if "train" in found else []
+        if not options.for_model and missing:
             raise InputError(
-                f"{where}: no readable image of class {classes[missing[0]]} in train: give some"
+                f"{where}: no readable image of class {missing[0]} in train: give some"
             )
         if not options.for_model and (
             empty := [part for part, (_, y) in found.items() if not len(y)]
@@ -96,6 +97,7 @@ def gather(
             fingerprint=of_pictures(parts, classes),
             for_model=bool(options.for_model),
             pictures=_stored(known),
+            target=target,
         )
 
 
@@ -138,10 +140,9 @@ def _looked_at(
     lazy = {}
     for part, (pictures, y) in parts.items():
         rows = np.flatnonzero(np.array([found is not None for found in heads[part]], dtype=bool))
-        lazy[part] = (
-            Lazy(pictures, rows, form, resize, options.skip_broken),
-            y[rows].astype(np.int64),
-        )
+        kind = np.float32 if y.dtype.kind == "f" else np.int64
+        images = Lazy(pictures, rows, form, resize, options.skip_broken)
+        lazy[part] = (images, y[rows].astype(kind))
     return form, lazy, known
 
 

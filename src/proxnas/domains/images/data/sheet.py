@@ -22,15 +22,12 @@ def data_sheet(images: Images) -> dict[str, Any]:
     """The sheet as JSON values."""
     C, H, W = images.shape
     parts = dict(_parts(images))
-    counts = np.bincount(images.y_train, minlength=images.num_classes)
-    most, least = int(counts.argmax()), int(counts.argmin())
     return {
         "images": {part: len(y) for part, (_, y) in parts.items()},
-        "classes": images.num_classes,
+        "target": images.target.kind,
         "pixels": [W, H, C],
         "stored": dict(images.stored),
-        "largest_class": [images.classes[most], int(counts[most])],
-        "smallest_class": [images.classes[least], int(counts[least])],
+        **images.target.sheet(images.y_train, images.classes),
         "duplicates": duplicates({part: x for part, (x, _) in parts.items()}),
         "broken": len(images.skipped),
     }
@@ -68,14 +65,21 @@ def sheet_lines(sheet: Mapping[str, Any]) -> list[str]:
         (w, h), (wide, high) = stored["smallest"], stored["largest"]
         kinds = [f"{count:,} {kind}" for kind, count in stored["kinds"].items() if count]
         lines.append(f"stored as {w} x {h} to {wide} x {high} pixels ({', '.join(kinds)})")
-    (large, most), (small, least) = sheet["largest_class"], sheet["smallest_class"]
-    classes = f"{sheet['classes']:,} classes of {least:,} to {most:,} training images"
-    if most > UNEQUAL * max(least, 1):
-        classes += f": unbalanced, {listed([large])} has most and {listed([small])} fewest"
-    lines.append(classes)
+    if "ranges" in sheet:
+        lines += [f"{listed([n])} from {a:.4g} to {b:.4g}" for n, (a, b) in sheet["ranges"].items()]
+    if "largest_class" in sheet:
+        lines.append(_balance(sheet))
     if sheet["broken"]:
         lines.append(f"{sheet['broken']:,} broken images are left out")
     return lines + sheet_warnings(sheet)
+
+
+def _balance(sheet: Mapping[str, Any]) -> str:
+    (large, most), (small, least) = sheet["largest_class"], sheet["smallest_class"]
+    text = f"{sheet['classes']:,} {sheet['target']} of {least:,} to {most:,} training images"
+    if most > UNEQUAL * max(least, 1):
+        text += f": unbalanced, {listed([large])} has most and {listed([small])} fewest"
+    return text
 
 
 def sheet_warnings(sheet: Mapping[str, Any]) -> list[str]:

@@ -59,7 +59,7 @@ class ImageBatches:
         )
         self.device = torch.device(device)
         self.source = source_of(x, self.device, workers)
-        self.y = torch.from_numpy(y.astype(np.int64))
+        self.y = torch.from_numpy(y.astype(np.float32 if y.dtype.kind == "f" else np.int64))
         self._labels = self.y.to(self.device)
         self._unit = 255.0 if x.dtype == np.uint8 else 1.0
         # nobody knows the black and the white of floats: they may be negative

@@ -1,7 +1,7 @@
 """A CSV of file names and labels beside the images: labels.csv, or train.csv and test.csv.
 
 Delimiter, header and columns are found by what is usual; what is behind a `?` of DATA decides where
-that is not clear: file=COLUMN, label=COLUMN,COLUMN, part=COLUMN.
+that is not clear: file=COLUMN, label=COLUMN,COLUMN, part=COLUMN, kind=numbers.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-import numpy as np
-
 from proxnas.common.errors import InputError
 from proxnas.common.telling import listed, tell
 from proxnas.domains.images.data.arrays import Images, short_name
+from proxnas.domains.images.data.columns import is_number, targets_of
 from proxnas.domains.images.data.gather import gather
 from proxnas.domains.images.data.lazy import Files
 from proxnas.domains.images.data.options import LoadOptions
@@ -95,49 +94,34 @@ def beside(folder: Path) -> dict[str, Path]:
 def read(paths: Mapping[str, Path], asked: Mapping[str, str], options: LoadOptions) -> Images:
     """The images that tables name, with their labels."""
     where = paths["train"]
-    entries: dict[str, list[tuple[str, str]]] = {}
+    entries: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+    columns: tuple[str, ...] = ()
     for part, path in paths.items():
         table = read_table(path)
         try:
-            for own, file, label in _entries(table, part, asked):
-                entries.setdefault(own, []).append((file, label))
+            columns = _label_names(table, asked)
+            for own, file, cells in _entries(table, part, asked):
+                entries.setdefault(own, []).append((file, cells))
         except InputError:
             if part != "test":  # as contests publish them
                 raise
             tell(f"{path}: has no column of labels, so it is not used")
     if "train" not in entries and not options.for_model:
         raise InputError(f"{where}: no row of the part train: name some so")
-    names = _classes(entries, str(where), bool(options.for_model))
-    number = {name: k for k, name in enumerate(names)}
+    names, y, target = targets_of(
+        columns,
+        {part: [cells for _, cells in rows] for part, rows in entries.items()},
+        asked.get("kind", ""),
+        str(where),
+        bool(options.for_model),
+    )
     root = str(where.parent)
     parts = {
-        part: (
-            Files(tuple(file for file, _ in rows), root),
-            np.array([number[label] for _, label in rows], np.int64),
-        )
+        part: (Files(tuple(file for file, _ in rows), root), y[part])
         for part, rows in entries.items()
     }
     name = short_name(where.parent.resolve() if where.name.lower() in ALONE else where)
-    return gather(parts, names, name, str(where), options)
-
-
-def _classes(
-    entries: Mapping[str, Sequence[tuple[str, str]]], where: str, for_model: bool
-) -> list[str]:
-    """The classes of train, numbers in their order; those of other parts must be among them."""
-    found = {part: {label for _, label in rows} for part, rows in entries.items()}
-    known = set().union(*found.values()) if for_model else found["train"]
-    if len(known) < 2 and not for_model:
-        raise InputError(f"{where}: one class only ({listed(sorted(known))}): give two or more")
-    for part, labels in found.items():
-        if unseen := sorted(labels - known):
-            raise InputError(
-                f"{where}: {len(unseen)} classes of {part} are not in train ({listed(unseen)}):"
-                " remove them or add some images to train"
-            )
-    if all(label.lstrip("-").isdigit() for label in known):
-        return sorted(known, key=int)
-    return sorted(known)
+    return gather(parts, names, name, str(where), options, target=target)
 
 
 def read_table(path: Path) -> Table:
@@ -184,21 +168,27 @@ def _looks_like_file(cell: str) -> bool:
     return os.path.splitext(cell)[1].lower() in SUFFIXES
 
 
-def _entries(table: Table, part: str, asked: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """(part, file, label) of each row."""
-    at_file = _file_column(table, asked.get("file", ""))
+def _entries(
+    table: Table, part: str, asked: Mapping[str, str]
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    """(part, file, cells of its labels) of each row."""
     at_part = _named(table, asked.get("part", ""), PART_COLUMNS)
-    at_label = _label_column(table, asked.get("label", ""), {at_file, at_part})
     parts = [part] * len(table.rows) if at_part is None else _parts(table, at_part, part)
-    labels = table.column(at_label)
-    if missing := [n for n, label in enumerate(labels) if not label]:
+    columns = [table.column(at) for at in _label_columns(table, asked)]
+    cells = list(zip(*columns, strict=True))
+    may_lack = asked.get("kind") == "labels"  # an image of none of them
+    if missing := [n for n, row in enumerate(cells) if not (all(row) or may_lack)]:
         raise InputError(
-            f"{table.path}: {len(missing)} of {len(labels)} rows have no"
-            f" {table.columns[at_label]!r}, the first in line {table.first + missing[0]}: fill them"
-            " in or remove them"
+            f"{table.path}: {len(missing)} of {len(cells)} rows have no"
+            f" {listed(_label_names(table, asked))}, the first in line"
+            f" {table.first + missing[0]}: fill them in or remove them"
         )
-    find = _Finder(table.path)
-    return list(zip(parts, map(find, table.column(at_file)), labels, strict=True))
+    files = map(_Finder(table.path), table.column(_file_column(table, asked.get("file", ""))))
+    return list(zip(parts, files, cells, strict=True))
+
+
+def _label_names(table: Table, asked: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(table.columns[at] for at in _label_columns(table, asked))
 
 
 def _named(table: Table, asked: str, usual: Sequence[str]) -> int | None:
@@ -227,14 +217,21 @@ def _file_column(table: Table, asked: str) -> int:
     )
 
 
-def _label_column(table: Table, asked: str, taken: set[int | None]) -> int:
-    if (found := _named(table, asked, LABEL_COLUMNS)) is not None and found not in taken:
-        return found
+def _label_columns(table: Table, asked: Mapping[str, str]) -> list[int]:
+    """The columns that are asked for, one of a usual name, the only one, or all if they are
+    numbers."""
+    if words := asked.get("label", ""):
+        named = [_named(table, word.strip(), ()) for word in words.split(",")]
+        return [at for at in named if at is not None]
+    file = _file_column(table, asked.get("file", ""))
+    taken = {file, _named(table, asked.get("part", ""), PART_COLUMNS)}
+    if (found := _named(table, "", LABEL_COLUMNS)) is not None and found not in taken:
+        return [found]
     rest = [
         k for k, name in enumerate(table.columns) if k not in taken and name.lower() not in UNUSED
     ]
-    if len(rest) == 1:
-        return rest[0]
+    if len(rest) == 1 or (rest and all(is_number(row[k]) for row in table.rows for k in rest)):
+        return rest
     names = [table.columns[k] for k in rest]
     raise InputError(
         f"{table.path}: no column of labels"

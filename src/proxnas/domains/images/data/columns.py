@@ -1,0 +1,151 @@
+"""Cells of a table as targets: classes, numbers or labels, by what stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from proxnas.common.errors import InputError
+from proxnas.common.seeds import Array
+from proxnas.common.telling import listed
+from proxnas.domains.images.targets import CLASSES, KINDS, Labels, Numbers, Target
+
+Cells = Sequence[tuple[str, ...]]
+"""Of each image a cell a column of labels."""
+SIGNS = (";", "|")
+"""What stands between several labels of a cell."""
+MANY, SHARE = 100, 0.1
+"""More whole numbers than so many, and than this share of the images, may be classes or numbers."""
+TRUTH = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}
+
+
+def targets_of(
+    columns: Sequence[str], parts: Mapping[str, Cells], kind: str, where: str, for_model: bool
+) -> tuple[list[str], dict[str, Array], Target]:
+    """Names of the outputs, y of each part, and the kind that they are of; `kind`: as asked for."""
+    everything = [row for cells in parts.values() for row in cells]
+    kind = kind or kind_of(everything, where)
+    if kind not in KINDS:
+        raise InputError(f"{where}: ?kind={kind}: give {', '.join(KINDS)}")
+    if kind == "numbers":
+        return _numbers(columns, parts, where)
+    if kind == "labels":
+        return _labels(columns, parts, where)
+    if len(columns) > 1:
+        raise InputError(f"{where}: {listed(columns, 20)} cannot all be the class: give ?label=ONE")
+    names = _classes(parts, where, for_model)
+    number = {name: k for k, name in enumerate(names)}
+    y = {
+        part: np.array([number[label] for (label,) in cells], np.int64)
+        for part, cells in parts.items()
+    }
+    return names, y, CLASSES
+
+
+def kind_of(rows: Cells, where: str) -> str:
+    """The kind that the cells look like."""
+    cells = {cell for row in rows for cell in row}
+    several = len(rows[0]) > 1
+    if several and all(cell.lower() in TRUTH for cell in cells):
+        return "labels"
+    if not several and any(sign in cell for cell in cells for sign in SIGNS):
+        return "labels"
+    numbers = [_number(cell) for cell in cells]
+    if any(number is None for number in numbers):
+        return "classes"
+    if several or any(number != round(number) for number in numbers if number is not None):
+        return "numbers"
+    if len(cells) > MANY and len(cells) > SHARE * len(rows):
+        raise InputError(
+            f"{where}: {len(cells)} different whole numbers: are they numbers to be learnt, or"
+            " classes? Give ?kind=numbers or ?kind=classes behind the name"
+        )
+    return "classes"
+
+
+def _number(cell: str) -> float | None:
+    try:
+        number = float(cell)
+    except ValueError:
+        return None
+    return number if np.isfinite(number) else None
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell holds a number, or the truth of a label."""
+    return _number(cell) is not None or cell.strip().lower() in TRUTH
+
+
+def _numbers(
+    columns: Sequence[str], parts: Mapping[str, Cells], where: str
+) -> tuple[list[str], dict[str, Array], Target]:
+    found = {
+        part: [[_number(cell) for cell in row] for row in rows] for part, rows in parts.items()
+    }
+    bad = [
+        cell
+        for part, rows in found.items()
+        for row, cells in zip(rows, parts[part], strict=True)
+        for number, cell in zip(row, cells, strict=True)
+        if number is None
+    ]
+    if bad:
+        raise InputError(
+            f"{where}: {len(bad)} cells are no numbers ({listed(bad)}): mend them, or give"
+            " ?kind=classes"
+        )
+    y = {part: np.array(rows, np.float32) for part, rows in found.items()}
+    some = y.get("train", next(iter(y.values()))).astype(np.float64)
+    std = some.std(0)
+    if not (std > 0).all() and len(some) > 1:
+        constant = columns[int(np.flatnonzero(std == 0)[0])]
+        raise InputError(f"{where}: {constant} is the same in all images of train: leave it out")
+    scale = Numbers(tuple(some.mean(0).tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
+    return list(columns), y, scale
+
+
+def _labels(
+    columns: Sequence[str], parts: Mapping[str, Cells], where: str
+) -> tuple[list[str], dict[str, Array], Target]:
+    if len(columns) > 1:
+        truth = {
+            part: [[TRUTH.get(cell.lower(), -1.0) for cell in row] for row in rows]
+            for part, rows in parts.items()
+        }
+        y = {part: np.array(rows, np.float32) for part, rows in truth.items()}
+        if bad := sum(int((values < 0).sum()) for values in y.values()):
+            raise InputError(f"{where}: {bad} cells of labels are neither 0 nor 1: mend them")
+        return list(columns), y, Labels()
+    words = {part: [_split(cell) for (cell,) in rows] for part, rows in parts.items()}
+    names = sorted({word for rows in words.values() for row in rows for word in row})
+    number = {name: k for k, name in enumerate(names)}
+    y = {}
+    for part, rows in words.items():
+        y[part] = np.zeros((len(rows), len(names)), np.float32)
+        for n, row in enumerate(rows):
+            y[part][n, [number[word] for word in row]] = 1
+    return names, y, Labels()
+
+
+def _split(cell: str) -> list[str]:
+    """The labels of a cell: between signs, or if there are none between blanks."""
+    sign = next((sign for sign in SIGNS if sign in cell), None)
+    return [word.strip() for word in cell.split(sign) if word.strip()]
+
+
+def _classes(parts: Mapping[str, Cells], where: str, for_model: bool) -> list[str]:
+    """The classes of train, numbers in their order; those of other parts must be among them."""
+    found = {part: {label for (label,) in rows} for part, rows in parts.items()}
+    known = set().union(*found.values()) if for_model else found["train"]
+    if len(known) < 2 and not for_model:
+        raise InputError(f"{where}: one class only ({listed(sorted(known))}): give two or more")
+    for part, labels in found.items():
+        if unseen := sorted(labels - known):
+            raise InputError(
+                f"{where}: {len(unseen)} classes of {part} are not in train ({listed(unseen)}):"
+                " remove them or add some images to train"
+            )
+    if all(label.lstrip("-").isdigit() for label in known):
+        return sorted(known, key=int)
+    return sorted(known)

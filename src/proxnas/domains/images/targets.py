@@ -1,0 +1,394 @@
+"""What is learnt of an image: one class, numbers, or several labels. A kind of target owns its
+loss, its figures, its simple models and its answers; nobody else asks which kind it is.
+
+N images, T outputs of the network: classes, numbers or labels. y is (N,) of classes, else (N, T) of
+float32: numbers as they are, labels as 0 or 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from proxnas.common.errors import InputError
+from proxnas.common.seeds import Array
+from proxnas.common.stored import is_figure
+from proxnas.training.answers import Answer, Value
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from proxnas.domains.images.data.stream import ImageBatches
+    from proxnas.domains.images.evaluate import Evaluation, Judged
+
+SHARES = 10
+"""Equal shares of images by their first number, each of which every part has its part of."""
+CERTAIN = 0.5
+"""Probability from which on a label is answered."""
+
+Fit = Callable[[Array, Array], tuple[Callable[[Array], Array], int]]
+"""Rows of features and y -> what answers such rows, and its parameters."""
+
+
+class Target(Protocol):
+    """A kind of target."""
+
+    kind: str
+    metric: str
+    """What its main figure is called; more is better."""
+    output: str
+    """What an exported file calls its answers."""
+    task: str
+    """What a model does, of so many outputs."""
+    searchable: bool
+    """Whether blocks are chosen by its loss."""
+
+    def strata(self, y: Array) -> Array:
+        """(N,): what is to be in every part alike."""
+
+    def loss(
+        self, outputs: Tensor, y: Tensor, weights: Tensor | None, smoothing: float
+    ) -> Tensor: ...
+
+    def right(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The sum over images of how right the outputs are."""
+
+    def evaluation(
+        self, network: nn.Module, part: ImageBatches, outputs: int, precision: torch.dtype
+    ) -> Evaluation | Judged: ...
+
+    def unequal(self, y: Array, outputs: int) -> bool:
+        """Whether some classes are to be weighted."""
+
+    def for_model(self, y: Array, names: Sequence[str], known: Sequence[str]) -> Array:
+        """y of data whose outputs are called `names` as a model has it that calls them `known`."""
+
+    def exported(self, outputs: Tensor) -> Tensor:
+        """What an exported file puts out."""
+
+    def score(self, answers: Array, y: Array) -> float:
+        """The main figure, of answers as exported, or of a simple model."""
+
+    def answers(self, outputs: Tensor, names: Sequence[str], top: int) -> list[list[Any]]:
+        """Of each image, for people."""
+
+    def models(self) -> Mapping[str, Fit]:
+        """Simple ones."""
+
+    def sheet(self, y: Array, names: Sequence[str]) -> dict[str, Any]:
+        """What is worth knowing of y before it is learnt."""
+
+    def named(self, values: Any) -> Any:
+        """Figures under their own name where they were called accuracy."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Classes:
+    """One of several classes."""
+
+    kind = "classes"
+    metric = "accuracy"
+    output = "logits"
+    task = "tells {} classes of images apart"
+    searchable = True
+
+    def strata(self, y: Array) -> Array:
+        return y
+
+    def loss(self, outputs: Tensor, y: Tensor, weights: Tensor | None, smoothing: float) -> Tensor:
+        from torch.nn import functional
+
+        return functional.cross_entropy(outputs, y, weights, label_smoothing=smoothing)
+
+    def right(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return (outputs.argmax(-1) == y).sum()
+
+    def evaluation(
+        self, network: nn.Module, part: ImageBatches, outputs: int, precision: torch.dtype
+    ) -> Evaluation:
+        from proxnas.domains.images.evaluate import evaluate
+
+        return evaluate(network, part, outputs, precision)
+
+    def unequal(self, y: Array, outputs: int) -> bool:
+        from proxnas.domains.images.recipe import unequal
+
+        return unequal(y, outputs)
+
+    def for_model(self, y: Array, names: Sequence[str], known: Sequence[str]) -> Array:
+        found: Array = np.array([known.index(name) for name in names])[y]
+        return found
+
+    def exported(self, outputs: Tensor) -> Tensor:
+        return outputs
+
+    def score(self, answers: Array, y: Array) -> float:
+        found = answers.argmax(1) if answers.ndim == 2 else answers
+        return float(np.mean(found == y))
+
+    def answers(self, outputs: Tensor, names: Sequence[str], top: int) -> list[list[Answer]]:
+        best = outputs.softmax(-1).topk(min(top, len(names)))
+        rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        return [[Answer(names[k], p) for p, k in zip(*row, strict=True)] for row in rows]
+
+    def models(self) -> Mapping[str, Fit]:
+        from proxnas.domains.images.baselines import MODELS
+
+        return MODELS
+
+    def sheet(self, y: Array, names: Sequence[str]) -> dict[str, Any]:
+        return balance(np.bincount(y, minlength=len(names)), names)
+
+    def named(self, values: Any) -> Any:
+        return values
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """One or several numbers; the network answers them less `mean`, by `std`."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    kind = "numbers"
+    metric = "r2"
+    output = "values"
+    task = "answers numbers of an image ({})"
+    searchable = False
+
+    def strata(self, y: Array) -> Array:
+        order = np.argsort(y[:, 0], kind="stable")
+        found = np.empty(len(y), np.int64)
+        found[order] = np.arange(len(y)) * SHARES // len(y)
+        return found
+
+    def _scaled(self, y: Tensor) -> Tensor:
+        return (y - y.new_tensor(self.mean)) / y.new_tensor(self.std)
+
+    def loss(self, outputs: Tensor, y: Tensor, weights: Tensor | None, smoothing: float) -> Tensor:
+        from torch.nn import functional
+
+        return functional.mse_loss(outputs, self._scaled(y))
+
+    def right(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """1 less the error, by the spread: its mean is about R2."""
+        return (1 - (outputs.detach() - self._scaled(y)).square()).mean(1).sum()
+
+    def evaluation(
+        self, network: nn.Module, part: ImageBatches, outputs: int, precision: torch.dtype
+    ) -> Judged:
+        from proxnas.domains.images.evaluate import judge
+
+        return judge(network, part, self, precision, self.figures)
+
+    def figures(self, answers: Array, y: Array) -> dict[str, Any]:
+        """R2 and the mean absolute error, of all and of each number."""
+        error = ((answers - y) ** 2).mean(0)
+        spread = y.var(0)
+        r2 = np.where(spread > 0, 1 - error / np.where(spread > 0, spread, 1), 0.0)
+        off = np.abs(answers - y).mean(0)
+        each = {"r2": r2.tolist(), "mae": off.tolist()}
+        return {"r2": float(r2.mean()), "mae": float(off.mean()), "each": each}
+
+    def unequal(self, y: Array, outputs: int) -> bool:
+        return False
+
+    def for_model(self, y: Array, names: Sequence[str], known: Sequence[str]) -> Array:
+        if sorted(names) != sorted(known):
+            raise InputError(f"the model answers {', '.join(known)}: give data with all of them")
+        return y[:, [list(names).index(name) for name in known]]
+
+    def exported(self, outputs: Tensor) -> Tensor:
+        return outputs * outputs.new_tensor(self.std) + outputs.new_tensor(self.mean)
+
+    def score(self, answers: Array, y: Array) -> float:
+        return float(self.figures(answers, y)["r2"])
+
+    def answers(self, outputs: Tensor, names: Sequence[str], top: int) -> list[list[Value]]:
+        rows = self.exported(outputs).tolist()
+        return [[Value(*pair) for pair in zip(names, row, strict=True)] for row in rows]
+
+    def models(self) -> Mapping[str, Fit]:
+        return {"mean": mean_of, "nearest neighbours": neighbours_of, "ridge regression": ridge}
+
+    def sheet(self, y: Array, names: Sequence[str]) -> dict[str, Any]:
+        ends = zip(y.min(0).tolist(), y.max(0).tolist(), strict=True)
+        return {"ranges": dict(zip(names, map(list, ends), strict=True))}
+
+    def named(self, values: Any) -> Any:
+        return renamed(values, self.metric)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "mean": self.mean, "std": self.std}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Any number of labels."""
+
+    kind = "labels"
+    metric = "map"
+    output = "probabilities"
+    task = "answers which of {} labels an image has"
+    searchable = False
+
+    def strata(self, y: Array) -> Array:
+        return np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
+
+    def loss(self, outputs: Tensor, y: Tensor, weights: Tensor | None, smoothing: float) -> Tensor:
+        from torch.nn import functional
+
+        return functional.binary_cross_entropy_with_logits(outputs, y)
+
+    def right(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return ((outputs > 0) == (y > CERTAIN)).float().mean(1).sum()
+
+    def evaluation(
+        self, network: nn.Module, part: ImageBatches, outputs: int, precision: torch.dtype
+    ) -> Judged:
+        from proxnas.domains.images.evaluate import judge
+
+        return judge(network, part, self, precision, self.figures)
+
+    def figures(self, answers: Array, y: Array) -> dict[str, Any]:
+        """Average precision and F1 of each label that occurs, their means, and how often all labels
+        of an image are right."""
+        from sklearn.metrics import average_precision_score
+
+        truth, said = y > CERTAIN, answers > CERTAIN
+        precision: list[float | None] = []
+        f1: list[float | None] = []
+        for k in range(y.shape[1]):
+            if not truth[:, k].any():
+                precision.append(None)
+                f1.append(None)
+                continue
+            precision.append(float(average_precision_score(truth[:, k], answers[:, k])))
+            both = (truth[:, k] & said[:, k]).sum()
+            f1.append(float(2 * both / (truth[:, k].sum() + said[:, k].sum())))
+        known = [value for value in precision if value is not None]
+        return {
+            "map": float(np.mean(known)) if known else 0.0,
+            "f1": float(np.mean([value for value in f1 if value is not None])) if known else 0.0,
+            "subset_accuracy": float((truth == said).all(1).mean()),
+            "each": {"average_precision": precision, "f1": f1},
+        }
+
+    def unequal(self, y: Array, outputs: int) -> bool:
+        return False
+
+    def for_model(self, y: Array, names: Sequence[str], known: Sequence[str]) -> Array:
+        found = np.zeros((len(y), len(known)), np.float32)
+        found[:, [list(known).index(name) for name in names]] = y
+        return found
+
+    def exported(self, outputs: Tensor) -> Tensor:
+        return outputs.sigmoid()
+
+    def score(self, answers: Array, y: Array) -> float:
+        return float(self.figures(answers, y)["map"])
+
+    def answers(self, outputs: Tensor, names: Sequence[str], top: int) -> list[list[Answer]]:
+        """The labels that are answered, the most probable first; at least the `top` first."""
+        found = []
+        for row in self.exported(outputs).tolist():
+            order = sorted(range(len(names)), key=lambda k: -row[k])
+            count = max(min(top, len(names)), sum(p > CERTAIN for p in row))
+            found.append([Answer(names[k], row[k]) for k in order[:count]])
+        return found
+
+    def models(self) -> Mapping[str, Fit]:
+        return {
+            "share of each label": mean_of,
+            "nearest neighbours": neighbours_of,
+            "ridge regression": ridge,
+        }
+
+    def sheet(self, y: Array, names: Sequence[str]) -> dict[str, Any]:
+        return balance(y.sum(0).astype(np.int64), names)
+
+    def named(self, values: Any) -> Any:
+        return renamed(values, self.metric)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind}
+
+
+def balance(counts: Array, names: Sequence[str]) -> dict[str, Any]:
+    """The largest and the smallest of several classes or labels."""
+    most, least = int(counts.argmax()), int(counts.argmin())
+    return {
+        "classes": len(names),
+        "largest_class": [names[most], int(counts[most])],
+        "smallest_class": [names[least], int(counts[least])],
+    }
+
+
+CLASSES = Classes()
+KINDS = ("classes", "numbers", "labels")
+
+
+def from_json(values: Any, outputs: int) -> Target:
+    """The kind that a model file tells; an InputError if it is none."""
+    kind = values.get("kind") if isinstance(values, dict) else None
+    if kind == "classes":
+        return CLASSES
+    if kind == "labels":
+        return Labels()
+    if kind == "numbers":
+        scales = [values.get(name) for name in ("mean", "std")]
+        if all(
+            isinstance(scale, list) and len(scale) == outputs and all(map(is_figure, scale))
+            for scale in scales
+        ):
+            return Numbers(*(tuple(scale) for scale in scales))
+    raise InputError("target in its metadata is not as proxnas writes it: the file is damaged")
+
+
+def require_classes(target: Target, name: str) -> None:
+    """An InputError for data that only `fit` by the clock takes."""
+    if target.kind != CLASSES.kind:
+        raise InputError(
+            f"{name}: its targets are {target.kind}, which only proxnas fit with --space auto or"
+            " resnet learns, by --minutes: leave other methods, spaces, limits and epochs out"
+        )
+
+
+def renamed(values: Any, metric: str) -> Any:
+    """JSON values with test_accuracy called test_r2, and so on, wherever they are."""
+    if isinstance(values, Mapping):
+        own = {
+            f"{part}_accuracy": f"{part}_{metric}" for part in ("train", "valid", "test", "float")
+        }
+        return {own.get(name, name): renamed(value, metric) for name, value in values.items()}
+    return [renamed(value, metric) for value in values] if isinstance(values, list) else values
+
+
+def mean_of(x: Array, y: Array) -> tuple[Callable[[Array], Array], int]:
+    """Always the mean."""
+    mean = y.mean(0)
+    return lambda rows: np.broadcast_to(mean, (len(rows), len(mean))), len(mean)
+
+
+def neighbours_of(x: Array, y: Array) -> tuple[Callable[[Array], Array], int]:
+    """The mean of the five nearest training images."""
+    from sklearn.neighbors import KNeighborsRegressor
+
+    model = KNeighborsRegressor(min(5, len(x)), algorithm="brute").fit(x, y)
+    return model.predict, 0
+
+
+def ridge(x: Array, y: Array) -> tuple[Callable[[Array], Array], int]:
+    """Linear, with small weights."""
+    from sklearn.linear_model import Ridge
+
+    model = Ridge(alpha=float(x.shape[1])).fit(x, y)
+    return lambda rows: model.predict(rows).reshape(len(rows), -1), int(model.coef_.size)
