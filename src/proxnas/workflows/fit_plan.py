@@ -82,7 +82,7 @@ def make_plan(
         epochs=max(1, round(steps / per_epoch)),
         search=images.target.searchable and steps >= SEARCHED_STEPS and judged >= JUDGED_IMAGES,
         flip={"auto": recipe.mirrored(images), "yes": True, "no": False}[config.flip],
-        weighted=images.target.unequal(train[1], images.num_classes),
+        weighted=recipe.unequal(train[1], images.num_classes),
         seed=config.seed,
         **call,
     )

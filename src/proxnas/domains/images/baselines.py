@@ -21,7 +21,8 @@ MOST_TRAINING = 5000
 MOST_ITERATIONS = 60
 
 Predict = Callable[[Array], Array]
-"""Classes of rows of features."""
+"""Answers to rows of features."""
+Models = dict[str, Callable[[Array, Array], tuple[Predict, int]]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def baselines(
     middle = x.mean(0)
     parts = [(None if part is None else (features(part[0]), part[1])) for part in (valid, test)]
     found = []
-    for name, fit in target.models().items():
+    for name, fit in MODELS[target.kind].items():
         start = time.monotonic()
         predict, params = fit((x - middle) / scale, y)
         figures = [
@@ -95,8 +96,37 @@ def logistic(x: Array, y: Array) -> tuple[Predict, int]:
     return model.predict, int(model.coef_.size + model.intercept_.size)
 
 
-MODELS: dict[str, Callable[[Array, Array], tuple[Predict, int]]] = {
+def mean_of(x: Array, y: Array) -> tuple[Predict, int]:
+    """Always the mean."""
+    mean = y.mean(0)
+    return lambda rows: np.broadcast_to(mean, (len(rows), len(mean))), len(mean)
+
+
+def neighbours_of(x: Array, y: Array) -> tuple[Predict, int]:
+    """The mean of the five nearest training images."""
+    from sklearn.neighbors import KNeighborsRegressor
+
+    model = KNeighborsRegressor(min(5, len(x)), algorithm="brute").fit(x, y)
+    return model.predict, 0
+
+
+def ridge(x: Array, y: Array) -> tuple[Predict, int]:
+    """Linear, with small weights."""
+    from sklearn.linear_model import Ridge
+
+    model = Ridge(alpha=float(x.shape[1])).fit(x, y)
+    return lambda rows: model.predict(rows).reshape(len(rows), -1), int(model.coef_.size)
+
+
+CLASSIFIERS: Models = {
     "most frequent class": majority,
     "nearest neighbour": neighbours,
     "logistic regression": logistic,
 }
+LINEAR: Models = {"nearest neighbours": neighbours_of, "ridge regression": ridge}
+MODELS: dict[str, Models] = {
+    "classes": CLASSIFIERS,
+    "numbers": {"mean": mean_of, **LINEAR},
+    "labels": {"share of each label": mean_of, **LINEAR},
+}
+"""Kind of target -> name -> how it is fitted: what answers rows, and its parameters."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from proxnas.common.seeds import Array
 from proxnas.domains.images.data.stream import ImageBatches
-from proxnas.domains.images.targets import Target
+from proxnas.domains.images.targets import CLASSES, Target
 from proxnas.runs.messages import total
 
 BATCH = (
@@ -151,13 +151,7 @@ class Judged:
 
 
 @torch.no_grad()
-def judge(
-    network: nn.Module,
-    part: ImageBatches,
-    target: Target,
-    precision: torch.dtype,
-    figures: Callable[[Array, Array], dict[str, Any]],
-) -> Judged:
+def judge(network: nn.Module, part: ImageBatches, target: Target, precision: torch.dtype) -> Judged:
     """The network on a whole part, as `evaluate` has it, by figures of all answers together."""
     before = network.training
     network.eval()
@@ -171,7 +165,7 @@ def judge(
         truth.append(y.cpu())
     network.train(before)
     found, right = torch.cat(answers).numpy(), torch.cat(truth).numpy()
-    return Judged(sum(losses) / len(right), target.metric, found, right, figures)
+    return Judged(sum(losses) / len(right), target.metric, found, right, target.figures)
 
 
 @torch.no_grad()
@@ -196,3 +190,12 @@ def evaluate(
     confusion = total(confusion).view(classes, classes).cpu()
     loss_mean, top5 = (total(torch.stack(sums).cpu().double().sum(0)) / confusion.sum()).tolist()
     return Evaluation(loss_mean, top5, confusion)
+
+
+def evaluation_of(
+    target: Target, network: nn.Module, part: ImageBatches, outputs: int, precision: torch.dtype
+) -> Evaluation | Judged:
+    """The figures that the kind of target has."""
+    if target.kind == CLASSES.kind:
+        return evaluate(network, part, outputs, precision)
+    return judge(network, part, target, precision)

@@ -30,7 +30,7 @@ from proxnas.core.swaps import Swap, batch_statistics, losses, propose, swapped
 from proxnas.domains.images.data.augment import Augment
 from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.data.stream import ImageBatches, Stream
-from proxnas.domains.images.evaluate import Evaluation, Judged
+from proxnas.domains.images.evaluate import Evaluation, Judged, evaluation_of
 from proxnas.domains.images.model import check_shape
 from proxnas.domains.images.networks.chain import Chain
 from proxnas.domains.images.networks.cnn import Size, channels_last
@@ -216,7 +216,8 @@ class OnePass:
         return network.eval()
 
     def evaluation(self, network: nn.Module, part: ImageBatches) -> Evaluation | Judged:
-        return self.images.target.evaluation(network, part, self.size.classes, torch.float32)
+        target, outputs = self.images.target, self.size.classes
+        return evaluation_of(target, network, part, outputs, torch.float32)
 
     def row(self, start: float) -> dict[str, Any]:
         train_loss, train_accuracy = self.totals.means()

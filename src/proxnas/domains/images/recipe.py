@@ -102,7 +102,9 @@ def class_weights(y: Array, classes: int) -> Array:
 
 
 def unequal(y: Array, classes: int) -> bool:
-    """Whether some classes have many more images than others."""
+    """Whether some classes have many more images than others; other targets are not weighted."""
+    if y.ndim > 1:
+        return False
     counts = np.bincount(y, minlength=classes)
     return bool(counts.max() > UNEQUAL * counts.min())
 

@@ -1,5 +1,6 @@
 """What is learnt of an image: one class, numbers, or several labels. A kind of target owns its
-loss, its figures, its simple models and its answers; nobody else asks which kind it is.
+loss, its figures and its answers. What else differs is looked up by kind: how a network is judged
+(evaluate.py), and which simple models it is held against (baselines.py).
 
 N images, T outputs of the network: classes, numbers or labels. y is (N,) of classes, else (N, T) of
 float32: numbers as they are, labels as 0 or 1.
@@ -7,7 +8,7 @@ float32: numbers as they are, labels as 0 or 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,19 +20,12 @@ from proxnas.common.stored import is_figure
 from proxnas.training.answers import Answer, Value
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
-
-    from proxnas.domains.images.data.stream import ImageBatches
-    from proxnas.domains.images.evaluate import Evaluation, Judged
+    from torch import Tensor
 
 SHARES = 10
 """Equal shares of images by their first number, each of which every part has its part of."""
 CERTAIN = 0.5
 """Probability from which on a label is answered."""
-
-Fit = Callable[[Array, Array], tuple[Callable[[Array], Array], int]]
-"""Rows of features and y -> what answers such rows, and its parameters."""
 
 
 class Target(Protocol):
@@ -57,27 +51,20 @@ class Target(Protocol):
     def right(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The sum over images of how right the outputs are."""
 
-    def evaluation(
-        self, network: nn.Module, part: ImageBatches, outputs: int, precision: torch.dtype
-    ) -> Evaluation | Judged: ...
-
-    def unequal(self, y: Array, outputs: int) -> bool:
-        """Whether some classes are to be weighted."""
-
     def for_model(self, y: Array, names: Sequence[str], known: Sequence[str]) -> Array:
         """y of data whose outputs are called `names` as a model has it that calls them `known`."""
 
     def exported(self, outputs: Tensor) -> Tensor:
         """What an exported file puts out."""
 
+    def figures(self, answers: Array, y: Array) -> dict[str, Any]:
+        """All of them, by name, of answers as exported; `each`: of each output."""
+
     def score(self, answers: Array, y: Array) -> float:
         """The main figure, of answers as exported, or of a simple model."""
 
     def answers(self, outputs: Tensor, names: Sequence[str], top: int) -> list[list[Any]]:
         """Of each image, for people."""
-
-    def models(self) -> Mapping[str, Fit]:
-        """Simple ones."""
 
     def sheet(self, y: Array, names: Sequence[str]) -> dict[str, Any]:
         """What is worth knowing of y before it is learnt."""
@@ -109,24 +96,15 @@ class Classes:
     def right(self, outputs: Tensor, y: Tensor) -> Tensor:
         return (outputs.argmax(-1) == y).sum()
 
-    def evaluation(
-        self, network: nn.Module, part: ImageBatches, outputs: int, precision: torch.dtype
-    ) -> Evaluation:
-        from proxnas.domains.images.evaluate import evaluate
-
-        return evaluate(network, part, outputs, precision)
-
-    def unequal(self, y: Array, outputs: int) -> bool:
-        from proxnas.domains.images.recipe import unequal
-
-        return unequal(y, outputs)
-
     def for_model(self, y: Array, names: Sequence[str], known: Sequence[str]) -> Array:
         found: Array = np.array([known.index(name) for name in names])[y]
         return found
 
     def exported(self, outputs: Tensor) -> Tensor:
         return outputs
+
+    def figures(self, answers: Array, y: Array) -> dict[str, Any]:
+        return {self.metric: self.score(answers, y)}
 
     def score(self, answers: Array, y: Array) -> float:
         found = answers.argmax(1) if answers.ndim == 2 else answers
@@ -136,11 +114,6 @@ class Classes:
         best = outputs.softmax(-1).topk(min(top, len(names)))
         rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
         return [[Answer(names[k], p) for p, k in zip(*row, strict=True)] for row in rows]
-
-    def models(self) -> Mapping[str, Fit]:
-        from proxnas.domains.images.baselines import MODELS
-
-        return MODELS
 
     def sheet(self, y: Array, names: Sequence[str]) -> dict[str, Any]:
         return balance(np.bincount(y, minlength=len(names)), names)
@@ -182,13 +155,6 @@ class Numbers:
         """1 less the error, by the spread: its mean is about R2."""
         return (1 - (outputs.detach() - self._scaled(y)).square()).mean(1).sum()
 
-    def evaluation(
-        self, network: nn.Module, part: ImageBatches, outputs: int, precision: torch.dtype
-    ) -> Judged:
-        from proxnas.domains.images.evaluate import judge
-
-        return judge(network, part, self, precision, self.figures)
-
     def figures(self, answers: Array, y: Array) -> dict[str, Any]:
         """R2 and the mean absolute error, of all and of each number."""
         error = ((answers - y) ** 2).mean(0)
@@ -197,9 +163,6 @@ class Numbers:
         off = np.abs(answers - y).mean(0)
         each = {"r2": r2.tolist(), "mae": off.tolist()}
         return {"r2": float(r2.mean()), "mae": float(off.mean()), "each": each}
-
-    def unequal(self, y: Array, outputs: int) -> bool:
-        return False
 
     def for_model(self, y: Array, names: Sequence[str], known: Sequence[str]) -> Array:
         if sorted(names) != sorted(known):
@@ -215,9 +178,6 @@ class Numbers:
     def answers(self, outputs: Tensor, names: Sequence[str], top: int) -> list[list[Value]]:
         rows = self.exported(outputs).tolist()
         return [[Value(*pair) for pair in zip(names, row, strict=True)] for row in rows]
-
-    def models(self) -> Mapping[str, Fit]:
-        return {"mean": mean_of, "nearest neighbours": neighbours_of, "ridge regression": ridge}
 
     def sheet(self, y: Array, names: Sequence[str]) -> dict[str, Any]:
         ends = zip(y.min(0).tolist(), y.max(0).tolist(), strict=True)
@@ -251,13 +211,6 @@ class Labels:
     def right(self, outputs: Tensor, y: Tensor) -> Tensor:
         return ((outputs > 0) == (y > CERTAIN)).float().mean(1).sum()
 
-    def evaluation(
-        self, network: nn.Module, part: ImageBatches, outputs: int, precision: torch.dtype
-    ) -> Judged:
-        from proxnas.domains.images.evaluate import judge
-
-        return judge(network, part, self, precision, self.figures)
-
     def figures(self, answers: Array, y: Array) -> dict[str, Any]:
         """Average precision and F1 of each label that occurs, their means, and how often all labels
         of an image are right."""
@@ -282,9 +235,6 @@ class Labels:
             "each": {"average_precision": precision, "f1": f1},
         }
 
-    def unequal(self, y: Array, outputs: int) -> bool:
-        return False
-
     def for_model(self, y: Array, names: Sequence[str], known: Sequence[str]) -> Array:
         found = np.zeros((len(y), len(known)), np.float32)
         found[:, [list(known).index(name) for name in names]] = y
@@ -304,13 +254,6 @@ class Labels:
             count = max(min(top, len(names)), sum(p > CERTAIN for p in row))
             found.append([Answer(names[k], row[k]) for k in order[:count]])
         return found
-
-    def models(self) -> Mapping[str, Fit]:
-        return {
-            "share of each label": mean_of,
-            "nearest neighbours": neighbours_of,
-            "ridge regression": ridge,
-        }
 
     def sheet(self, y: Array, names: Sequence[str]) -> dict[str, Any]:
         return balance(y.sum(0).astype(np.int64), names)
@@ -370,25 +313,3 @@ def renamed(values: Any, metric: str) -> Any:
         }
         return {own.get(name, name): renamed(value, metric) for name, value in values.items()}
     return [renamed(value, metric) for value in values] if isinstance(values, list) else values
-
-
-def mean_of(x: Array, y: Array) -> tuple[Callable[[Array], Array], int]:
-    """Always the mean."""
-    mean = y.mean(0)
-    return lambda rows: np.broadcast_to(mean, (len(rows), len(mean))), len(mean)
-
-
-def neighbours_of(x: Array, y: Array) -> tuple[Callable[[Array], Array], int]:
-    """The mean of the five nearest training images."""
-    from sklearn.neighbors import KNeighborsRegressor
-
-    model = KNeighborsRegressor(min(5, len(x)), algorithm="brute").fit(x, y)
-    return model.predict, 0
-
-
-def ridge(x: Array, y: Array) -> tuple[Callable[[Array], Array], int]:
-    """Linear, with small weights."""
-    from sklearn.linear_model import Ridge
-
-    model = Ridge(alpha=float(x.shape[1])).fit(x, y)
-    return lambda rows: model.predict(rows).reshape(len(rows), -1), int(model.coef_.size)

@@ -16,6 +16,7 @@ from proxnas.common.telling import listed
 from proxnas.domains.images.data.arrays import held_out_fifth
 from proxnas.domains.images.data.images import Images, Part, load
 from proxnas.domains.images.data.stream import ImageBatches
+from proxnas.domains.images.evaluate import evaluation_of
 from proxnas.domains.images.model import Model
 from proxnas.domains.images.options import ImageTestOptions
 from proxnas.runs.fingerprint import differences
@@ -116,9 +117,8 @@ def test_model(model: Model, images: Images, part: str) -> dict[str, Any]:
     for x, y in parts:
         known = model.target.for_model(y, images.classes, model.classes)
         batches = ImageBatches(images, (x, known), device=model.device)
-        found.append(
-            model.target.evaluation(model.network, batches, len(model.classes), torch.float32)
-        )
+        outputs = len(model.classes)
+        found.append(evaluation_of(model.target, model.network, batches, outputs, torch.float32))
     tested = found[0].joined(found[1:])
     about = {"part": part, "tested": words, "images": tested.images, "loss": tested.loss}
     figures: dict[str, Any] = tested.tested(model.classes)
