@@ -21,6 +21,7 @@ _PUBLIC = {
     "Node": "proxnas.core.choice",
     "Supernet": "proxnas.core.supernet",
     "TrainedModel": "proxnas.domains.trained",
+    "compare": "proxnas.workflows.compare",
     "derive": "proxnas.domains.modules.space",
     "fit": "proxnas.workflows.fitting",
     "load_found": "proxnas.searching.found",
@@ -29,6 +30,7 @@ _PUBLIC = {
     "prox_c1": "proxnas.core.prox",
     "prox_c2": "proxnas.core.prox",
     "search": "proxnas.searching.module",
+    "sweep": "proxnas.workflows.sweep",
     "train": "proxnas.workflows.train",
 }
 __all__ = ["__version__", *_PUBLIC]

@@ -378,11 +378,11 @@ def test_a_device_each(monkeypatch: pytest.MonkeyPatch) -> None:
             1,
         ]
         assert pick_device("cpu") == torch.device("cpu")
-        with pytest.raises(InputError, match="give --device cuda"):
+        with pytest.raises(InputError, match="give device cuda"):
             pick_device("cuda:0")
     with (
         taking(Place(3, 4, 1, 4)),
-        pytest.raises(InputError, match="--processes 4: this machine has 2"),
+        pytest.raises(InputError, match="processes 4: this machine has 2"),
     ):
         pick_device("cuda")
     assert pick_device("cuda:0") == torch.device("cuda:0")

@@ -28,7 +28,7 @@ from proxnas.runs.worker_options import whole_numbers
 from proxnas.searching import refine as refining
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
-from proxnas.workflows import compare
+from proxnas.workflows import study
 from proxnas.workflows.compare_options import CompareConfig
 from proxnas.workflows.jobs import fitted_to_minutes
 
@@ -291,7 +291,7 @@ def test_a_run_that_there_was_no_time_for_is_said_to_be_missing(
     outcomes: list[Outcome] = []
     config = CompareConfig(data="digits", minutes=0.5, quiet=True)
     task = Task("nasp seed 0", ("search", "digits"), tmp_path / "run")
-    compare._run(config, [task], outcomes.append, Deadline(0.0))
+    study._run(config, [task], outcomes.append, Deadline(0.0))
     assert [(outcome.task, outcome.code) for outcome in outcomes] == [(task, 2)]
     assert outcomes[0].message.startswith("--minutes 0.5: the time was over before it began")
 

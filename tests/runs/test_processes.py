@@ -117,7 +117,7 @@ def test_who_starts_them_and_who_does_not(monkeypatch: pytest.MonkeyPatch) -> No
     for name, value in {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     assert [to_start(number) for number in (1, 4)] == [0, 0]
-    with pytest.raises(InputError, match="--processes 2: torchrun has started 4 already"):
+    with pytest.raises(InputError, match="processes 2: torchrun has started 4 already"):
         to_start(2)
 
 

@@ -199,7 +199,7 @@ def test_files_without_a_config_json_are_not_mixed_with(tmp_path: Path, name: st
 @pytest.mark.parametrize("below", ["file", "file/run"])
 def test_a_path_that_is_a_file_is_refused(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("text")
-    with pytest.raises(InputError, match=r"--run .*cannot be made"), open_run(tmp_path / below):
+    with pytest.raises(InputError, match=r"^run .*cannot be made"), open_run(tmp_path / below):
         pass
     assert (tmp_path / "file").read_text() == "text"
 
@@ -268,7 +268,7 @@ def test_json_files_come_back_and_refuse_nan(run: Run) -> None:
 @pytest.mark.parametrize("damage", [b"", b"{", b"\xff\xfe"])
 def test_an_unreadable_json_file_is_named(run: Run, damage: bytes) -> None:
     (run / "result.json").write_bytes(damage)
-    with pytest.raises(InputError, match=r"result\.json: cannot be read .* --force"):
+    with pytest.raises(InputError, match=r"result\.json: cannot be read .* force"):
         run.read_json("result.json")
 
 

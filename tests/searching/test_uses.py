@@ -315,8 +315,8 @@ def test_a_search_with_fewer_steps_than_evaluations_says_so(
     flags = ["--method", "evolution", "--batch-size", "80", "--quiet", "--run", tmp_path / "run"]
     assert call("search", data, *SMALL, *flags) == 0
     said = (
-        "--evaluations 24: only 2 cells were evaluated, because 2 epochs have no more steps: give"
-        " --epochs 24"
+        "evaluations 24: only 2 cells were evaluated, because 2 epochs have no more steps: give"
+        " epochs 24"
     )
     assert said in capsys.readouterr().err
     assert said in json.loads((tmp_path / "run" / "result.json").read_text())["warning"]

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,40 +19,17 @@ from proxnas.cli.main import main
 from proxnas.cli.search import parse_search
 from proxnas.common.config_file import read_values
 from proxnas.common.errors import InputError
-from proxnas.common.interrupt import Interrupted
 from proxnas.common.options import in_flags
 from proxnas.common.words import words_for
 from proxnas.methods import METHODS
-from proxnas.runs.executors.tasks import Board, Outcome, Task, reason
+from proxnas.runs.executors.tasks import Task, reason
 from proxnas.searching.options import SearchOptions
-from proxnas.workflows import compare
+from proxnas.workflows import study
 from proxnas.workflows.compare_options import CompareConfig, claiming, search_values
 from proxnas.workflows.study_options import train_argv
+from support.here import Here
 
 SIZES = {"cells": 1, "channels": 2, "batch_size": 20, "final_cells": 1, "final_channels": 2}
-
-
-class Here:
-    """An executor that runs its tasks in this process, where torch is loaded; `stop_after` so many
-    it is stopped."""
-
-    def __init__(self, stop_after: int | None = None) -> None:
-        self.ran: list[str] = []
-        self.stop_after = stop_after
-
-    def run(
-        self, tasks: Sequence[Task], board: Board, done: Callable[[Outcome], None]
-    ) -> list[Outcome]:
-        outcomes = []
-        for task in tasks:
-            if len(self.ran) == self.stop_after:
-                raise Interrupted(signal.SIGTERM)
-            self.ran.append(task.name)
-            code = main([*task.argv, f"--run={task.folder}", "--resume", "--threads=1", "--quiet"])
-            outcomes.append(Outcome(task, code, f"exit code {code}" if code else ""))
-            board.end(outcomes[-1])
-            done(outcomes[-1])
-        return outcomes
 
 
 @pytest.fixture
@@ -61,7 +38,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Here]:
 
     def use(stop_after: int | None = None) -> Here:
         executor = Here(stop_after)
-        monkeypatch.setattr(compare, "make", lambda *_: executor)
+        monkeypatch.setattr(study, "make", lambda *_: executor)
         monkeypatch.setattr(
             "proxnas.report.comparison_figures.draw", lambda *_: []
         )  # tested elsewhere, and slow

@@ -20,11 +20,13 @@ from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
 from proxnas.cli.main import main
 from proxnas.common.config_file import read_values
+from proxnas.common.options import AboutOptions
 from proxnas.common.words import parse
 from proxnas.domains.images.model import load_model
 from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.progress import Silent
+from proxnas.workflows import fit_words
 from proxnas.workflows.fit import (
     MOST_TRAINING,
     fit_result,
@@ -444,25 +446,40 @@ def test_a_network_that_learnt_nothing_is_said_to(tmp_path: Path, capsys: Any) -
     assert f"proxnas: warning: {result['warning']}" in capsys.readouterr().err
 
 
-def test_what_search_and_training_warn_of_is_said_once_in_the_words_of_fit() -> None:
+def test_what_search_and_training_warn_of_is_said_once() -> None:
     found = dict.fromkeys(("method", "space", "data", "seed", "converged", "budget"))
     found |= {
         "epochs": 3,
         "seconds": 1.0,
-        "warning": "few images; collapsed: try --max-skip 2 or more --epochs",
+        "warning": "few images; collapsed: try max_skip 2 or more epochs",
     }
     trained = {"epochs": 24, "seconds": 2.0, "warning": "few images; learnt nothing"}
     for cls in (FitConfig, TextFitConfig):
         result = fit_result(cls(), found, trained)
         assert (
             result["warning"]
-            == "few images; collapsed: try max_skip (in --search-config) 2 or more --search-epochs;"
-            " learnt nothing"
+            == "few images; learnt nothing; search: collapsed: try max_skip 2 or more epochs"
         )
         assert (result["epochs"], result["search_epochs"], result["seconds"]) == (24, 3, 3.0)
     assert "warning" not in fit_result(
         FitConfig(), found | {"warning": ""}, {"epochs": 1, "seconds": 1.0}
     )
+
+
+@pytest.mark.parametrize("cls", [FitConfig, TextFitConfig])
+def test_errors_of_the_parts_name_the_options_of_fit(cls: type[FitConfig | TextFitConfig]) -> None:
+    template = "{epochs} 0: give {max_skip}, {final_%s} or {{{seed}}}"
+    size = "cells" if cls is FitConfig else "units"
+    with pytest.raises(AboutOptions) as caught, fit_words.searching(cls):
+        raise AboutOptions(template % size)
+    asked = f"search_epochs 0: give max_skip (in search_config), {size} or {{seed}}"
+    assert str(caught.value) == asked
+    assert caught.value.as_flag() == (
+        f"--search-epochs 0: give max_skip (in --search-config), --{size} or {{--seed}}"
+    )
+    with pytest.raises(AboutOptions) as caught, fit_words.training(cls):
+        raise AboutOptions("{epochs} 0: give {drop_path}")
+    assert caught.value.as_flag() == "--epochs 0: give drop_path (in --train-config)"
 
 
 def test_the_time_has_its_earlier_name_too(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ SMALL: dict[str, Any] = {
 
 
 def test_arrays_make_a_model_that_is_the_commands(tmp_path: Path) -> None:
-    arrays = stripes()
+    arrays = stripes(100)
     model = proxnas.fit(arrays, run=tmp_path / "python", **SMALL)
     np.savez(tmp_path / "data.npz", **arrays)
     words = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
@@ -38,17 +38,54 @@ def test_arrays_make_a_model_that_is_the_commands(tmp_path: Path) -> None:
     assert [str(answer) for answer in again.predict(images)] == [str(answer) for answer in ours]
 
 
-def test_a_pair_is_what_trains(tmp_path: Path) -> None:
-    arrays = stripes()
-    model = proxnas.fit((arrays["x_train"], arrays["y_train"]), run=tmp_path / "run", **SMALL)
-    assert (tmp_path / "run" / "data.npz").exists()
-    assert 0 <= model.score(str(tmp_path / "run" / "data.npz")) <= 1
+class Shapes:
+    """A map-style Dataset of (image, label) with names for its labels."""
+
+    classes = ("one", "two", "three", "four")
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, number: int) -> tuple[Any, int]:
+        arrays = stripes(100)
+        return arrays["x_train"][number], int(arrays["y_train"][number])
+
+
+def test_a_dataset_becomes_a_model_that_can_all_a_model_can(tmp_path: Path) -> None:
+    data = Shapes()
+    model = proxnas.fit(data, run=tmp_path / "run", **SMALL)
+    ((name, chance),) = model.predict([data[0][0]])[0]
+    assert name in Shapes.classes and 0 < chance <= 1
+    tested = model.test(data)
+    assert tested["classes"] == list(Shapes.classes)
+    assert model.score(data) == tested["accuracy"] == model.result["test_accuracy"]
+    assert model.export(torch=tmp_path / "m.pt2").files["torch"].exists()
+    assert "<html" in model.report(tmp_path / "page.html").read_text()
+    again = proxnas.load_model(model.save(tmp_path / "copy.safetensors"))
+    assert str(again.predict([data[1][0]])) == str(model.predict([data[1][0]]))
+
+
+def test_a_text_becomes_a_model_that_can_all_a_model_can(tmp_path: Path) -> None:
+    text = tmp_path / "words.txt"
+    text.write_text("a b c d e f g h\nb d f h a c e g\n" * 40)
+    sizes = {"units": 4, "batch_size": 4, "bptt": 8, "search_epochs": 1, "epochs": 1}
+    model = proxnas.fit(text, run=tmp_path / "run", words=5, threads=1, **sizes)
+    ((word, chance),) = model.predict("a b")[0]
+    assert isinstance(word, str) and 0 < chance <= 1
+    tested = model.test(str(text))
+    assert tested["perplexity"] == pytest.approx(model.result["test_perplexity"])
+    assert model.score(str(text)) == -tested["loss"]
+    assert model.export(torch=tmp_path / "m.pt2").files["torch"].exists()
+    assert "<html" in model.report(tmp_path / "page.html").read_text()
+    again = proxnas.load_model(model.save(tmp_path / "copy.safetensors"))
+    assert str(again.predict("a b")) == str(model.predict("a b"))
+    assert len(model.generate("a", words=3).split()) == 4
 
 
 def test_bad_values_name_the_field(tmp_path: Path) -> None:
     with pytest.raises(proxnas.InputError, match=r"^minutes -1"):
         proxnas.fit("digits", run=tmp_path / "run", minutes=-1.0)
-    with pytest.raises(proxnas.InputError, match="data is a int: give a name"):
+    with pytest.raises(proxnas.InputError, match=r"^data: a int is no data set"):
         proxnas.fit(3, run=tmp_path / "run")
     assert not (tmp_path / "run" / "config.json").exists()
 

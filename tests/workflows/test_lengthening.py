@@ -160,13 +160,13 @@ def test_trainings_on_a_cosine_are_made_for_their_epochs(tmp_path: Path) -> None
         InputError, match="its learning rate falls to its end over 3 epochs: start another run"
     ):
         as_long_as(ImageTrainOptions(epochs=9), ImageTrainOptions(epochs=3), tmp_path)
-    with pytest.raises(InputError, match="its --drop-path rises over 3 epochs"):
+    with pytest.raises(InputError, match="its drop_path rises over 3 epochs"):
         as_long_as(
             ImageTrainOptions(epochs=9, drop_path=0.2),
             ImageTrainOptions(epochs=3, drop_path=0.2),
             tmp_path,
         )
-    with pytest.raises(InputError, match="its --warmup is a share of 3 epochs"):
+    with pytest.raises(InputError, match="its warmup is a share of 3 epochs"):
         as_long_as(
             ImageTrainOptions(epochs=9, warmup=1), ImageTrainOptions(epochs=3, warmup=1), tmp_path
         )

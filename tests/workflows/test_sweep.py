@@ -4,7 +4,6 @@ is."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,35 +15,17 @@ from proxnas.common.errors import InputError
 from proxnas.common.options import in_flags
 from proxnas.common.words import words_for
 from proxnas.report.sweep_report import with_front
-from proxnas.runs.executors.tasks import Board, Outcome, Task
-from proxnas.workflows import compare
+from proxnas.workflows import study
 from proxnas.workflows.sweep_options import SweepConfig, search_values
+from support.here import Here
 
 SIZES = {"cells": 1, "channels": 2, "batch_size": 20, "final_cells": 1, "final_channels": 2}
-
-
-class Here:
-    """Runs tasks in this process, where torch is loaded."""
-
-    def __init__(self) -> None:
-        self.ran: list[str] = []
-
-    def run(
-        self, tasks: Sequence[Task], board: Board, done: Callable[[Outcome], None]
-    ) -> list[Outcome]:
-        outcomes = []
-        for task in tasks:
-            self.ran.append(task.name)
-            code = main([*task.argv, f"--run={task.folder}", "--resume", "--threads=1", "--quiet"])
-            outcomes.append(Outcome(task, code))
-            done(outcomes[-1])
-        return outcomes
 
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Here:
     executor = Here()
-    monkeypatch.setattr(compare, "make", lambda *_: executor)
+    monkeypatch.setattr(study, "make", lambda *_: executor)
     return executor
 
 

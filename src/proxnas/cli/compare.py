@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from proxnas.runs.executors.tasks import Outcome
+from proxnas.common.say import say
+from proxnas.common.words import parse
+from proxnas.runs.executors.choice import check as check_executor
+from proxnas.runs.executors.tasks import check_done
+from proxnas.runs.lengthening import parse_resumed
+from proxnas.runs.stored_options import stored
 from proxnas.workflows.compare_options import CompareConfig
-from proxnas.workflows.folders import data_word, slug
-from proxnas.workflows.study_options import study_command
+from proxnas.workflows.folders import data_word, run_folder, slug
+from proxnas.workflows.study_options import AnyStudy
+from proxnas.workflows.train_settings import need
+
+if TYPE_CHECKING:
+    from proxnas.workflows.study import StudyResult
 
 
 def main(argv: list[str]) -> None:
@@ -15,10 +26,10 @@ def main(argv: list[str]) -> None:
     study_command(argv, CompareConfig, default_folder, _compare, "methods")
 
 
-def _compare(config: CompareConfig, folder: Path) -> list[Outcome]:
-    from proxnas.workflows.compare import compare
+def _compare(config: CompareConfig, folder: Path) -> StudyResult:
+    from proxnas.workflows.compare import compare_in
 
-    return compare(config, folder)
+    return compare_in(config, folder)
 
 
 def default_folder(config: CompareConfig) -> str:
@@ -27,3 +38,28 @@ def default_folder(config: CompareConfig) -> str:
     return (
         f"runs/compare-{data_word(config.data)}-{config.space}-{slug(config.methods)}-{slug(seeds)}"
     )
+
+
+def study_command(
+    argv: list[str],
+    cls: type[AnyStudy],
+    default_folder: Callable[[AnyStudy], str],
+    work: Callable[[AnyStudy, Path], StudyResult],
+    *named: str,
+) -> None:
+    """Parses the flags, runs what is not finished, prints the tables and says where the rest is.
+
+    `named`: fields that the default folder's name has besides those of every study.
+    """
+    prog = f"proxnas {cls.COMMAND}"
+    config = parse(cls, prog, argv)
+    plain = default_folder(config)
+    folder = run_folder(config, plain, cls.from_values, "data", "space", *named, "seed", "seeds")
+    if not config.force and (folder / "config.json").exists():
+        config = parse_resumed(argv, stored(folder, cls.COMMAND, cls), folder, prog)
+    need(config, "data")
+    check_executor(config)
+    result = work(config, folder)
+    say(result.table)
+    say(f"tables and figures in {result.path}")
+    check_done(list(result.outcomes))

@@ -10,9 +10,9 @@ import tyro
 
 from proxnas.common.cores import Asked
 from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError
 from proxnas.common.say import say
 from proxnas.common.words import command_line
-from proxnas.runs.options import require
 
 if TYPE_CHECKING:
     from proxnas.domains.trained import Exported
@@ -43,12 +43,8 @@ class ExportOptions:
     def __post_init__(self) -> None:
         if not (self.onnx or self.torch or self.card):
             raise InputError("nothing to write: give --onnx FILE, --torch FILE or --card FILE")
-        require(
-            self.threads == "auto" or self.threads >= 1,
-            "--threads",
-            self.threads,
-            "give auto or a number from 1 on",
-        )
+        if self.threads != "auto" and self.threads < 1:
+            raise OptionError("threads", self.threads, "give auto or a number from 1 on")
 
 
 def main(argv: list[str]) -> None:

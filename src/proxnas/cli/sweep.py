@@ -4,11 +4,14 @@ limits."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from proxnas.runs.executors.tasks import Outcome
+from proxnas.cli.compare import study_command
 from proxnas.workflows.folders import data_word, slug
-from proxnas.workflows.study_options import study_command
 from proxnas.workflows.sweep_options import SweepConfig
+
+if TYPE_CHECKING:
+    from proxnas.workflows.study import StudyResult
 
 
 def main(argv: list[str]) -> None:
@@ -16,11 +19,10 @@ def main(argv: list[str]) -> None:
     study_command(argv, SweepConfig, default_folder, _sweep, "method")
 
 
-def _sweep(config: SweepConfig, folder: Path) -> list[Outcome]:
-    from proxnas.workflows.sweep import sweep
+def _sweep(config: SweepConfig, folder: Path) -> StudyResult:
+    from proxnas.workflows.sweep import sweep_in
 
-    config.settings()  # an InputError if there is nothing to sweep over
-    return sweep(config, folder)
+    return sweep_in(config, folder)
 
 
 def default_folder(config: SweepConfig) -> str:

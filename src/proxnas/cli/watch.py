@@ -10,10 +10,10 @@ from typing import Annotated
 import tyro
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError
 from proxnas.common.say import say
 from proxnas.common.words import command_line
 from proxnas.report.live import ADDRESS, serve
-from proxnas.runs.options import require
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class WatchConfig:
     """Port on 127.0.0.1; 0: a free one."""
 
     def __post_init__(self) -> None:
-        require(0 <= self.port < 65536, "--port", self.port, "give a number from 0 to 65535")
+        if not 0 <= self.port < 65536:
+            raise OptionError("port", self.port, "give a number from 0 to 65535")
 
 
 def main(argv: list[str]) -> None:

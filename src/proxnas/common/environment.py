@@ -12,8 +12,8 @@ import torch
 
 from proxnas import __version__
 from proxnas.common.cores import Asked, available, check_threads
-from proxnas.common.errors import InputError
 from proxnas.common.launch import here
+from proxnas.common.options import OptionError
 
 
 def pick_device(name: str) -> torch.device:
@@ -26,33 +26,29 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cpu":
         return device
     if accelerator is None or device.type != accelerator.type:
-        raise InputError(
-            f"--device {name}: this torch ({torch.__version__}) finds none: use --device cpu"
-        )
+        advice = f"this torch ({torch.__version__}) finds none: use {{device}} cpu"
+        raise OptionError("device", name, advice)
     if not here().alone:
         device = _of_this_process(device, name)
     if (device.index or 0) >= torch.accelerator.device_count():
-        raise InputError(
-            f"--device {name}: there are {torch.accelerator.device_count()}: give a smaller number"
-        )
+        advice = f"there are {torch.accelerator.device_count()}: give a smaller number"
+        raise OptionError("device", name, advice)
     return device
 
 
 def _of_this_process(device: torch.device, name: str) -> torch.device:
     """The accelerator that one of several processes takes."""
     if device.type != "cuda":
-        raise InputError(
-            f"--device {name}: several processes work on cpu or cuda: give one of them"
-        )
+        raise OptionError("device", name, "several processes work on cpu or cuda: give one of them")
     if name.startswith("cuda:"):
-        raise InputError(
-            f"--device {name}: each process takes a device of its own: give --device cuda"
-        )
+        advice = "each process takes a device of its own: give {device} cuda"
+        raise OptionError("device", name, advice)
     if here().local_size > torch.accelerator.device_count():
-        raise InputError(
-            f"--processes {here().local_size}: this machine has {torch.accelerator.device_count()} "
-            "CUDA devices: give that number (of torchrun: --nproc-per-node)"
+        advice = (
+            f"this machine has {torch.accelerator.device_count()} CUDA devices: give that number"
+            " (of torchrun: --nproc-per-node)"
         )
+        raise OptionError("processes", here().local_size, advice)
     torch.cuda.set_device(here().local_rank)
     return torch.device("cuda", here().local_rank)
 

@@ -18,6 +18,7 @@ from typing import IO
 
 from proxnas.common.errors import InputError
 from proxnas.common.launch import here
+from proxnas.common.options import AboutOptions, escape
 from proxnas.common.stored import read_json
 
 NO_LINK, NO_WAIT = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)
@@ -25,13 +26,14 @@ DEEPEST = 2
 """RUN/search/NAME and RUN/evaluations/NUMBER: so far below a run its parts have their folders."""
 
 
-class Unwritable(InputError):
+class Unwritable(AboutOptions):
     """A file that cannot be written, and what is left of it: all that was there before."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(
-            f"{path}: cannot be written ({error.strerror or error}): make room on the disk or allow"
-            " writing; what was written before is unharmed, and a run goes on with --resume"
+            escape(f"{path}: cannot be written ({error.strerror or error}): make room on the disk")
+            + " or allow writing; what was written before is unharmed, and a run goes on with"
+            " {resume}"
         )
 
 
@@ -115,9 +117,9 @@ def append_line(path: Path, line: str) -> None:
         raise Unwritable(path, error) from error
 
 
-def make_folder(folder: Path, flag: str = "") -> None:
+def make_folder(folder: Path, option: str = "") -> None:
     """A folder and those above it; an InputError if a link leads out of the run that it is a part
-    of. `flag`: by which the user chose it."""
+    of. `option`: by which the user chose it."""
     inside = [folder]
     for above in folder.absolute().parents[:DEEPEST]:
         if is_run(above):
@@ -131,8 +133,8 @@ def make_folder(folder: Path, flag: str = "") -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        place = f"{flag} {folder}".lstrip()
-        raise InputError(
+        place = f"{{{option}}} {escape(folder)}" if option else escape(folder)
+        raise AboutOptions(
             f"{place}: cannot be made ({error.strerror}): choose another folder"
         ) from error
 

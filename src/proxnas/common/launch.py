@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions, escape
 
 BEGUN = time.monotonic()
 """When this process began, nearly: libraries that take seconds to load are loaded later."""
@@ -118,20 +119,19 @@ def check_command(place: Place, argv: list[str]) -> None:
 
 
 def check_alone(what: str) -> None:
-    """An InputError if this is one of several processes."""
+    """An InputError if this is one of several processes; `what` is asked for, options in braces."""
     if not _here.alone:
-        raise InputError(
-            f"{what}: is for one process: leave --processes out, or start the command without"
+        raise AboutOptions(
+            f"{what}: is for one process: leave {{processes}} out, or start the command without"
             " torchrun"
         )
 
 
 def check_flags(**given: object) -> None:
-    """An InputError for the first flag that is set, if this is one of several processes; `a_b=1` is
-    --a-b 1."""
+    """An InputError for the first option that is set, if this is one of several processes."""
     for name, value in given.items():
         if value:
-            check_alone(f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}"))
+            check_alone(f"{{{name}}}" if value is True else f"{{{name}}} {escape(value)}")
 
 
 def continued(place: Place, argv: list[str]) -> list[str]:

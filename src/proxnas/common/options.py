@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
+from string import Formatter
 from types import UnionType
 from typing import (
     Annotated,
@@ -56,6 +57,16 @@ class AboutOptions(InputError):
 
     def __str__(self) -> str:
         return self.spelt(str)
+
+    def renamed(self, rename: Callable[[str], str]) -> AboutOptions:
+        """The same for whoever has other names for some options; `rename` gives the words for a
+        name, options in braces among them."""
+        template = ""
+        for words, name, _, _ in Formatter().parse(self.template):
+            template += escape(words)
+            if name is not None:
+                template += rename(name)
+        return AboutOptions(template)
 
     def as_flag(self) -> str:
         """The message in the words of a command line."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions, escape
 
 MOST_BYTES = 4 * 2**20
 """Of a JSON object of ours."""
@@ -259,7 +259,8 @@ def check(values: Any, fields: Mapping[str, Check], needed: Iterable[str] = ()) 
     return values
 
 
-def unreadable(path: Path, error: Exception, what_to_do: str) -> InputError:
-    """The InputError for a file of a run folder that cannot be used."""
+def unreadable(path: Path, error: Exception, what_to_do: str) -> AboutOptions:
+    """The InputError for a file of a run folder that cannot be used; what to do may name
+    options."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return InputError(f"{path}: cannot be read ({reason}): {what_to_do}")
+    return AboutOptions(escape(f"{path}: cannot be read ({reason}): ") + what_to_do)

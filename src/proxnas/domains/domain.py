@@ -92,6 +92,13 @@ class TrainableDomain(Domain, Protocol):
     def test_options(self) -> type[TestOptions]:
         """What a test is told."""
 
+    @property
+    def kept_as(self) -> str:
+        """The name of a file that DATA in memory is kept in."""
+
+    def content_of(self, data: Any) -> bytes:
+        """DATA that a program holds, as the content of a file that `load` can read."""
+
     def read_cell(self, cell: str | Path) -> Architecture | None:
         """What CELL names; None: a network of the domain that no genotype describes."""
 

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxnas.common.errors import InputError
 from proxnas.common.interrupt import STOPPING
 from proxnas.common.launch import here
+from proxnas.common.options import AboutOptions
 from proxnas.common.types import Matrices, State
 from proxnas.runs.messages import exchange, gathered, team, total, where
 
@@ -124,9 +124,9 @@ def _heard(counts: Iterable[float]) -> int | None:
 
 def _check_bits(sums: Sequence[float]) -> None:
     if any(x not in (0, here().size) for x in sums):
-        raise InputError(
+        raise AboutOptions(
             "the processes of this job select different operations: give all of them the same"
-            " command, data and versions, and start again with --resume"
+            " command, data and versions, and start again with {resume}"
         )
 
 
@@ -141,9 +141,9 @@ def check_alike(state: State) -> None:
         return
     sizes = gathered(torch.tensor(_size(state), dtype=torch.float64)).tolist()
     if not all(abs(size - sizes[0]) <= DRIFT * abs(sizes[0]) for size in sizes):
-        raise InputError(
+        raise AboutOptions(
             f"the processes of this job came to different weights (|.| = {sizes[:8]}): give all of"
-            " them the same command, data and versions, and start again with --resume"
+            " them the same command, data and versions, and start again with {resume}"
         )
 
 

@@ -72,7 +72,7 @@ LOCK_SECONDS = 0.3
 it for longer."""
 SHARED = 10
 """So many names a tensor of a checkpoint may have at most, on average; it is stored once."""
-ANEW = "use --force to run anew"
+ANEW = "use {force} to run anew"
 DAMAGE = (Exception,)  # a damaged file makes torch.load raise nearly every kind
 
 
@@ -223,7 +223,7 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
         meet()
         yield Run(folder)
         return
-    make_folder(folder, "--run")
+    make_folder(folder, "run")
     with _locked(folder):
         run = Run(folder)
         _check_earlier(run, resume, force)

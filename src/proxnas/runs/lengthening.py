@@ -73,7 +73,7 @@ def as_long_as(given: AnyOptions, known: AnyOptions, where: Path) -> AnyOptions:
 
 
 def _check(name: str, old: int, new: int, known: MayBeLonger, where: Path) -> None:
-    check_alone(f"{flag_of(name)} {new}")
+    check_alone(f"{{{name}}} {new}")
     longer = new > old if name == "epochs" else old > 0 and (new == 0 or new > old)
     place = escape(where)
     if not longer:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from proxnas.common.cores import Asked
-from proxnas.common.errors import InputError
-from proxnas.common.options import NOT_NEGATIVE, OptionError, Options, Range, flag_of
+from proxnas.common.options import NOT_NEGATIVE, OptionError, Options, Range
 from proxnas.runs.worker_options import WHERE
 
 
@@ -103,17 +102,3 @@ used again."""
 MAY_CHANGE = {"device", "threads", "checkpoint_minutes", "minutes"}
 """Flags that a resumption may change; else it takes the stored ones, so that it repeats the run to
 the bit."""
-
-
-flag = flag_of
-
-
-def check_minutes(minutes: float) -> None:
-    """An InputError for what is no time."""
-    require(0 <= minutes < 1e7, "--minutes", minutes, "give a number of at least 0")
-
-
-def require(ok: bool, name: str, value: object, what_to_do: str) -> None:
-    """An InputError naming the flag unless ok."""
-    if not ok:
-        raise InputError(f"{name} {value}: {what_to_do}")

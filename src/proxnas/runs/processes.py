@@ -20,6 +20,7 @@ from proxnas.common.cores import available, cores
 from proxnas.common.errors import InputError
 from proxnas.common.interrupt import LIFELINE, STOPPING, Request, stop_requests
 from proxnas.common.launch import launched
+from proxnas.common.options import OptionError
 
 PROGRAM = (sys.executable, "-m", "proxnas")
 MOST_A_CORE = 4
@@ -69,10 +70,8 @@ def to_start(processes: int) -> int:
         _check_room(processes)
         return processes if processes > 1 else 0
     if processes not in (1, place.size):
-        raise InputError(
-            f"--processes {processes}: torchrun has started {place.size} already: leave the"
-            " flag out"
-        )
+        advice = f"torchrun has started {place.size} already: leave it out"
+        raise OptionError("processes", processes, advice)
     return 0
 
 
@@ -88,7 +87,8 @@ def _check_room(processes: int) -> None:
 def check_untimed(processes: int, minutes: float) -> None:
     """An InputError for a deadline by several processes: each would stop by its own clock."""
     if processes > 1 and minutes:
-        raise InputError(f"--minutes {minutes:g}: is for one process: leave it or --processes out")
+        advice = "is for one process: leave it or {processes} out"
+        raise OptionError("minutes", f"{minutes:g}", advice)
 
 
 def exit_code(codes: Sequence[int]) -> int:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from proxnas.common.config_file import FINGERPRINT
-from proxnas.common.errors import InputError
 from proxnas.common.launch import here
+from proxnas.common.options import AboutOptions, escape
 from proxnas.common.say import note
 from proxnas.report.reading import read_object
 from proxnas.runs.fingerprint import Fingerprint, differences
 from proxnas.runs.folder import Run
+
+RESTORE = ": restore the data, or use {force} to start anew"
 
 
 class OnData(Protocol):
@@ -38,10 +40,8 @@ def check_data(run: Run, found: Fingerprint) -> None:
                 f"{path}: tells nothing of its data: whether they are still the same is not checked"
             )
     elif changed := differences(stored[FINGERPRINT], found):
-        raise InputError(
-            f"{path}: {_words(stored)} changed since this run was started ({_differ(changed)}):"
-            " restore the data, or use --force to start anew"
-        )
+        line = f"{path}: {_words(stored)} changed since this run was started ({_differ(changed)})"
+        raise AboutOptions(escape(line) + RESTORE)
 
 
 def check_searched(cell: str, data: str, run: Run, found: Fingerprint) -> None:
@@ -63,7 +63,7 @@ def check_searched(cell: str, data: str, run: Run, found: Fingerprint) -> None:
             f" ({_differ(changed)})"
         )
         if _in_one_fit(place, run.folder):
-            raise InputError(f"{line}: restore the data, or use --force to start anew")
+            raise AboutOptions(escape(line) + RESTORE)
         if here().leads:
             note(f"warning: {line}: its cell is trained on other data")
         return

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from proxnas import __version__
 from proxnas.common.config_file import check_values
-from proxnas.common.errors import InputError
 from proxnas.common.options import AboutOptions, Options, escape, flatten
 from proxnas.common.stored import read_json, unreadable
 from proxnas.runs.options import MAY_CHANGE, NOT_STORED
@@ -27,19 +26,19 @@ def read_stored(folder: Path, command: str, hints: Mapping[str, Any]) -> dict[st
     try:
         found = read_json(path)
     except (OSError, ValueError) as error:
-        raise unreadable(path, error, "use --force to run anew") from error
+        raise unreadable(path, error, "use {force} to run anew") from error
     if not isinstance(found, dict) or "proxnas" not in found:
-        raise InputError(f"{path}: not written by proxnas: choose another --run")
+        raise AboutOptions(f"{escape(path)}: not written by proxnas: choose another {{run}}")
     writer, version = str(found.get("command"))[:40], str(found.get("proxnas"))[:40]
     if writer != command:
-        raise InputError(
-            f"{folder}: holds a run of `proxnas {writer}`, not of {command}: choose another --run"
-        )
+        line = f"{folder}: holds a run of `proxnas {writer}`, not of {command}"
+        raise AboutOptions(escape(line) + ": choose another {run}")
     if _release(version) != _release(__version__):
-        raise InputError(
+        line = (
             f"{path}: written by proxnas {version}, which may do otherwise than this one"
-            f" ({__version__}): go on with that version, or use --force to run anew"
+            f" ({__version__}): go on with that version, "
         )
+        raise AboutOptions(escape(line) + "or use {force} to run anew")
     return check_values(path, found, hints)
 
 
@@ -48,9 +47,9 @@ def check_complete(folder: Path, values: Mapping[str, Any], options: Options) ->
     on with another run."""
     for name in storable(options):
         if name not in values:
-            raise InputError(
-                f"{folder / 'config.json'}: {name} is missing, with which the run was begun:"
-                " restore the file, or use --force to run anew"
+            raise AboutOptions(
+                f"{escape(folder / 'config.json')}: {name} is missing, with which the run was"
+                " begun: restore the file, or use {force} to run anew"
             )
 
 

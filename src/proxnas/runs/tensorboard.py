@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from proxnas.common.errors import InputError
 from proxnas.common.files import make_folder
+from proxnas.common.options import AboutOptions
 from proxnas.runs.loop import Progress
 
 FOLDER = "tensorboard"
@@ -21,9 +21,8 @@ FOLDER = "tensorboard"
 def check_tensorboard() -> None:
     """An InputError if the extra is not installed."""
     if find_spec("tensorboard") is None:
-        raise InputError(
-            "--tensorboard: not installed: pip install 'proxnas[tensorboard]', or leave the"
-            " flag out"
+        raise AboutOptions(
+            "{tensorboard}: not installed: pip install 'proxnas[tensorboard]', or leave it out"
         )
 
 

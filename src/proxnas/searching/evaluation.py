@@ -15,8 +15,7 @@ import torch
 
 from proxnas import __version__
 from proxnas.common.cores import Asked
-from proxnas.common.errors import InputError
-from proxnas.common.options import changed
+from proxnas.common.options import AboutOptions, changed, escape
 from proxnas.common.seeds import stable_seed
 from proxnas.common.stored import read_json
 from proxnas.common.types import State
@@ -149,7 +148,5 @@ def read_cell(folder: Path) -> tuple[int, Cell]:
         given = read_json(path)
         return int(given["number"]), stored(given["cell"])
     except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
-        raise InputError(
-            f"{path}: not a cell to evaluate ({error}): give --run RUN/evaluations/NUMBER of a"
-            " search"
-        ) from error
+        line = escape(f"{path}: not a cell to evaluate ({error})")
+        raise AboutOptions(f"{line}: give {{run}} RUN/evaluations/NUMBER of a search") from error

@@ -23,8 +23,8 @@ import torch
 from rich.console import Console
 
 from proxnas.common.environment import describe, in_turn
-from proxnas.common.errors import InputError
 from proxnas.common.files import make_folder
+from proxnas.common.options import AboutOptions, escape
 from proxnas.common.stored import EVALUATION
 from proxnas.common.types import State
 from proxnas.methods.cells import Cell, stored
@@ -93,9 +93,9 @@ class Evaluations:
             self.under_way, self.asked = {0: self.method.first()}, 1
             self.save()
         elif "under_way" not in state:
-            raise InputError(
-                f"--workers or --ray: the search in {self.run.folder} was begun without: leave"
-                " it out"
+            raise AboutOptions(
+                f"{{workers}} or {{ray}}: the search in {escape(self.run.folder)} was begun"
+                " without: leave it out"
             )
         else:
             self.load_state_dict(state)

@@ -349,12 +349,12 @@ def _warnings(this: Search) -> Iterator[str]:
     if poor and not small:
         yield (
             f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling,"
-            " which often means that the search collapsed; try more epochs, another --seed or"
-            " --max-skip 2"
+            " which often means that the search collapsed; try more epochs, another seed or"
+            " max_skip 2"
         )
     if this.budget and this.seconds and this.seconds > this.budget.limit:
         yield (
-            f"--max-latency {this.config.max_latency}: {1e3 * this.seconds:.3g} ms were measured at"
+            f"max_latency {this.config.max_latency}: {1e3 * this.seconds:.3g} ms were measured at"
             " the end"
         )
     own = this.config.method_options
@@ -362,12 +362,10 @@ def _warnings(this: Search) -> Iterator[str]:
     if isinstance(own, SamplesCells) and this.steps_done < own.evaluations:
         asked = own.evaluations
         yield (
-            f"--evaluations {asked}: only {this.steps_done} cells were evaluated, because"
-            f" {this.epochs_done} epochs have no more steps: give --epochs"
-            f" {-(-asked // len(this.train))} or more, or a smaller --batch-size"
+            f"evaluations {asked}: only {this.steps_done} cells were evaluated, because"
+            f" {this.epochs_done} epochs have no more steps: give epochs"
+            f" {-(-asked // len(this.train))} or more, or a smaller batch_size"
         )
     eta = this.config.weight_of_R()
     if eta and not any(cost.any() for cost in (this.setup.costs or {}).values()):
-        yield (
-            f"--eta {eta} did nothing: by --cost {this.config.cost_of_R()} all candidates are free"
-        )
+        yield (f"eta {eta} did nothing: by cost {this.config.cost_of_R()} all candidates are free")

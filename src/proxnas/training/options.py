@@ -100,7 +100,7 @@ class ScheduledOptions(TrainOptions):
 
     def over_all_epochs(self) -> str:
         if self.warmup > LONGEST_WARMUP * self.epochs:
-            return f"its --warmup is a share of {self.epochs} epochs"
+            return f"its {{warmup}} is a share of {self.epochs} epochs"
         falls = self.schedule == "cosine" and self.learning_rate_min != self.learning_rate
         return f"its learning rate falls to its end over {self.epochs} epochs" if falls else ""
 

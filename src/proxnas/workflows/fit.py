@@ -24,7 +24,7 @@ from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.domains.text.options import TextTrainOptions
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.lengthening import store
-from proxnas.runs.options import RunConfig, require
+from proxnas.runs.options import RunConfig
 from proxnas.runs.stored_options import stored
 from proxnas.searching.defaults import resolve
 from proxnas.searching.limit_options import BudgetFlags
@@ -323,7 +323,8 @@ def fit(config: FitConfig, folder: Path, say: Say, begun: float | None = None) -
 
 def in_cells(config: FitConfig, auto: str = CELLS) -> FitConfig:
     """A search, then a training, in a space that has a name."""
-    require(not config.finish, "--finish", "", "is for --space auto and resnet, without --epochs")
+    if config.finish:
+        raise AboutOptions("{finish}: is for {space} auto and resnet, without {epochs}")
     return dataclasses.replace(config, space=auto) if config.space == AUTO else config
 
 
@@ -415,13 +416,20 @@ def fit_result(
     for name, part in (("search", found), ("train", trained)):
         kept = ("epochs", "seconds", "valid_accuracy", "valid_perplexity", "warning", "stopped")
         result[name] = {key: part[key] for key in kept if key in part}
-    said = fit_words.of_search(found.get("warning", ""), type(config)).split("; ")
-    said += trained.get("warning", "").split("; ")
-    if any(said):
-        result["warning"] = "; ".join(
-            filter(None, dict.fromkeys(said))
-        )  # about the data both say the same
+    if warning := _both_warnings(found, trained):
+        result["warning"] = warning
     return result
+
+
+def _both_warnings(found: dict[str, Any], trained: dict[str, Any]) -> str:
+    """What search and training warn of; about the data both say the same."""
+    of_search = found.get("warning", "").split("; ")
+    of_training = trained.get("warning", "").split("; ")
+    said = [line for line in of_training if line]
+    for line in of_search:
+        if line and line not in of_training:
+            said.append(f"search: {line}")
+    return "; ".join(said)
 
 
 def _deliver(

@@ -5,7 +5,7 @@ No torch here: `--help` must be quick.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,16 +14,11 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from proxnas import methods
 from proxnas.common.config_file import read_values
 from proxnas.common.options import COUNT_OR_NONE, OptionError, build, flat_hints, unknown_value
-from proxnas.common.say import say
-from proxnas.common.words import parse, words_for
+from proxnas.common.words import words_for
 from proxnas.domains import of_space
 from proxnas.domains.domain import trainable
 from proxnas.domains.spaces import SPACES
-from proxnas.runs.executors.choice import check as check_executor
-from proxnas.runs.executors.tasks import Outcome, check_done
-from proxnas.runs.lengthening import parse_resumed
 from proxnas.runs.options import MINUTES, RunConfig
-from proxnas.runs.stored_options import stored
 from proxnas.runs.worker_options import ManyFlags, whole_numbers
 from proxnas.searching.defaults import (
     FEW_NEIGHBOURS,
@@ -34,8 +29,6 @@ from proxnas.searching.defaults import (
 )
 from proxnas.searching.options import SearchOptions, parts_for
 from proxnas.training.options import DataArgument
-from proxnas.workflows.folders import run_folder
-from proxnas.workflows.train_settings import need
 
 SEEDS = 3
 """So many seeds, from --seed on, unless --seeds names them."""
@@ -117,31 +110,6 @@ class StudyConfig(ManyFlags, RunConfig):
 
 
 AnyStudy = TypeVar("AnyStudy", bound=StudyConfig)
-
-
-def study_command(
-    argv: list[str],
-    cls: type[AnyStudy],
-    default_folder: Callable[[AnyStudy], str],
-    work: Callable[[AnyStudy, Path], Sequence[Outcome]],
-    *named: str,
-) -> None:
-    """Parses the flags, runs what is not finished, prints the tables and says where the rest is.
-
-    `named`: fields that the default folder's name has besides those of every study.
-    """
-    prog = f"proxnas {cls.COMMAND}"
-    config = parse(cls, prog, argv)
-    plain = default_folder(config)
-    folder = run_folder(config, plain, cls.from_values, "data", "space", *named, "seed", "seeds")
-    if not config.force and (folder / "config.json").exists():
-        config = parse_resumed(argv, stored(folder, cls.COMMAND, cls), folder, prog)
-    need(config, "data")
-    check_executor(config)
-    outcomes = work(config, folder)
-    say((folder / "table.md").read_text(encoding="utf-8"))
-    say(f"tables and figures in {folder}")
-    check_done(list(outcomes))
 
 
 def study_values(

@@ -58,6 +58,7 @@ def train(
     from proxnas.runs.guest import as_guest
 
     domain = of_cell(os.fspath(cell))
+    data = os.fspath(data) if isinstance(data, os.PathLike) else data
     loaded = None if isinstance(data, str) else data
     named = data if isinstance(data, str) else str(getattr(data, "name", "data"))
     values = {"cell": os.fspath(cell), "data": named, "quiet": not progress} | options

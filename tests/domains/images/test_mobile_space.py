@@ -102,7 +102,7 @@ def test_small_images_are_halved_less_often(stem: str, side: int) -> None:
 
 
 def test_depth_is_searched_and_not_told() -> None:
-    with pytest.raises(InputError, match=r"--cells 2: .* leave it out"):
+    with pytest.raises(InputError, match=r"^cells 2: .* leave it out"):
         places(Size(2, 8, 3, 4))
 
 

@@ -43,6 +43,7 @@ class ImageDomain:
     shared: tuple[str, ...] = ()
     train_options: type[TrainOptions] = ImageTrainOptions
     test_options: type[TestOptions] = ImageTestOptions
+    kept_as = "data.npz"
 
     def claims(self, data: object) -> bool:
         if not isinstance(data, str):
@@ -76,6 +77,11 @@ class ImageDomain:
         from proxnas.domains.images.data.images import load
 
         return load(data, load_options(options))
+
+    def content_of(self, data: Any) -> bytes:
+        from proxnas.domains.images.data.kept import npz_of
+
+        return npz_of(data)
 
     def task(self, options: Any, data: Any, space: Any, device: torch.device) -> ImageTask:
         from proxnas.domains.images.task import ImageTask

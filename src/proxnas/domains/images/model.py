@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -76,7 +77,7 @@ class Model:
     def normalised(self, images: Any) -> Tensor:
         """(N, H, W, C) or (N, H, W) arrays as trained on -> (N, C, H, W) as the network reads
         them."""
-        x = torch.as_tensor(images)
+        x = torch.as_tensor(np.stack(images) if isinstance(images, list) else images)
         C, H, W = self.shape
         if x.ndim == 3:
             x = x[..., None]

@@ -111,7 +111,7 @@ class ImageTrainOptions(ImageFlags, ScheduledOptions):
 
     def over_all_epochs(self) -> str:
         if self.drop_path:
-            return f"its --drop-path rises over {self.epochs} epochs"
+            return f"its {{drop_path}} rises over {self.epochs} epochs"
         return super().over_all_epochs()
 
 

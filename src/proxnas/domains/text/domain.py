@@ -45,6 +45,7 @@ class TextDomain:
     shared = tuple(field.name for field in fields(TokenFlags))
     train_options: type[TrainOptions] = TextTrainOptions
     test_options: type[TestOptions] = TextTestOptions
+    kept_as = "data.txt"
 
     def claims(self, data: object) -> bool:
         if isinstance(data, str):
@@ -68,6 +69,9 @@ class TextDomain:
         from proxnas.domains.text.data.text import Text, load
 
         return data if isinstance(data, Text) else load(data, text_options(options))
+
+    def content_of(self, data: Any) -> bytes:
+        raise InputError(f"data: a {type(data).__name__} is no text: give its name or path")
 
     def task(self, options: Any, data: Any, space: Any, device: torch.device) -> TextTask:
         from proxnas.domains.text.task import TextTask

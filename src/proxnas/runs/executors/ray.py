@@ -28,9 +28,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from proxnas.common.errors import InputError
 from proxnas.common.files import make_folder
 from proxnas.common.interrupt import STOPPING
+from proxnas.common.options import AboutOptions, OptionError, escape
 from proxnas.runs.executors.pool import LOOK, End, drive
 from proxnas.runs.executors.processes import started, words
 from proxnas.runs.executors.tasks import Board, Outcome, Task
@@ -84,10 +84,10 @@ class RayExecutor:
 
     def _check(self) -> None:
         if not self.slots():
-            asked = f"--cpus-per-task {self.cpus}" + (
-                f" --gpus-per-task {self.gpus:g}" if self.gpus else ""
-            )
-            raise InputError(
+            asked = f"{{cpus_per_task}} {self.cpus}"
+            if self.gpus:
+                asked += f" {{gpus_per_task}} {self.gpus:g}"
+            raise AboutOptions(
                 f"{asked}: no node of the Ray cluster has so many: give fewer, or add nodes"
             )
 
@@ -215,9 +215,8 @@ def connected(address: str) -> Iterator[Any]:
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise InputError(
-            f"--ray {address}: {' '.join(str(error).split())[:200]}: is the cluster up?"
-        ) from error
+        why = " ".join(str(error).split())[:200]
+        raise OptionError("ray", address, f"{escape(why)}: is the cluster up?") from error
     finally:
         _restore(before)  # Ray has put its own in their place
     try:
@@ -250,7 +249,7 @@ def check_ray(address: str) -> None:
     Ray itself would try for minutes, and then end the process.
     """
     if find_spec("ray") is None:
-        raise InputError("--ray needs the extra: pip install 'proxnas[ray]'")
+        raise AboutOptions("{ray} needs the extra: pip install 'proxnas[ray]'")
     found = _running() if address == "auto" else address
     if found == "local" or not (parts := re.fullmatch(r"\[?(.+?)\]?:(\d+)", found)):
         return
@@ -261,13 +260,11 @@ def check_ray(address: str) -> None:
             answer = connection.recv(9)
     except OSError as error:
         why = error.strerror or str(error)
-        raise InputError(
-            f"--ray {address}: no answer from {found} ({why}): start one with `ray start`"
-        ) from error
+        advice = escape(f"no answer from {found} ({why}): start one with `ray start`")
+        raise OptionError("ray", address, advice) from error
     if answer[3:4] != bytes((4,)):  # the settings, with which every such server begins
-        raise InputError(
-            f"--ray {address}: what answers at {found} is no Ray cluster: give its HOST:PORT"
-        )
+        advice = f"what answers at {escape(found)} is no Ray cluster: give its HOST:PORT"
+        raise OptionError("ray", address, advice)
 
 
 def _running() -> str:
@@ -279,8 +276,6 @@ def _running() -> str:
 
     found: str | None = canonicalize_bootstrap_address("auto")
     if not found:
-        raise InputError(
-            "--ray auto: no Ray runs on this machine: start one with `ray start`, or give --ray"
-            " HOST:PORT"
-        )
+        advice = "no Ray runs on this machine: start one with `ray start`, or give {ray} HOST:PORT"
+        raise OptionError("ray", "auto", advice)
     return found

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from proxnas.cells.genotype import MOBILE_BLOCKS, MOBILE_FIRST, SKIP, Edge, Genotype
-from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite, set_drop_path
 from proxnas.domains.images.operations import Norm, final_norm, search_norm
@@ -109,10 +109,11 @@ class Place(NamedTuple):
 def places(size: Size) -> list[list[Place]]:
     """The blocks of every stage, after the first block of the network, which is not searched."""
     if size.cells != 1:
-        raise InputError(
-            f"--cells {size.cells}: a mobile network has as many blocks as its search leaves in:"
-            " leave it out, and choose its width by --channels"
+        advice = (
+            "a mobile network has as many blocks as its search leaves in: leave it out, and choose"
+            " its width by {channels}"
         )
+        raise OptionError("cells", size.cells, advice)
     found = []
     C_in = size.channels
     for width, blocks, stride in zip(WIDTHS, MOBILE_BLOCKS, STRIDES[size.stem][1], strict=True):
