@@ -92,7 +92,7 @@ WITHOUT_TORCH = [
     "proxnas.runs.executors.progress",
     "proxnas.cli.compare",
     "proxnas.cli.sweep",
-    "proxnas.searching.limit_options",
+    "proxnas.methods.limit_options",
     "proxnas.common.quantities",
     "proxnas.report.comparison",
     "proxnas.report.tables",

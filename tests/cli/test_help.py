@@ -12,9 +12,10 @@ import pytest
 from proxnas.cli.search import parse_search
 from proxnas.common.options import flatten
 from proxnas.common.words import parse
+from proxnas.domains.images.fit_options import FitConfig
+from proxnas.domains.text.fit_options import TextFitConfig
 from proxnas.runs.options import RunConfig
 from proxnas.workflows.compare_options import CompareConfig
-from proxnas.workflows.fit_options import FitConfig, TextFitConfig
 from proxnas.workflows.sweep_options import SweepConfig
 from proxnas.workflows.train_settings import parse_train
 from support.commands import call

@@ -30,12 +30,13 @@ from proxnas.core.size.budget import Budget, Sizes
 from proxnas.core.size.complexity import parameters
 from proxnas.core.size.projection import best_within
 from proxnas.domains import spaces
+from proxnas.domains.images.fit_options import FitConfig
 from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.text.fit_options import TextFitConfig
 from proxnas.methods import METHODS
 from proxnas.searching.job import Search
 from proxnas.searching.sizing import sizes
-from proxnas.workflows.fit import search_config
-from proxnas.workflows.fit_options import FitConfig, TextFitConfig
+from proxnas.workflows.fit_parts import search_config
 from support.searches import same, spy_on_paths
 
 MakeSearch = Callable[..., Search]

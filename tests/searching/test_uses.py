@@ -18,7 +18,7 @@ import proxnas
 from proxnas.cells.genotype import CUSTOM
 from proxnas.cli.search import parse_search
 from proxnas.common.errors import InputError
-from proxnas.common.options import flatten
+from proxnas.common.options import flag_of, flatten
 from proxnas.common.words import words_for
 from proxnas.core.choice import Choice
 from proxnas.domains.images.options import ImageFlags
@@ -26,14 +26,14 @@ from proxnas.domains.modules.space import CustomSpace
 from proxnas.domains.modules.task import CustomData
 from proxnas.domains.text.search_options import TextSearchOptions
 from proxnas.methods import METHODS, options_of
+from proxnas.methods.limit_options import BudgetFlags
 from proxnas.runs.logging_options import LogFlags
 from proxnas.runs.loop import run_epochs
-from proxnas.runs.options import JobConfig, flag
+from proxnas.runs.options import JobConfig
 from proxnas.runs.progress import shown
 from proxnas.runs.worker_options import ManyFlags
 from proxnas.searching.defaults import check_asked
 from proxnas.searching.job import Search
-from proxnas.searching.limit_options import BudgetFlags
 from proxnas.searching.options import SearchOptions
 from proxnas.workflows.compare_options import CompareConfig, search_values
 from support.commands import SMALL, call, one_line, stripes_file
@@ -232,7 +232,7 @@ def test_an_option_is_refused_or_changes_the_search(method: str) -> None:
             used = any(
                 outcome(method, s, **beside | asked) != outcome(method, s, **beside) for s in seeds
             )
-            assert used, f"{method} ignores {flag(name)}"
+            assert used, f"{method} ignores {flag_of(name)}"
         else:
             assert said
 

@@ -22,20 +22,16 @@ from proxnas.cli.main import main
 from proxnas.common.config_file import read_values
 from proxnas.common.options import AboutOptions
 from proxnas.common.words import parse
+from proxnas.domains.images.fit_options import FitConfig
 from proxnas.domains.images.model import load_model
 from proxnas.domains.images.options import ImageTrainOptions
+from proxnas.domains.text.fit_options import TextFitConfig
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.progress import Silent
 from proxnas.workflows import fit_words
-from proxnas.workflows.fit import (
-    MOST_TRAINING,
-    fit_result,
-    fit_to_time,
-    prepare_training,
-    search_config,
-    train_config,
-)
-from proxnas.workflows.fit_options import FitConfig, TextFitConfig
+from proxnas.workflows.fit import fit_result
+from proxnas.workflows.fit_parts import MOST_TRAINING, prepare_training, search_config, train_config
+from proxnas.workflows.fit_time import fit_to_time
 
 BENCH = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
 SEARCH = {"cells": 1, "channels": 2}
@@ -413,16 +409,21 @@ def test_in_little_time_the_network_is_smaller_rather_than_the_steps_few(
     monkeypatch.setattr("proxnas.runs.deadline.time", SimpleNamespace(monotonic=lambda: 0.0))
     genotype = Genotype.from_string(BENCH)
     config = FitConfig(data=str(few(tmp_path, 800)), space="nasbench201", minutes=1.0, threads=1)
-    usual = prepare_training(config, genotype)
-    full = usual.flops / 1e5  # seconds of a step
-    enough, _ = fit_to_time(config, usual, genotype, Deadline(300 * full))
+
+    def in_time(asked: FitConfig, seconds: float) -> tuple[Any, float]:
+        usual = prepare_training(asked, genotype)
+        found, of_epoch = fit_to_time(asked, usual, genotype, Deadline(seconds))
+        return found.config, of_epoch
+
+    full = prepare_training(config, genotype).flops / 1e5  # seconds of a step
+    enough = in_time(config, 300 * full)[0]
     assert (enough.cells, enough.channels, enough.batch_size) == (5, 16, 16)
-    plenty, _ = fit_to_time(config, usual, genotype, Deadline(9000 * full))
+    plenty = in_time(config, 9000 * full)[0]
     assert (plenty.cells, plenty.channels, plenty.batch_size) == (5, 16, 64)
-    scarce, seconds = fit_to_time(config, usual, genotype, Deadline(100 * full))
+    scarce, seconds = in_time(config, 100 * full)
     assert (scarce.cells, scarce.channels) < (5, 16) and scarce.epochs * seconds <= 100 * full
     asked = FitConfig(**{**vars(config), "cells": 5, "channels": 16})
-    kept, _ = fit_to_time(asked, prepare_training(asked, genotype), genotype, Deadline(100 * full))
+    kept = in_time(asked, 100 * full)[0]
     assert (kept.cells, kept.channels) == (5, 16)
 
 

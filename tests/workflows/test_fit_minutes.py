@@ -14,13 +14,13 @@ from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.domains.images import one_pass
 from proxnas.domains.images.data.images import Images
+from proxnas.domains.images.fit_options import FitConfig
 from proxnas.domains.images.one_pass import OnePass
 from proxnas.domains.images.recipe import Plan
 from proxnas.domains.trained import load_model
 from proxnas.report.facts import leaderboard
 from proxnas.workflows import fit_minutes, fit_plan
-from proxnas.workflows.fit import fit
-from proxnas.workflows.fit_options import FitConfig
+from proxnas.workflows.fitting import fit_by as fit
 from support.commands import call, one_line, stripes
 
 STEPS = 60

@@ -13,11 +13,11 @@ import pytest
 from proxnas.cli import compare, fit, search, sweep, train
 from proxnas.cli.search import parse_search
 from proxnas.common.words import parse, words_for
+from proxnas.domains.images.fit_options import FitConfig
 from proxnas.runs.options import RunConfig
 from proxnas.runs.stored_options import storable
 from proxnas.searching.defaults import resolve
 from proxnas.workflows.compare_options import CompareConfig
-from proxnas.workflows.fit_options import FitConfig
 from proxnas.workflows.folders import run_folder
 from proxnas.workflows.sweep_options import SweepConfig
 from proxnas.workflows.train_settings import parse_train

@@ -9,12 +9,12 @@ from typing import Any
 
 from proxnas.common.say import say
 from proxnas.common.words import parse
+from proxnas.domains.fitting import FitOptions
 from proxnas.runs.lengthening import parse_resumed
 from proxnas.runs.processes import check_untimed
 from proxnas.runs.stored_options import stored
 from proxnas.workflows.about import fitting_domain
-from proxnas.workflows.fit_options import FitConfig, TextFitConfig
-from proxnas.workflows.fitting import FITTINGS
+from proxnas.workflows.fitting import fit_by, plan_by
 from proxnas.workflows.folders import data_word, run_folder
 from proxnas.workflows.train_settings import need
 
@@ -23,8 +23,7 @@ PROG = "proxnas fit"
 
 def main(argv: list[str]) -> None:
     """Parses the flags and does it all."""
-    domain = fitting_domain(argv, FitConfig, TextFitConfig)
-    cls, fit, plan = FITTINGS[domain.name]
+    cls = fitting_domain(argv).fitting.options
     config = parse(cls, PROG, argv)
     folder = run_folder(
         config, default_folder(config), cls.from_values, "data", "space", "method", "seed"
@@ -36,12 +35,12 @@ def main(argv: list[str]) -> None:
     check_untimed(config.processes, config.minutes)
     tell: Callable[[str], None] = (lambda text: None) if config.quiet else say
     if config.dry_run:
-        _print_plan(plan(config), config.json)
+        _print_plan(plan_by(config), config.json)
         return
-    _print_result(fit(config, folder, tell), folder)
+    _print_result(fit_by(config, folder, tell), folder)
 
 
-def default_folder(config: FitConfig | TextFitConfig) -> str:
+def default_folder(config: FitOptions) -> str:
     """runs/fit-<data>-<space>-<method>-<seed>."""
     return f"runs/fit-{data_word(config.data)}-{config.space}-{config.method}-{config.seed}"
 

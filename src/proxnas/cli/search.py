@@ -19,6 +19,7 @@ from proxnas.common.say import say
 from proxnas.common.words import command_line, config_file, given_values, with_help, words_for
 from proxnas.domains.search_options import DomainOptions
 from proxnas.domains.spaces import SPACES
+from proxnas.methods.limit_options import LimitOptions
 from proxnas.methods.options import MethodOptions, RatesOfW
 from proxnas.runs.deadline import Deadline, deadline_of
 from proxnas.runs.executors.choice import check
@@ -28,7 +29,6 @@ from proxnas.runs.processes import run_together, to_start
 from proxnas.runs.stored_options import storable, stored
 from proxnas.runs.worker_options import ManyFlags
 from proxnas.searching.defaults import below_flags, check_asked, default_values, resolve
-from proxnas.searching.limit_options import LimitOptions
 from proxnas.searching.options import Course, SearchJob, SearchOptions, What, foreign, parts_for
 from proxnas.workflows.folders import data_word, run_folder
 from proxnas.workflows.jobs import fitted_to_minutes, run_search

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     import torch
 
     from proxnas.cells.designs import Architecture
+    from proxnas.domains.fitting import Fitting
+    from proxnas.domains.search_options import DomainOptions
+    from proxnas.domains.space_traits import SpaceTraits
     from proxnas.domains.task import Task
     from proxnas.runs.fingerprint import Fingerprint
     from proxnas.training.job import Model, Training
@@ -54,6 +57,13 @@ class Domain(Protocol):
     @property
     def spaces(self) -> Mapping[str, str]:
         """Search space -> 'module:what makes it', resolved late."""
+
+    @property
+    def search_options(self) -> type[DomainOptions]:
+        """What a search in its spaces is told, besides the method."""
+
+    def traits(self, space: str) -> SpaceTraits:
+        """What is known of one of its spaces before it is built."""
 
     def claims(self, data: object) -> bool:
         """Whether DATA is of this kind: a word or path, or what was read already."""
@@ -91,6 +101,10 @@ class TrainableDomain(Domain, Protocol):
     @property
     def test_options(self) -> type[TestOptions]:
         """What a test is told."""
+
+    @property
+    def fitting(self) -> Fitting:
+        """How it is fitted: search, training, test and export in one go."""
 
     @property
     def kept_as(self) -> str:

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any
 from proxnas.cells.genotype import CUSTOM
 from proxnas.common.errors import unknown
 from proxnas.common.options import OptionError
-from proxnas.domains.domain import every_space
+from proxnas.domains.domain import every_space, of_space
 
 if TYPE_CHECKING:
     from proxnas.core.space import Space
+    from proxnas.domains.space_traits import SpaceTraits
 
 SPACES: dict[str, str] = every_space()
 """Name -> 'module:what makes it'."""
+
+
+def traits_of(name: str) -> SpaceTraits:
+    """What is known of a space before it is built."""
+    return of_space(name).traits(name)
 
 
 def find(name: str) -> Space[Any]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from proxnas import methods
 from proxnas.common.options import OptionError, Parts, build, flat_hints, flatten
+from proxnas.domains.spaces import traits_of
 from proxnas.methods.options import MethodOptions
 from proxnas.searching.options import (
     BY_ITSELF,
@@ -23,9 +24,6 @@ from proxnas.searching.options import (
     without_foreign,
 )
 
-FEW_NEIGHBOURS = ("nasbench201",)
-"""Spaces in which a found cell has few neighbours, one of which is mostly better
-(docs/results.md)."""
 BY_TABLE = {"evaluations": 1000, "epochs": 10}
 """Looking a cell up costs nothing, so there are as many as published comparisons on tables have."""
 
@@ -86,7 +84,7 @@ def defaults_for(chosen: Mapping[str, Any]) -> Defaults:
     )
     protocol = what.protocol if what.protocol != "auto" else domain.choose_protocol(what.data)
     values = domain.sizes(protocol, space)
-    if space in FEW_NEIGHBOURS and own.traits.refines_few:
+    if traits_of(space).few_neighbours and own.traits.refines_few:
         values["refine"] = BY_ITSELF
     values |= _of_method(own, domain.own_rates, values) | domain.fixed(space)
     if chosen.get("evaluate") == "table" and own.traits.samples_cells:

@@ -23,20 +23,19 @@ from proxnas.common.options import (
     Parts,
     Range,
     build,
+    escape,
     flat_hints,
     neutral_values,
     unknown_value,
 )
-from proxnas.domains.images.search_options import ImageSearchOptions
-from proxnas.domains.modules.options import ModuleSearchOptions
+from proxnas.domains.domain import every_domain, of_space
 from proxnas.domains.search_options import DomainOptions
-from proxnas.domains.spaces import SPACES
-from proxnas.domains.text.search_options import TextSearchOptions
+from proxnas.domains.spaces import SPACES, traits_of
+from proxnas.methods.limit_options import LimitOptions
 from proxnas.methods.options import Beside, MethodOptions, RatesOfW, SamplesCells, WarmsUp
 from proxnas.runs.logging_options import LogFlags
 from proxnas.runs.options import JobConfig
 from proxnas.runs.worker_options import ManyFlags, whole_numbers
-from proxnas.searching.limit_options import LimitOptions
 
 BY_ITSELF = -1
 """--refine where it costs no more than the search."""
@@ -160,8 +159,9 @@ class SearchOptions(Composed):
             raise OptionError("fixed_reduction", True, advice)
         if isinstance(own, SamplesCells) and own.evaluate == "table" and not self.course.table:
             raise OptionError("evaluate", own.evaluate, "give {table} FILE too")
-        if self.course.table and what.space != "nasbench201":
-            raise OptionError("table", self.course.table, "needs {space} nasbench201")
+        if self.course.table and not traits_of(what.space).has_tables:
+            tabled = [name for name in SPACES if traits_of(name).has_tables]
+            raise OptionError("table", self.course.table, f"needs {{space}} {' or '.join(tabled)}")
         if self.course.refine:
             self._check_refine()
 
@@ -218,7 +218,7 @@ class SearchOptions(Composed):
             self.limits.limit() is not None,
             self.cost_of_R(),
             self.domain.weightless,
-            one_cell=space in ONE_CELL,
+            one_cell=not traits_of(space).reduces,
         )
 
     def over_all_epochs(self) -> str:
@@ -261,15 +261,9 @@ class SearchOptions(Composed):
         return self.job.checkpoint_minutes
 
 
-ONE_CELL = ("nasbench201", "rnn")
-"""Spaces without a reduction cell."""
-
-
 def domain_options(space: str) -> type[DomainOptions]:
     """The class of the options that the domain of a space has."""
-    if space == CUSTOM:
-        return ModuleSearchOptions
-    return TextSearchOptions if space == "rnn" else ImageSearchOptions
+    return of_space(space).search_options
 
 
 def parts_for(space: str, method: str) -> Parts:
@@ -306,11 +300,16 @@ def foreign(name: str, value: object, space: str, method: str) -> AboutOptions:
     owners = [each for each in methods.names() if name in flat_hints(methods.options_of(each))]
     if owners:
         return _not_for(name, value, owners, method)
-    if name in flat_hints(TextSearchOptions):
-        return OptionError(name, value, "is for {space} rnn: leave it out")
-    if name in flat_hints(ImageSearchOptions):
-        return OptionError(name, value, f"is not for {{space}} {space}: leave it out")
-    return AboutOptions(f"unknown option {name!r}".replace("{", "{{").replace("}", "}}"))
+    for domain in every_domain().values():
+        if name in flat_hints(domain.search_options):
+            only = len(domain.spaces) == 1
+            where = (
+                f"for {{space}} {next(iter(domain.spaces))}"
+                if only
+                else f"not for {{space}} {space}"
+            )
+            return OptionError(name, value, f"is {where}: leave it out")
+    return AboutOptions(escape(f"unknown option {name!r}"))
 
 
 def _not_for(name: str, value: object, owners: list[str], method: str) -> OptionError:
@@ -319,4 +318,4 @@ def _not_for(name: str, value: object, owners: list[str], method: str) -> Option
 
 def _all_parts() -> list[type[Options]]:
     found: list[type[Options]] = [methods.options_of(name) for name in methods.names()]
-    return [*found, ImageSearchOptions, TextSearchOptions, ModuleSearchOptions]
+    return [*found, *(domain.search_options for domain in every_domain().values())]

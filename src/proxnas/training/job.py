@@ -74,6 +74,14 @@ class Training(Job, Protocol):
     def architecture(self) -> Architecture | None: ...
 
     @property
+    def data(self) -> Any:
+        """What the domain has read for it."""
+
+    @property
+    def flops(self) -> int:
+        """Multiply-adds of the network."""
+
+    @property
     def fingerprint(self) -> Fingerprint:
         """Of the data."""
 

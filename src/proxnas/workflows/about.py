@@ -10,7 +10,7 @@ from proxnas.common.config_file import STAMP
 from proxnas.common.errors import InputError
 from proxnas.common.stored import parse, read_json
 from proxnas.common.words import given_values
-from proxnas.domains import Domain, TrainableDomain, every_domain, named, of_cell, of_space
+from proxnas.domains import TrainableDomain, every_domain, named, of_cell, of_space
 from proxnas.domains.domain import USUAL, of_unusual_data, trainable
 from proxnas.runs.options import RunConfig
 
@@ -68,18 +68,19 @@ def testing_domain(argv: list[str]) -> TrainableDomain:
         return trainable(named(USUAL))
 
 
-def fitting_domain(argv: list[str], *classes: type[RunConfig]) -> Domain:
+def fitting_domain(argv: list[str]) -> TrainableDomain:
     """What `fit` is asked for: by its data, its space, or the run that it is to go on with."""
-    stored, words = values_of(argv, "--run"), words_of(argv, *classes)
+    stored = values_of(argv, "--run")
+    words = words_of(argv, *(domain.fitting.options for domain in trainable_domains()))
     given = given_values(argv, "--space")
     space = given[-1] if given else stored.get("space")
     data = words[0] if words else stored.get("data")
     if isinstance(data, str) and (found := of_unusual_data(data)):
-        return found
+        return trainable(found)
     try:
-        return of_space(space) if isinstance(space, str) else named(USUAL)
+        return trainable(of_space(space) if isinstance(space, str) else named(USUAL))
     except InputError:  # an unknown space: that will be said
-        return named(USUAL)
+        return trainable(named(USUAL))
 
 
 def values_of(argv: list[str], flag: str) -> dict[str, Any]:

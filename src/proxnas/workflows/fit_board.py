@@ -61,9 +61,9 @@ def leaderboard(
 def _plain_row(job: OnePass, test: Any) -> dict[str, Any]:
     """The plain network as it was when A came to rest."""
     from proxnas.core.size.complexity import parameters
-    from proxnas.domains.images.spaces.resnet import ResNet, middle
+    from proxnas.domains.images.spaces.resnet import middle, resnet
 
-    network = ResNet().network(ResNet().genotype(middle()), job.size).to(job.device).eval()
+    network = resnet().network(resnet().genotype(middle()), job.size).to(job.device).eval()
     network.load_state_dict(job.choice["weights"])
     valid = job.evaluation(network, job.valid).accuracy if job.valid else None
     return {
@@ -81,7 +81,7 @@ def _plain_row(job: OnePass, test: Any) -> dict[str, Any]:
 def what_search_won(job: OnePass, params: int) -> dict[str, Any]:
     """What became of the search, and the line that says it."""
     from proxnas.core.size.complexity import parameters
-    from proxnas.domains.images.spaces.resnet import ResNet, middle
+    from proxnas.domains.images.spaces.resnet import middle, resnet
 
     seconds = job.choice.get("seconds", 0.0)
     won = sum(swap[-1] for swap in job.tried)
@@ -91,7 +91,7 @@ def what_search_won(job: OnePass, params: int) -> dict[str, Any]:
         said = f"the search won nothing: of {len(job.tried)} swaps tried none was clear of noise"
         said += "" if not won else " in the end"
     else:
-        plain = parameters(ResNet().network(ResNet().genotype(middle()), job.size))
+        plain = parameters(resnet().network(resnet().genotype(middle()), job.size))
         gain, error = job.choice["gain"], job.choice["error"]
         said = (
             f"the search made {won} of {len(job.tried)} swaps tried: validation loss lower by"

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from proxnas.domains.images.fit_files import write_files
+from proxnas.domains.images.fit_options import FitConfig
 from proxnas.workflows.fit_board import leaderboard, warnings_of, what_search_won
-from proxnas.workflows.fit_files import write_files
-from proxnas.workflows.fit_options import FitConfig
 from proxnas.workflows.fit_plan import SPACE, Say
 
 if TYPE_CHECKING:

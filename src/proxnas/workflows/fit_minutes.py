@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxnas.common.errors import InputError
+from proxnas.domains.images.fit_options import FitConfig
 from proxnas.workflows.fit_board import simple_models
 from proxnas.workflows.fit_data import say_sheet, with_sheet
 from proxnas.workflows.fit_delivery import deliver_pass
-from proxnas.workflows.fit_options import FitConfig
 from proxnas.workflows.fit_plan import SPACE, Say, make_plan
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from proxnas.workflows.fit_options import FitConfig
+from proxnas.domains.images.fit_options import FitConfig
 
 if TYPE_CHECKING:
     from proxnas.domains.images.data.images import Images

@@ -5,61 +5,58 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from proxnas.common.launch import BEGUN
 from proxnas.common.say import say
-from proxnas.domains.domain import of_data, of_space
-from proxnas.runs.stored_options import stored
-from proxnas.workflows.fit_options import FitConfig, TextFitConfig
+from proxnas.domains.domain import of_data, of_space, trainable
+from proxnas.domains.fitting import FitOptions
+from proxnas.domains.images.fit_options import FitConfig
+from proxnas.runs.stored_options import storable, stored
 from proxnas.workflows.in_memory import keep_in
 
 if TYPE_CHECKING:
     from proxnas.domains.trained import TrainedModel
 
 
-class Fitting(NamedTuple):
-    """How a domain is fitted."""
-
-    options: type[Any]
-    fit: Callable[..., dict[str, Any]]
-    plan: Callable[..., dict[str, Any]]
-
-
-def _fit_images(
-    config: FitConfig, folder: Path, tell: Callable[[str], None], begun: float | None = BEGUN
+def fit_by(
+    config: FitOptions, folder: Path, tell: Callable[[str], None], begun: float | None = BEGUN
 ) -> dict[str, Any]:
-    from proxnas.workflows.fit import fit
+    """The fit that is described, in its folder; returns what result.json holds.
 
-    return fit(config, folder, tell, begun)
+    `begun`: since when, by time.monotonic, the time counts; None: since now.
+    """
+    if is_at_once(config):
+        from proxnas.workflows.fit_minutes import fit_minutes
+
+        return fit_minutes(config, folder, tell, begun=begun)
+    from proxnas.workflows.fit import fit_in
+
+    return fit_in(config, folder, tell)
 
 
-def _plan_images(config: FitConfig) -> dict[str, Any]:
+def plan_by(config: FitOptions) -> dict[str, Any]:
+    """The figures of `--dry-run`."""
+    if is_at_once(config):
+        from proxnas.workflows.fit_parts import prepare_search
+        from proxnas.workflows.fit_plan import SPACE, plan_minutes
+        from proxnas.workflows.plan import plan_search
+
+        search = prepare_search(replace(config, space=SPACE))
+        return plan_minutes(config, plan_search(search))
     from proxnas.workflows.fit import plan_fit
 
     return plan_fit(config)
 
 
-def _fit_text(
-    config: TextFitConfig, folder: Path, tell: Callable[[str], None], begun: float | None = None
-) -> dict[str, Any]:
-    from proxnas.workflows.fit_text import fit_text
+def is_at_once(config: FitOptions) -> TypeGuard[FitConfig]:
+    """Whether the search is the training, in one run by the clock: of images, unless something is
+    asked for that needs a search first."""
+    from proxnas.workflows.fit_minutes import is_one_pass
 
-    return fit_text(config, folder, tell)
-
-
-def _plan_text(config: TextFitConfig) -> dict[str, Any]:
-    from proxnas.workflows.fit_text import plan_fit_text
-
-    return plan_fit_text(config)
-
-
-FITTINGS = {
-    "images": Fitting(FitConfig, _fit_images, _plan_images),
-    "text": Fitting(TextFitConfig, _fit_text, _plan_text),
-}
-"""Domain -> how it is fitted."""
+    return isinstance(config, FitConfig) and is_one_pass(config)
 
 
 def fit(
@@ -85,13 +82,13 @@ def fit(
     values = {"quiet": not progress} | options | keep_in(folder, data, options)
     space = options.get("space")
     domain = of_space(space) if space not in (None, "auto") else of_data(values["data"])
-    cls, fit_domain, _ = FITTINGS[domain.name]
+    cls = trainable(domain).fitting.options
     if options.get("resume") and (folder / "config.json").exists():
-        values = stored(folder, "fit", cls).__dict__ | values
+        values = storable(stored(folder, "fit", cls)) | values
     config = cls.from_values(values)
     tell: Callable[[str], None] = say if progress else _say_nothing
     with as_guest(pick_device(config.device)):
-        fit_domain(config, folder, tell, None)
+        fit_by(config, folder, tell, None)
     return load_model(folder, config.device)
 
 

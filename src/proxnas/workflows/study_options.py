@@ -17,16 +17,10 @@ from proxnas.common.options import COUNT_OR_NONE, OptionError, build, flat_hints
 from proxnas.common.words import words_for
 from proxnas.domains import of_space
 from proxnas.domains.domain import trainable
-from proxnas.domains.spaces import SPACES
+from proxnas.domains.spaces import SPACES, traits_of
 from proxnas.runs.options import MINUTES, RunConfig
 from proxnas.runs.worker_options import ManyFlags, whole_numbers
-from proxnas.searching.defaults import (
-    FEW_NEIGHBOURS,
-    asked_of,
-    below_flags,
-    default_values,
-    idle_among,
-)
+from proxnas.searching.defaults import asked_of, below_flags, default_values, idle_among
 from proxnas.searching.options import SearchOptions, parts_for
 from proxnas.training.options import DataArgument
 
@@ -125,7 +119,7 @@ def study_values(
 def _values_alike(config: StudyConfig, method: str, special: Mapping[str, Any]) -> dict[str, Any]:
     """The same for all seeds; a method that has no use for a value of the file is not given it."""
     values: dict[str, Any] = {"data": config.data, "space": config.space, "method": method}
-    if config.space in FEW_NEIGHBOURS:
+    if traits_of(config.space).few_neighbours:
         values["refine"] = 0  # searches are compared, not what short trainings add to one of them
     values |= {name: getattr(config, name) for name in ("epochs", "table") if getattr(config, name)}
     values |= special

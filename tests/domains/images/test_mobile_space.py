@@ -28,7 +28,7 @@ from proxnas.domains.images.networks.mobile import (
     places,
 )
 from proxnas.domains.images.operations import final_norm
-from proxnas.domains.images.spaces.mobile import GROUPS, MobileSpace, middle
+from proxnas.domains.images.spaces.mobile import GROUPS, middle, mobile
 from proxnas.report.layout import drawings
 
 SIZE = Size(1, 2, 3, 4)
@@ -84,7 +84,7 @@ def test_the_plain_network_has_the_sizes_of_the_papers_at_16_channels() -> None:
     """24, 40, 80, 96, 192, 320 channels; the image of 224 pixels ends as 7 x 7."""
     size = Size(1, 16, 3, 1000, "imagenet")
     assert [stage[-1].C for stage in places(size)] == [24, 40, 80, 96, 192, 320]
-    genotype = MobileSpace().genotype(middle())
+    genotype = mobile().genotype(middle())
     with torch.device("meta"):
         network = mobile_network(genotype, size).eval()
         x = network.blocks(network.stem(torch.empty(1, 3, 224, 224)))
@@ -94,7 +94,7 @@ def test_the_plain_network_has_the_sizes_of_the_papers_at_16_channels() -> None:
 @pytest.mark.parametrize(("stem", "side"), [("cifar", 32), ("tinyimagenet", 64)])
 def test_small_images_are_halved_less_often(stem: str, side: int) -> None:
     size = Size(1, 2, 3, 4, stem)
-    genotype = MobileSpace().genotype(middle())
+    genotype = mobile().genotype(middle())
     with torch.device("meta"):
         network = mobile_network(genotype, size).eval()
         x = network.blocks(network.stem(torch.empty(1, 3, side, side)))
@@ -109,7 +109,7 @@ def test_depth_is_searched_and_not_told() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_network_of_a_genotype_computes_what_was_selected(seed: int) -> None:
     torch.manual_seed(seed)
-    space, A_bar = MobileSpace(), random_A_bar(seed)
+    space, A_bar = mobile(), random_A_bar(seed)
     net = Supernet(space.choice_network(SIZE), space.groups)
     net.use(A_bar)
     network = space.network(space.genotype(A_bar), SIZE)
@@ -128,7 +128,7 @@ def test_the_network_of_a_genotype_computes_what_was_selected(seed: int) -> None
 
 
 def test_sizes_are_sums_over_independent_decisions() -> None:
-    space = MobileSpace()
+    space = mobile()
 
     def count(seed: int, k: int) -> int:
         A_bar = random_A_bar(seed)
@@ -141,7 +141,7 @@ def test_sizes_are_sums_over_independent_decisions() -> None:
 
 
 def test_a_genotype_is_a_chain_whose_stages_begin_with_a_block() -> None:
-    text = MobileSpace().genotype(middle()).to_json()
+    text = mobile().genotype(middle()).to_json()
     genotype = Genotype.from_json(text)
     assert genotype.to_json() == text
     assert len(genotype.cells["mobile"].nodes) == sum(MOBILE_BLOCKS)

@@ -19,7 +19,7 @@ from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.one_pass import OnePass
 from proxnas.domains.images.recipe import Plan
-from proxnas.domains.images.spaces.resnet import GROUPS, ResNet, middle
+from proxnas.domains.images.spaces.resnet import GROUPS, middle, resnet
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.progress import Silent
 from support.commands import stripes
@@ -104,7 +104,7 @@ def test_it_learns() -> None:
 
 def net() -> Supernet:
     torch.manual_seed(0)
-    return Supernet(ResNet().choice_network(Size(1, 4, 1, 4)), GROUPS)
+    return Supernet(resnet().choice_network(Size(1, 4, 1, 4)), GROUPS)
 
 
 def batches(count: int, part: Images) -> list[object]:

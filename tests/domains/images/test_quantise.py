@@ -15,17 +15,22 @@ from PIL import Image
 
 from proxnas.domains import exporting
 from proxnas.domains.exporting import onnx_session
+from proxnas.domains.images import fit_files
 from proxnas.domains.images.data.images import load
 from proxnas.domains.images.domain import IMAGES
 from proxnas.domains.images.export import export_model
+from proxnas.domains.images.fit_files import (
+    compare_files,
+    warnings_about,
+    write_files,
+    write_program,
+)
 from proxnas.domains.images.model import Model
 from proxnas.domains.images.networks.chain import chain_network
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.quantise import answers, quantise, some_of
-from proxnas.domains.images.spaces.resnet import ResNet, middle
+from proxnas.domains.images.spaces.resnet import middle, resnet
 from proxnas.domains.trained import TrainedModel
-from proxnas.workflows import fit_files
-from proxnas.workflows.fit_files import compare_files, warnings_about, write_files, write_program
 
 pytestmark = pytest.mark.skipif(
     not exporting.onnx_available(), reason="the extra onnx is not installed"
@@ -37,7 +42,7 @@ def chain_model(**changes: Any) -> Model:
     import torch
 
     torch.manual_seed(0)
-    images, size, genotype = load("digits"), Size(1, 8, 1, 10), ResNet().genotype(middle())
+    images, size, genotype = load("digits"), Size(1, 8, 1, 10), resnet().genotype(middle())
     parts: dict[str, Any] = {
         "network": channels_last(chain_network(genotype, size)).eval(),
         "genotype": genotype,

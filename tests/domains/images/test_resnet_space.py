@@ -17,7 +17,7 @@ from proxnas.core.supernet import Supernet
 from proxnas.domains.images.networks.chain import BODIES, ENTRIES, STAGES, chain_network
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.operations import final_norm
-from proxnas.domains.images.spaces.resnet import GROUPS, ResNet, cut_out, middle
+from proxnas.domains.images.spaces.resnet import GROUPS, cut_out, middle, resnet
 from proxnas.report.layout import drawings
 from support.commands import call, stripes
 
@@ -57,7 +57,7 @@ def test_an_entry_halves_what_is_not_small_already(kind: str, side: int, after: 
 
 def test_the_middle_network_is_the_plain_one() -> None:
     """Three stages of 32, 64, 128 channels: entries 3x3, then two 3x3 each."""
-    network = chain_network(ResNet().genotype(middle()), Size(1, 32, 3, 10))
+    network = chain_network(resnet().genotype(middle()), Size(1, 32, 3, 10))
     convolutions = 9 * (3 * 32 + 32 * 64 + 64 * 128) + 18 * (32**2 + 64**2 + 128**2)
     norms = 3 * 2 * (32 + 64 + 128)
     assert weights(network) == convolutions + norms + 128 * 10 + 10
@@ -66,7 +66,7 @@ def test_the_middle_network_is_the_plain_one() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_cut_out_computes_what_was_trained(seed: int) -> None:
     torch.manual_seed(seed)
-    space, A_bar = ResNet(), random_A_bar(seed)
+    space, A_bar = resnet(), random_A_bar(seed)
     net = Supernet(space.choice_network(SIZE), space.groups)
     net.use(A_bar)
     x = torch.randn(3, 3, 16, 16)
@@ -78,7 +78,7 @@ def test_what_is_cut_out_computes_what_was_trained(seed: int) -> None:
 
 def test_sizes_are_sums_over_independent_decisions() -> None:
     """Swapping one block changes the number of weights by the same whatever the others are."""
-    space = ResNet()
+    space = resnet()
 
     def count(seed: int, kind: int) -> int:
         A_bar = random_A_bar(seed)
@@ -97,7 +97,7 @@ def test_kinds_differ_in_size() -> None:
 
 
 def test_a_genotype_must_be_a_chain() -> None:
-    text = ResNet().genotype(middle()).to_json()
+    text = resnet().genotype(middle()).to_json()
     assert Genotype.from_json(text).to_json() == text
     for old, new in (
         ('["conv_3x3", 0]', '["res_3x3", 0]'),  # an entry doubles the channels
@@ -111,7 +111,7 @@ def test_a_genotype_must_be_a_chain() -> None:
 
 
 def test_it_is_drawn_as_one_chain() -> None:
-    (drawing,) = drawings(ResNet().genotype(random_A_bar(0)))
+    (drawing,) = drawings(resnet().genotype(random_A_bar(0)))
     assert drawing.title == "chain of blocks"
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from proxnas.cli.main import main
+from proxnas.domains.images.fit_options import FitConfig
+from proxnas.domains.text.fit_options import TextFitConfig
 from proxnas.searching.job import Search
 from proxnas.workflows.about import fitting_domain
-from proxnas.workflows.fit_options import FitConfig, TextFitConfig
-from proxnas.workflows.fit_text import search_config, train_config
+from proxnas.workflows.fit_parts import search_config, train_config
 
 SMALL = [
     "--units=4",
@@ -90,7 +91,7 @@ def test_the_search_is_built_once(
         real(self, *args, **more)
 
     monkeypatch.setattr(Search, "__init__", count)
-    monkeypatch.setattr("proxnas.workflows.fit_text.run_training", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("proxnas.workflows.fit.run_training", lambda *_, **__: 1 / 0)
     assert main(["fit", str(book), *SMALL, *more, "--quiet", "--run", str(tmp_path / "run")]) == 1
     assert (tmp_path / "run" / "search" / "result.json").exists() and len(built) == 1
 
@@ -108,7 +109,7 @@ def test_one_that_was_stopped_after_the_search_goes_on(
 ) -> None:
     argv = ["fit", str(book), *SMALL, *more, "--words=8", "--quiet", "--run", str(tmp_path / "run")]
     with monkeypatch.context() as patch:
-        patch.setattr("proxnas.workflows.fit_text.run_training", lambda *_, **__: 1 / 0)
+        patch.setattr("proxnas.workflows.fit.run_training", lambda *_, **__: 1 / 0)
         assert main(argv) == 1
     assert (tmp_path / "run" / "search" / "result.json").exists() and not (
         tmp_path / "run" / "train"

@@ -14,10 +14,14 @@ from proxnas.cells.reading import read_architecture
 from proxnas.common.errors import InputError
 from proxnas.common.options import OptionError
 from proxnas.common.say import plain
+from proxnas.domains.images.fitting import ImageFitting
 from proxnas.domains.images.networks import NETWORKS
 from proxnas.domains.images.options import ImageTestOptions, ImageTrainOptions, load_options
-from proxnas.domains.images.protocols import BY_KIND, PROTOCOLS
-from proxnas.domains.images.spaces import SPACES
+from proxnas.domains.images.protocols import OF_CELLS, PROTOCOLS, train_values
+from proxnas.domains.images.search_options import ImageSearchOptions
+from proxnas.domains.images.spaces import SPACES, space_traits
+from proxnas.domains.search_options import DomainOptions
+from proxnas.domains.space_traits import SpaceTraits
 from proxnas.training.options import Defaults, TestOptions, TrainOptions
 
 if TYPE_CHECKING:
@@ -28,8 +32,6 @@ if TYPE_CHECKING:
     from proxnas.domains.images.task import ImageTask
     from proxnas.domains.images.training import ImageTraining
 
-OF_CELLS: dict[str, Any] = {"cells": 1, "channels": 1, "auxiliary": 0.0, "drop_path": 0.0}
-"""What a network made by hand has no use for, with the values that ask for nothing."""
 MOST_SHOWN = 20
 """Classes whose confusion matrix fits on a screen."""
 
@@ -44,6 +46,11 @@ class ImageDomain:
     train_options: type[TrainOptions] = ImageTrainOptions
     test_options: type[TestOptions] = ImageTestOptions
     kept_as = "data.npz"
+    fitting = ImageFitting()
+    search_options: type[DomainOptions] = ImageSearchOptions
+
+    def traits(self, space: str) -> SpaceTraits:
+        return space_traits(space)
 
     def claims(self, data: object) -> bool:
         if not isinstance(data, str):
@@ -94,12 +101,7 @@ class ImageDomain:
     def train_values(
         self, protocol: str, data: str, architecture: Architecture | None
     ) -> dict[str, Any]:
-        name = auto_protocol(data) if protocol == "auto" else protocol
-        values = PROTOCOLS[name]() | {"protocol": name}
-        if isinstance(architecture, Design):
-            return values | OF_CELLS
-        of_kind = BY_KIND.get(architecture.kind) if architecture else None
-        return values | (of_kind() if of_kind else {})
+        return train_values(protocol, data, architecture)
 
     def check_training(self, options: Any, architecture: Architecture | None) -> None:
         if not isinstance(architecture, Design):
@@ -208,17 +210,3 @@ def _lines_of_targets(figures: Mapping[str, Any]) -> list[str]:
 
 
 IMAGES = ImageDomain()
-
-
-def auto_protocol(data: str) -> str:
-    """The protocol that suits DATA: cifar, tinyimagenet or quick."""
-    folder = Path(data).expanduser()
-    if not folder.is_dir():
-        return "quick"
-    from proxnas.domains.images.data.cifar import (
-        find,
-    )  # numpy takes a while, and --help needs it not
-
-    if find(folder) is not None:
-        return "cifar"
-    return "tinyimagenet" if (folder / "val" / "val_annotations.txt").is_file() else "quick"

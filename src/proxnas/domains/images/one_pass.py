@@ -36,7 +36,7 @@ from proxnas.domains.images.networks.chain import Chain
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.parts import train_parts
 from proxnas.domains.images.recipe import Plan, class_weights, sides
-from proxnas.domains.images.spaces.resnet import GROUPS, ResNet, cut_out, middle
+from proxnas.domains.images.spaces.resnet import GROUPS, cut_out, middle, resnet
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run, write_atomically
 from proxnas.runs.loop import Totals, check_finite
@@ -75,7 +75,7 @@ class OnePass:
         set_threads(plan.threads)
         torch.manual_seed(stable_seed(plan.seed, "weights"))
         self.size = Size(plan.cells, plan.channels, images.shape[0], images.num_classes)
-        module = channels_last(ResNet().choice_network(self.size).to(self.device))
+        module = channels_last(resnet().choice_network(self.size).to(self.device))
         check_shape(images.shape, self.size, module)
         self.net = Supernet(module, GROUPS)
         self.A_bar = middle()
@@ -207,7 +207,7 @@ class OnePass:
         return (everything[first:] + everything[:first])[:most]
 
     def genotype(self) -> Genotype:
-        return ResNet().genotype(self.A_bar)
+        return resnet().genotype(self.A_bar)
 
     def network(self) -> Chain:
         """The network of A_bar, cut out."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from proxnas.cells.designs import Architecture, Design
+from proxnas.domains.images.search_options import auto_protocol
+
 
 def quick() -> dict[str, Any]:
     """Small data on a laptop: few epochs, more augmentation, averaged weights, a tenth held out to
@@ -91,3 +94,20 @@ def mobile() -> dict[str, Any]:
 PROTOCOLS = {"quick": quick, "cifar": cifar, "imagenet": imagenet, "tinyimagenet": tinyimagenet}
 BY_KIND = {"nasbench201": nasbench201, "chain": chain, "mobile": mobile}
 """What networks of a kind are made of, whatever the protocol."""
+OF_CELLS: dict[str, Any] = {"cells": 1, "channels": 1, "auxiliary": 0.0, "drop_path": 0.0}
+"""What a network made by hand has no use for, with the values that ask for nothing."""
+
+
+def train_values(protocol: str, data: str, architecture: Architecture | None) -> dict[str, Any]:
+    """The values of a protocol, `auto` decided by the data, fitted to the kind of the cell."""
+    if isinstance(architecture, Design):
+        return protocol_values(protocol, data) | OF_CELLS
+    return protocol_values(protocol, data, architecture.kind if architecture else "")
+
+
+def protocol_values(protocol: str, data: str, kind: str = "") -> dict[str, Any]:
+    """The values of a protocol for networks of a kind."""
+    name = auto_protocol(data) if protocol == "auto" else protocol
+    values = PROTOCOLS[name]() | {"protocol": name}
+    of_kind = BY_KIND.get(kind)
+    return values | (of_kind() if of_kind else {})

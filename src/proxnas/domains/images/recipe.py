@@ -21,7 +21,7 @@ from proxnas.common.seeds import Array
 from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.networks.chain import chain_network
 from proxnas.domains.images.networks.cnn import Size, channels_last
-from proxnas.domains.images.spaces.resnet import ResNet, middle
+from proxnas.domains.images.spaces.resnet import middle, resnet
 from proxnas.training.convolutions import MuonAndSgd, Rates
 
 LEAST_STEPS = 1100
@@ -128,7 +128,7 @@ def step_seconds(
 ) -> float:
     """A step of the plain network on images of that side: the quickest of some, after one that
     prepares."""
-    network = channels_last(chain_network(ResNet().genotype(middle()), size))
+    network = channels_last(chain_network(resnet().genotype(middle()), size))
     optimizer = MuonAndSgd(network, Rates())
     x = torch.randn(batch_size, size.image_channels, side, side)
     x = x.contiguous(memory_format=torch.channels_last)

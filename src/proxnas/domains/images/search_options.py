@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from proxnas.common.options import Range
 from proxnas.domains.images.options import ImageFlags
+from proxnas.domains.images.spaces import space_traits
 from proxnas.domains.search_options import DomainOptions, Precision
 
 # beyond these a slip of the finger would fill the memory before anybody can say so
@@ -57,7 +58,7 @@ class ImageSearchOptions(ImageFlags, DomainOptions):
     @classmethod
     def fixed(cls, space: str) -> dict[str, Any]:
         """Blocks of a chain change their channels: they read all of them."""
-        return {"channel_part": 1} if space in ("resnet", "mobile") else {}
+        return {} if space_traits(space).parted else {"channel_part": 1}
 
 
 QUICK = {

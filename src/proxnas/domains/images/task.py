@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -21,9 +21,7 @@ from proxnas.domains.images.data.augment import Augment
 from proxnas.domains.images.data.images import Images, search_parts
 from proxnas.domains.images.data.stream import ImageBatches, Stream
 from proxnas.domains.images.networks.cnn import Size, channels_last
-from proxnas.domains.images.spaces.cnn import CellSpace
-from proxnas.domains.images.spaces.enas5 import Enas5
-from proxnas.domains.images.spaces.nasbench201 import NasBench201
+from proxnas.domains.images.spaces import space_traits
 from proxnas.domains.images.targets import require_classes
 from proxnas.runs.folder import Run
 from proxnas.runs.loop import PRECISIONS
@@ -141,8 +139,9 @@ def with_part(space: Space[Size], part: int) -> Space[Size]:
     """The space with search networks whose candidates read a part of the channels."""
     if part == 1:
         return space
-    if not isinstance(space, CellSpace | NasBench201 | Enas5):
+    if not space_traits(space.name).parted or not is_dataclass(space):
         raise OptionError(
             "channel_part", part, f"is not for {{space}} {space.name}: leave it out, or give 1"
         )
-    return replace(space, part=part)
+    parted: Space[Size] = replace(space, part=part)
+    return parted

@@ -85,6 +85,10 @@ class ImageTraining:
         self.best: State = {}
 
     @property
+    def data(self) -> Images:
+        return self.images
+
+    @property
     def fingerprint(self) -> Fingerprint:
         """Of the data."""
         return self.images.fingerprint

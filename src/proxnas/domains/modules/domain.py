@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from proxnas.cells.genotype import CUSTOM
 from proxnas.common.errors import InputError
+from proxnas.domains.modules.options import ModuleSearchOptions
+from proxnas.domains.search_options import DomainOptions
+from proxnas.domains.space_traits import SpaceTraits
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +23,10 @@ class ModuleDomain:
 
     name = "modules"
     spaces: Mapping[str, str] = {}
+    search_options: type[DomainOptions] = ModuleSearchOptions
+
+    def traits(self, space: str) -> SpaceTraits:
+        return SpaceTraits(kind=CUSTOM, parted=False)
 
     def claims(self, data: object) -> bool:
         if isinstance(data, str):

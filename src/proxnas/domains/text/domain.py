@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,19 @@ from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
 from proxnas.cells.zoo import LSTM, PREFIX
 from proxnas.common.errors import InputError
+from proxnas.domains.search_options import DomainOptions
+from proxnas.domains.space_traits import SpaceTraits
 from proxnas.domains.text.data.corpus import is_text
+from proxnas.domains.text.fit_options import TOKENS
+from proxnas.domains.text.fitting import TextFitting
 from proxnas.domains.text.options import (
     TEXT_PROTOCOLS,
     TextTestOptions,
     TextTrainOptions,
-    TokenFlags,
     text_options,
 )
+from proxnas.domains.text.search_options import TextSearchOptions
+from proxnas.domains.text.spaces import KIND, SPACES, space_traits
 from proxnas.training.options import Defaults, TestOptions, TrainOptions
 
 if TYPE_CHECKING:
@@ -31,10 +35,6 @@ if TYPE_CHECKING:
     from proxnas.domains.text.training import TextTraining
     from proxnas.training.answers import Answer
 
-SPACES: dict[str, str] = {"rnn": "proxnas.domains.text.space:RecurrentSpace"}
-KIND = "rnn"
-"""Of the genotypes that make language models."""
-
 
 class TextDomain:
     """Text, its space, networks and models."""
@@ -42,10 +42,15 @@ class TextDomain:
     name = "text"
     spaces: Mapping[str, str] = SPACES
     protocols: Mapping[str, Defaults] = TEXT_PROTOCOLS
-    shared = tuple(field.name for field in fields(TokenFlags))
+    shared = TOKENS
     train_options: type[TrainOptions] = TextTrainOptions
     test_options: type[TestOptions] = TextTestOptions
     kept_as = "data.txt"
+    fitting = TextFitting()
+    search_options: type[DomainOptions] = TextSearchOptions
+
+    def traits(self, space: str) -> SpaceTraits:
+        return space_traits(space)
 
     def claims(self, data: object) -> bool:
         if isinstance(data, str):

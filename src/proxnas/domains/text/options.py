@@ -74,7 +74,7 @@ TEXT_PROTOCOLS: dict[str, Defaults] = {"quick": quick, "ptb": ptb, "wt2": wt2}
 
 
 @dataclass(frozen=True)
-class TokenFlags:
+class TokenFlags(Options):
     """How a text becomes tokens."""
 
     tokens: Literal["word", "char"] = "word"

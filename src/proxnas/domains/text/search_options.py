@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from proxnas.common.options import Range
 from proxnas.domains.search_options import DomainOptions
-
-if TYPE_CHECKING:
-    from proxnas.domains.text.data.text import TextOptions
+from proxnas.domains.text.options import TokenFlags, text_options
 
 UNITS, DROP, PENALTY = Range(1, 16384), Range(0, 0.99), Range(0, 1e6)
 
 
 @dataclass(frozen=True)
-class TextSearchOptions(DomainOptions):
+class TextSearchOptions(TokenFlags, DomainOptions):
     """Text, and recurrent cells for it."""
 
     protocols: ClassVar[tuple[str, ...]] = ("quick", "ptb")
@@ -27,14 +25,6 @@ class TextSearchOptions(DomainOptions):
     own_rates: ClassVar[bool] = True
     or_smaller: ClassVar[str] = ", or fewer {final_units}"
 
-    tokens: Literal["word", "char"] = "word"
-    """What a text is read in. Words between white space, with <eos> at the end of each line."""
-    max_words: int = 0
-    """Keep so many words, the most frequent; the others are <unk>; 0: all."""
-    min_count: int = 0
-    """Words that occur less often are <unk>; 0: 2, or 1 for a text with <unk>."""
-    train_tokens: int = 0
-    """Only the first so many tokens for w; 0: all; they are the vocabulary."""
     units: Annotated[int, UNITS] = 300
     """Units of the embedding and of every node in the search."""
     final_units: Annotated[int, UNITS] = 850
@@ -63,13 +53,7 @@ class TextSearchOptions(DomainOptions):
     def check(self) -> None:
         """What cannot be made tokens of is refused by their reader."""
         super().check()
-        self.text_options()
-
-    def text_options(self) -> TextOptions:
-        """How text becomes tokens."""
-        from proxnas.domains.text.data.text import TextOptions
-
-        return TextOptions(self.tokens, self.max_words, self.min_count, self.train_tokens)
+        text_options(self)
 
     @classmethod
     def choose_protocol(cls, data: str) -> str:

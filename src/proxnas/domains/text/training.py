@@ -77,6 +77,14 @@ class TextTraining:
         self.best: State = {}
 
     @property
+    def data(self) -> Text:
+        return self.text
+
+    @property
+    def flops(self) -> int:
+        return multiply_adds(self.network)
+
+    @property
     def fingerprint(self) -> Fingerprint:
         """Of the text."""
         return self.text.fingerprint
@@ -230,7 +238,7 @@ class TextTraining:
             "words": self.text.num_words,
             "train_tokens": len(self.text.train),
             "units": self.config.units,
-            "flops": multiply_adds(self.network),
+            "flops": self.flops,
         }
 
     def keep(self, run: Run) -> None:

@@ -1,13 +1,33 @@
 """Search spaces of image classifiers, resolved late so that listing them needs no torch."""
 
+from proxnas.domains.space_traits import SpaceTraits
+
 SPACES: dict[str, str] = {
     "darts7": "proxnas.domains.images.spaces.cnn:darts7",
     "darts8": "proxnas.domains.images.spaces.cnn:darts8",
     "nasp12": "proxnas.domains.images.spaces.cnn:nasp12",
     "nasp12-full": "proxnas.domains.images.spaces.cnn:nasp12_full",
     "nasbench201": "proxnas.domains.images.spaces.nasbench201:NasBench201",
-    "resnet": "proxnas.domains.images.spaces.resnet:ResNet",
-    "mobile": "proxnas.domains.images.spaces.mobile:MobileSpace",
+    "resnet": "proxnas.domains.images.spaces.resnet:resnet",
+    "mobile": "proxnas.domains.images.spaces.mobile:mobile",
     "enas5": "proxnas.domains.images.spaces.enas5:Enas5",
 }
 """Name -> 'module:what makes it'."""
+
+CELLS = SpaceTraits()
+CHAIN = SpaceTraits(kind="chain", parted=False)
+"""Blocks of a chain change their channels: they read all of them."""
+TRAITS: dict[str, SpaceTraits] = {
+    **dict.fromkeys(SPACES, CELLS),
+    "nasbench201": SpaceTraits(
+        kind="nasbench201", reduces=False, few_neighbours=True, has_tables=True
+    ),
+    "resnet": CHAIN,
+    "mobile": SpaceTraits(kind="mobile", parted=False),
+}
+"""Of each space."""
+
+
+def space_traits(name: str) -> SpaceTraits:
+    """What is known of a space before it is built; of those of others: nothing unusual."""
+    return TRAITS.get(name, CELLS)

@@ -4,13 +4,14 @@ with what that costs, a program that uses them, the model card."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxnas.common.errors import in_one_line
 from proxnas.common.files import write_atomically
+from proxnas.domains.fitting import Say, names_of
 
 if TYPE_CHECKING:
     from proxnas.common.seeds import Array
@@ -22,8 +23,6 @@ MOST_TESTED, TEST_SECONDS = 2000, 1.0
 """Test images that both versions are held to each other on, or as many as there is time for."""
 LOSS = 0.01
 """Accuracy that the int8 version may lose in silence."""
-
-Say = Callable[[str], None]
 
 
 def write_files(
@@ -44,15 +43,7 @@ def write_files(
         return {name: made[name] for name in ("int8", "use_model")}
 
     checked = np.asarray(images.x_test[:IMAGES])
-    names = {
-        kind: path.name
-        for kind, path in model.deliver(folder, checked, found, say, more).files.items()
-    }
-    made |= {
-        "onnx": names.get("onnx"),
-        "exported": names.get("onnx") or names["torch"],
-        "model_card": names["card"],
-    }
+    made |= names_of(model.deliver(folder, checked, found, say, more))
     return made, warnings_about(made["int8"])
 
 

@@ -1,0 +1,168 @@
+"""How `fit` sizes searches and trainings of image classifiers. No torch before it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proxnas.common.errors import InputError
+from proxnas.common.options import AboutOptions, changed
+from proxnas.domains.fitting import FitOptions, Free, Say
+from proxnas.domains.images.fit_options import FitConfig
+from proxnas.domains.images.options import ImageTrainOptions, load_options
+from proxnas.domains.images.protocols import protocol_values
+from proxnas.domains.images.spaces import space_traits
+from proxnas.training.few_steps import SMALLEST_BATCH, batch_for, epochs_for
+
+if TYPE_CHECKING:
+    from proxnas.cells.designs import Architecture
+    from proxnas.domains.images.data.images import Images
+    from proxnas.domains.trained import TrainedModel
+
+SEARCH_SIDE = 32
+"""Pixels that files of large images are brought to in a search, as is usual: cells found there are
+good at 224 too."""
+OWN = ("epochs", "batch_size", "cells", "channels", "image_size", "skip_broken")
+"""Options of a fit that are the training's."""
+
+
+class ImageFitting:
+    """Images."""
+
+    options: type[FitOptions] = FitConfig
+    auto_space = "darts7"
+    needed: tuple[str, ...] = ()
+
+    def train_values(
+        self, config: FitConfig, architecture: Architecture | None, file: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        # before anything is found, the network is of the kind that the space has
+        kind = architecture.kind if architecture else space_traits(config.space).kind
+        values = protocol_values(config.protocol, config.data, kind)
+        values |= file
+        return values | {name: getattr(config, name) for name in OWN if getattr(config, name)}
+
+    def search_values(self, config: FitConfig, training: ImageTrainOptions) -> dict[str, Any]:
+        limit = config.limit()
+        if limit and training.stem != "cifar":
+            # the search counts networks as they are for small images
+            raise AboutOptions(
+                f"{limit.asked()}: is not for networks with the stem {training.stem}: leave it out,"
+                " or give {eta}"
+            )
+        values: dict[str, Any] = {
+            "protocol": "cifar" if config.protocol.endswith("imagenet") else config.protocol,
+            "final_cells": training.cells,
+            "final_channels": training.channels,
+        }
+        side = config.image_size or (SEARCH_SIDE if training.image_size else 0)
+        chosen = {"image_size": side, "eta": config.eta, "skip_broken": config.skip_broken}
+        return values | {name: value for name, value in chosen.items() if value}
+
+    def size_search(
+        self, config: FitConfig, search: Any, data: Any, free: Free
+    ) -> tuple[Any, Images]:
+        """Batches of a size that makes steps; files of large images are brought to SEARCH_SIDE
+        where time is short."""
+        images = data if data is not None else _load(search)
+        if config.minutes and not search.image_size and max(images.shape[1:]) > SEARCH_SIDE:
+            search, images = _smaller_images(search, images)
+        if free("batch_size"):
+            size = batch_for(_halved(images), search.epochs, search.batch_size)
+            search = changed(search, batch_size=size)
+        return search, images
+
+    def size_training(
+        self, training: ImageTrainOptions, data: Images, free: Free, most: int
+    ) -> ImageTrainOptions:
+        count = _count(training, data)
+        if free("batch_size"):
+            smallest = max(SMALLEST_BATCH, 2 * training.accumulate)
+            size = batch_for(count, training.epochs, training.batch_size, smallest)
+            training = replace(training, batch_size=size)
+        if free("epochs"):
+            epochs = epochs_for(count, training.batch_size, training.epochs, most)
+            training = replace(training, epochs=epochs)
+        return training
+
+    def reads_alike(self, search: Any, training: ImageTrainOptions) -> bool:
+        return load_options(search) == load_options(training)
+
+    def smaller(
+        self, training: ImageTrainOptions, data: Images, free: Free
+    ) -> Iterator[tuple[ImageTrainOptions, Images]]:
+        """The training in the smallest batches, then smaller images, fewer channels, fewer
+        cells."""
+        if free("batch_size"):
+            training = replace(training, batch_size=min(training.batch_size, SMALLEST_BATCH))
+        yield training, data
+        if training.stem != "cifar":  # their stems need large images
+            return
+        if free("image_size") and max(data.shape[1:]) > SEARCH_SIDE:
+            smaller, data = _smaller_images(training, data)
+            if smaller != training:
+                training = smaller
+                yield training, data
+        for name in ("channels", "cells"):
+            if free(name):
+                training = replace(training, **{name: (getattr(training, name) + 1) // 2})
+                yield training, data
+
+    def size_batches(
+        self, training: ImageTrainOptions, data: Images, usual: int, epochs: int, free: Free
+    ) -> ImageTrainOptions:
+        if not free("batch_size"):
+            return training
+        size = batch_for(_count(training, data), epochs, usual, training.batch_size)
+        return replace(training, batch_size=size)
+
+    def size_line(self, training: ImageTrainOptions) -> str:
+        side = f"images of {training.image_size} pixels, " if training.image_size else ""
+        network = f"{training.cells} cells, {training.channels} channels"
+        return f"{side}batches of {training.batch_size}, {network}"
+
+    def deliver(
+        self,
+        config: FitConfig,
+        training: ImageTrainOptions,
+        model: TrainedModel,
+        folder: Path,
+        found: Mapping[str, Any],
+        say: Say,
+    ) -> dict[str, Any]:
+        from proxnas.domains.images.fit_files import write_files
+
+        files, doubts = write_files(model, folder, _load(training), found, say)
+        files.pop("latency_ms", None)
+        return files | ({"warning": "; ".join(doubts)} if doubts else {})
+
+
+def _load(options: Any) -> Images:
+    from proxnas.domains.images.data.images import load
+
+    return load(options.data, load_options(options))
+
+
+def _smaller_images(options: Any, images: Images) -> tuple[Any, Images]:
+    """The options with images of SEARCH_SIDE, if their data can be had so small."""
+    smaller = changed(options, image_size=SEARCH_SIDE)
+    try:
+        return smaller, _load(smaller)
+    except InputError:  # arrays are taken as they are
+        return options, images
+
+
+def _halved(images: Images) -> int:
+    """How many images the smaller half has that a search is made on."""
+    if images.y_valid is not None:
+        return min(len(images.y_train), len(images.y_valid))
+    return len(images.y_train) // 2
+
+
+def _count(training: ImageTrainOptions, images: Images) -> int:
+    """How many images a training has."""
+    from proxnas.domains.images.parts import train_parts
+
+    return len(train_parts(images, training.valid_share)[0][1])

@@ -1,0 +1,101 @@
+"""How `fit` sizes searches and trainings of language models. No torch before it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proxnas.common.options import changed
+from proxnas.domains.fitting import FitOptions, Free, Say, names_of
+from proxnas.domains.text.fit_options import TextFitConfig
+from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainOptions, text_options
+from proxnas.domains.text.spaces import SPACES
+from proxnas.training.few_steps import windows_for
+
+if TYPE_CHECKING:
+    from proxnas.domains.text.data.text import Text
+    from proxnas.domains.trained import TrainedModel
+
+OWN = ("epochs", "batch_size", "bptt", "units")
+"""Options of a fit that are the training's."""
+
+
+class TextFitting:
+    """Text."""
+
+    options: type[FitOptions] = TextFitConfig
+    auto_space = next(iter(SPACES))
+    needed: tuple[str, ...] = ("export_difference", "sample")
+
+    def train_values(
+        self, config: TextFitConfig, architecture: object, file: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        values = TEXT_PROTOCOLS[config.protocol]() | {"protocol": config.protocol}
+        values |= file
+        values |= {name: getattr(config, name) for name in OWN if getattr(config, name)}
+        return values | config.token_values()
+
+    def search_values(self, config: TextFitConfig, training: TextTrainOptions) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            "protocol": "quick" if config.protocol == "quick" else "ptb",
+            "final_units": training.units,
+        }
+        chosen = config.token_values() | {"bptt": config.bptt}
+        return values | {name: value for name, value in chosen.items() if value}
+
+    def size_search(
+        self, config: TextFitConfig, search: Any, data: Any, free: Free
+    ) -> tuple[Any, Text]:
+        text = data if data is not None else _load(search)
+        return _fitted(search, min(len(text.train), len(text.valid)), free), text  # for w and for A
+
+    def size_training(
+        self, training: TextTrainOptions, data: Text, free: Free, most: int
+    ) -> TextTrainOptions:
+        sized: TextTrainOptions = _fitted(training, len(data.train), free)
+        return sized
+
+    def reads_alike(self, search: Any, training: TextTrainOptions) -> bool:
+        return text_options(search) == text_options(training)
+
+    def smaller(
+        self, training: TextTrainOptions, data: Text, free: Free
+    ) -> Iterator[tuple[TextTrainOptions, Text]]:
+        yield training, data
+
+    def size_batches(
+        self, training: TextTrainOptions, data: Text, usual: int, epochs: int, free: Free
+    ) -> TextTrainOptions:
+        return training
+
+    def size_line(self, training: TextTrainOptions) -> str:
+        return ""
+
+    def deliver(
+        self,
+        config: TextFitConfig,
+        training: TextTrainOptions,
+        model: TrainedModel,
+        folder: Path,
+        found: Mapping[str, Any],
+        say: Say,
+    ) -> dict[str, Any]:
+        exported = model.deliver(folder, found=found, tell=say)
+        return names_of(exported) | {
+            "export_difference": max(exported.differences.values()),
+            "sample": model.generate(config.prompt, config.words, config.temperature, config.seed),
+        }
+
+
+def _load(options: Any) -> Text:
+    from proxnas.domains.text.data.text import load
+
+    return load(options.data, text_options(options))
+
+
+def _fitted(options: Any, tokens: int, free: Free) -> Any:
+    """Columns and windows that so many tokens are enough for."""
+    fixed = not free("batch_size"), not free("bptt")
+    batch_size, bptt = windows_for(tokens, options.batch_size, options.bptt, fixed)
+    return changed(options, batch_size=batch_size, bptt=bptt)
