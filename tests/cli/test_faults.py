@@ -24,10 +24,11 @@ from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.common.files import make_folder
 from proxnas.report.live import Snapshot
+from proxnas.runs.checkpoint import sound_state
 from proxnas.runs.executors.pool import locked
 from proxnas.runs.executors.processes import started
 from proxnas.runs.executors.progress import progress_of
-from proxnas.runs.folder import Run, open_run, sound_state, write_atomically
+from proxnas.runs.folder import Run, open_run, write_atomically
 from support.run_folders import make_run
 
 EPOCHS = 2
@@ -371,7 +372,7 @@ def test_a_signal_before_the_first_step_is_told_and_harms_nothing(
 
 
 @pytest.mark.parametrize(
-    "place", ["torch.load", "proxnas.runs.loop.Guard.go_back", "proxnas.runs.folder.digest"]
+    "place", ["torch.load", "proxnas.runs.loop.Guard.go_back", "proxnas.runs.checkpoint.digest"]
 )
 def test_a_signal_while_a_checkpoint_is_read_is_no_damage(
     argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, place: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -140,13 +142,11 @@ def test_another_package_brings_a_domain(monkeypatch: pytest.MonkeyPatch) -> Non
 
     sounds: Domain = Sounds()
 
-    class Point:
-        name = "sounds"
-
-        def load(self) -> Domain:
-            return sounds
-
-    monkeypatch.setattr("proxnas.domains.domain.entry_points", lambda group: [Point()])
+    package = ModuleType("sounds_package")
+    vars(package)["SOUNDS"] = sounds
+    monkeypatch.setitem(sys.modules, "sounds_package", package)
+    found = {"sounds": "sounds_package:SOUNDS"}
+    monkeypatch.setattr("proxnas.domains.domain.of_others", lambda group: found)
     every_domain.cache_clear()
     try:
         assert domains.of_space("waves") is sounds and domains.of_data("hum") is sounds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from torch import nn
 import proxnas
 from proxnas import methods
 from proxnas.common.errors import InputError
+from proxnas.common.plugins import of_others
 from proxnas.core.choice import Choice
 from support.commands import call, one_line
+from support.packages import installed
 
 TOY = '''
 """A method of somebody else's: random steps of A, of a length of its own."""
@@ -94,20 +97,16 @@ ONE = ["--threads", "1", "--device", "cpu", "--quiet"]
 
 
 @pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An installed package: a module, and an entry point, which worker processes find too."""
-    site = tmp_path / "site"
-    (site / "toy-1.0.dist-info").mkdir(parents=True)
-    (site / "toy_method.py").write_text(TOY)
-    (site / "toy-1.0.dist-info" / "METADATA").write_text("Name: toy\nVersion: 1.0\n")
-    points = "[proxnas.methods]\ntoy = toy_method:Toy\n"
-    (site / "toy-1.0.dist-info" / "entry_points.txt").write_text(points)
+    site = installed(tmp_path, "toy_method", TOY, "[proxnas.methods]\ntoy = toy_method:Toy\n")
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setenv("PYTHONPATH", f"{site}:{Path(proxnas.__file__).parent.parent}")
-    monkeypatch.setattr(methods, "METHODS", dict(methods.METHODS))
-    methods._read_entry_points.cache_clear()
+    of_others.cache_clear()
     monkeypatch.delitem(sys.modules, "toy_method", raising=False)
     assert "toy" in methods.names()
+    yield
+    of_others.cache_clear()
 
 
 def rows(folder: Path) -> list[dict[str, object]]:

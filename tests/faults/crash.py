@@ -193,7 +193,7 @@ def counts(folder: Path) -> dict[str, float]:
 def outcome(folder: Path) -> dict[str, Any]:
     """All that must be equal to the bit: metrics, result, genotype, the last state and the model,
     but for the clock."""
-    from proxnas.runs.folder import digest, sound_state
+    from proxnas.runs.checkpoint import digest, sound_state
 
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     result = json.loads((folder / "result.json").read_text())

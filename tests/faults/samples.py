@@ -34,7 +34,8 @@ from proxnas.domains.text.data import corpus, text
 from proxnas.domains.text.language import LanguageSize
 from proxnas.domains.text.model import TextModel, load_text_model, save_text_model
 from proxnas.report import reading
-from proxnas.runs.folder import Run, digest
+from proxnas.runs.checkpoint import SCHEMA, digest
+from proxnas.runs.folder import Run
 from proxnas.searching.options import SearchOptions
 
 CELL = "|nor_conv_1x1~0|+|skip_connect~0|none~1|+|avg_pool_3x3~0|nor_conv_3x3~1|skip_connect~2|"
@@ -127,7 +128,7 @@ def _train_config(path: Path) -> None:
 def _weights() -> Made:
     buffer = io.BytesIO()
     state = {"w": torch.arange(60.0), "n": [1, 2], "epochs_done": 3, "name": "nasp"}
-    torch.save({"sha256": digest(state), "state": state}, buffer)
+    torch.save({"schema": SCHEMA, "sha256": digest(state), "state": state}, buffer)
     yield (
         "checkpoint",
         "checkpoint.pt",

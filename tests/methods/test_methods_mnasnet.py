@@ -79,7 +79,7 @@ def test_the_controller_is_told_the_reward_and_the_best_within_is_kept(
         cell = method.strategy.ask()
     assert told == pytest.approx(expected)
     assert 0 < len(within) < 40
-    assert method.validation().accuracy == max(within)
+    assert method.validation().figure == max(within)
     assert search.returned() is method.architecture()[1]  # nothing to bring within
 
 

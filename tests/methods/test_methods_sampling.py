@@ -441,8 +441,8 @@ def test_with_a_judge_a_step_is_an_evaluation_and_the_best_only_grows(
     best = []
     for t in range(30):
         metrics = judged.step()
-        assert len(asked) == t + 1 and metrics.images == 1
-        assert float(metrics.correct) == pytest.approx(convolutions(asked[-1]))
-        best.append(judged.validation().accuracy)
+        assert len(asked) == t + 1 and metrics.examples == 1
+        assert float(metrics.figure) == pytest.approx(convolutions(asked[-1]))
+        best.append(judged.validation().figure)
     assert all(a <= b for a, b in pairwise(best)) and best[-1] == max(map(convolutions, asked))
     assert judged.train.delivered == 0  # nothing was trained

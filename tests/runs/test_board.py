@@ -52,13 +52,14 @@ def test_epochs_that_are_run_again_hide_the_first_ones(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+    from proxnas.runs.loggers import with_loggers
     from proxnas.runs.progress import Silent
 
     for start, end, value in (
         (1, 3, 0.25),
         (2, 2, 0.75),
     ):  # stopped after three epochs, resumed from the first
-        with proxnas.runs.tensorboard.with_board(Silent(), tmp_path, wanted=True) as progress:
+        with with_loggers(Silent(), tmp_path, ["tensorboard"]) as progress:
             for epoch in range(start, end + 1):
                 progress.begin(epoch, 3, 1)
                 progress.step(0)

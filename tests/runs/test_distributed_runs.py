@@ -17,7 +17,7 @@ import torch
 
 from proxnas.cli.main import main
 from proxnas.core.supernet import Supernet
-from proxnas.runs.folder import digest
+from proxnas.runs.checkpoint import digest
 from support.dying import at_step, die, quietly
 from support.places import TESTS
 from support.team import Job, free_port

@@ -21,8 +21,8 @@ from proxnas.cli.main import main
 from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.methods import METHODS
 from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.runs.checkpoint import digest
 from proxnas.runs.divergence import Diverged, Guard, step_if_sound
-from proxnas.runs.folder import digest
 from proxnas.runs.progress import Silent
 from proxnas.training.optimizer import Optimizer
 

@@ -15,7 +15,8 @@ import torch
 
 import proxnas.runs.folder
 from proxnas.common.errors import InputError
-from proxnas.runs.folder import FILES, Run, digest, open_run, write_atomically
+from proxnas.runs.checkpoint import digest
+from proxnas.runs.folder import FILES, Run, open_run, write_atomically
 
 HOLD = """
 import sys
@@ -350,7 +351,11 @@ def test_no_checkpoint_is_none(run: Run) -> None:
 def test_a_checkpoint_comes_back_and_needs_no_pickle(run: Run, state: dict[str, Any]) -> None:
     run.save_checkpoint(state)
     assert same(run.load_checkpoint(), state)
-    assert torch.load(run / "checkpoint.pt", weights_only=True).keys() == {"sha256", "state"}
+    assert torch.load(run / "checkpoint.pt", weights_only=True).keys() == {
+        "schema",
+        "sha256",
+        "state",
+    }
     assert contents(run.folder).keys() == {"checkpoint.pt"}
 
 
@@ -430,6 +435,20 @@ def test_a_truncated_checkpoint_is_found(run: Run, state: dict[str, Any]) -> Non
             InputError, match=r"checkpoint\.pt: the checkpoint is damaged or truncated: use force"
         ):
             run.load_checkpoint()
+
+
+@pytest.mark.parametrize("schema", [None, 0, 2, "1"])
+def test_a_checkpoint_of_another_form_is_refused_and_kept(
+    run: Run, state: dict[str, Any], schema: object
+) -> None:
+    content = {"schema": schema, "sha256": digest(state), "state": state}
+    if schema is None:  # as it was before it had a number
+        del content["schema"]
+    torch.save(content, run / "checkpoint.pt")
+    before = (run / "checkpoint.pt").read_bytes()
+    with pytest.raises(InputError, match=f"a checkpoint of schema {schema}, and this version"):
+        run.load_checkpoint()
+    assert (run / "checkpoint.pt").read_bytes() == before
 
 
 @pytest.mark.parametrize("stored", [7, [], {"state": {}}, {"state": {"n": 1}, "sha256": "0"}])

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from proxnas.common.errors import InputError, unknown
+from proxnas.common.plugins import of_others
 
 SCHEMA, MAX_BYTES = 1, 1_000_000
 BY_HAND = "network"
@@ -92,6 +93,12 @@ FIRST_NODE: dict[str, int] = {
     **{"cnn": 2, "rnn": 1, "nasbench201": 1, CUSTOM: 1},
     **dict.fromkeys(CHAINS, 1),
 }
+
+
+def operations_of(kind: str) -> tuple[str, ...]:
+    """What an edge of such a cell may be; in cells of images also what other packages add (entry
+    point `proxnas.operations`)."""
+    return (*OPERATIONS[kind], *of_others("operations")) if kind == "cnn" else OPERATIONS[kind]
 
 
 class Edge(NamedTuple):
@@ -399,8 +406,8 @@ def _check_node(kind: str, where: str, index: int, node: tuple[Edge, ...]) -> No
     for edge in node:
         if kind == CUSTOM and not edge.op.isprintable():
             raise InputError(f"{where}: {_show(edge.op)} is no printable name of a candidate")
-        if kind != CUSTOM and edge.op not in OPERATIONS[kind]:
-            raise InputError(f"{where}: {unknown('operation', edge.op[:40], OPERATIONS[kind])}")
+        if kind != CUSTOM and edge.op not in operations_of(kind):
+            raise InputError(f"{where}: {unknown('operation', edge.op[:40], operations_of(kind))}")
         if not 0 <= edge.input < index:
             raise InputError(
                 f"{where}: {edge.op} reads state {_show(edge.input)}, allowed are 0 to {index - 1}"

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from proxnas.cells.genotype import CUSTOM
 from proxnas.common.errors import InputError, unknown
 from proxnas.common.options import AboutOptions, escape
+from proxnas.common.plugins import of_others, resolve
 
 if TYPE_CHECKING:
     import torch
@@ -166,7 +165,6 @@ DOMAINS: dict[str, str] = {
 }
 """Name -> 'module:object', resolved late. Asked in this order whose something is: images come last,
 because their reader is the one to say what is wrong with a path that nobody knows."""
-ENTRY_POINTS = "proxnas.domains"
 USUAL = "images"
 ELSEWHERE = (
     "is no model that proxnas trains: a module of your own is trained, tested and exported as any"
@@ -178,11 +176,8 @@ ELSEWHERE = (
 def every_domain() -> Mapping[str, Domain]:
     """Ours, and before them those that other packages bring."""
     found: dict[str, Domain] = {}
-    for point in entry_points(group=ENTRY_POINTS):
-        found[point.name] = point.load()
-    for name, place in DOMAINS.items():
-        module, attribute = place.split(":")
-        found[name] = getattr(import_module(module), attribute)
+    for name, place in (of_others("domains") | DOMAINS).items():
+        found[name] = resolve("domain", name, place)
     return found
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from proxnas.cells.genotype import CUSTOM
 from proxnas.common.errors import unknown
 from proxnas.common.options import OptionError
+from proxnas.common.plugins import resolve
 from proxnas.domains.domain import every_space, of_space
 
 if TYPE_CHECKING:
@@ -30,6 +30,5 @@ def find(name: str) -> Space[Any]:
         raise OptionError("space", name, advice)
     if name not in SPACES:
         raise unknown("space", name, SPACES)
-    module, factory = SPACES[name].split(":")
-    space: Space[Any] = getattr(import_module(module), factory)()
+    space: Space[Any] = resolve("space", name, SPACES[name])()
     return space

@@ -4,12 +4,10 @@ no torch. Imports nothing below `core`: no space, no data."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from proxnas.common.errors import InputError, in_one_line, unknown
+from proxnas.common.errors import unknown
+from proxnas.common.plugins import of_others, resolve
 from proxnas.methods.options import MethodOptions
 
 if TYPE_CHECKING:
@@ -53,32 +51,19 @@ def register(name: str, method: type[Method]) -> None:
     METHODS[name] = method
 
 
-@cache
-def _read_entry_points() -> None:
-    for entry in entry_points(group="proxnas.methods"):
-        METHODS.setdefault(entry.name, entry.value)
-
-
 def names() -> list[str]:
     """Of all methods."""
-    _read_entry_points()
-    return list(METHODS)
+    return list({**METHODS, **of_others("methods")})
 
 
 def find(name: str) -> type[Method]:
     """The class of a method."""
-    if name not in names():
-        raise unknown("method", name, METHODS)
-    target = METHODS[name]
+    target = METHODS.get(name) or of_others("methods").get(name)
+    if target is None:
+        raise unknown("method", name, names())
     if not isinstance(target, str):
         return target
-    module, _, attribute = target.partition(":")
-    try:
-        method: type[Method] = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InputError(
-            f"method {name}: {target} cannot be loaded: {in_one_line(error)}"
-        ) from error
+    method: type[Method] = resolve("method", name, target)
     return method
 
 
@@ -93,7 +78,7 @@ def name_of(options: MethodOptions) -> str:
     for name in names():
         if options_of(name) is type(options):
             return name
-    raise unknown("method", type(options).__name__, METHODS)
+    raise unknown("method", type(options).__name__, names())
 
 
 def public_options() -> Iterator[tuple[str, type[MethodOptions]]]:

@@ -39,7 +39,7 @@ class Stream(Protocol):
 
 def accuracy(measured: Validation) -> float:
     """The score of an image classifier."""
-    return measured.accuracy
+    return measured.figure
 
 
 class Measure(Protocol):

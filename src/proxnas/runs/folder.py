@@ -8,18 +8,16 @@ metrics.jsonl grows by a line an epoch and is cut back to the checkpoint on resu
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from filelock import FileLock, Timeout
-from torch import Tensor
 
 from proxnas.common import stored
 from proxnas.common.errors import InputError
@@ -31,6 +29,7 @@ from proxnas.common.launch import here
 from proxnas.common.options import AboutOptions, OptionError, escape
 from proxnas.common.say import note
 from proxnas.common.types import State
+from proxnas.runs.checkpoint import sound_state, write_state
 from proxnas.runs.messages import meet
 
 FILES = (
@@ -70,10 +69,7 @@ CELL = "cell.json"
 LOCK_SECONDS = 0.3
 """A command that looks whether a run is under way holds the lock for an instant; whoever runs holds
 it for longer."""
-SHARED = 10
-"""So many names a tensor of a checkpoint may have at most, on average; it is stored once."""
 ANEW = "use {force} to run anew"
-DAMAGE = (Exception,)  # a damaged file makes torch.load raise nearly every kind
 
 
 class Run:
@@ -137,9 +133,8 @@ class Run:
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
-            raise InputError(
-                f"{path}: damaged ({getattr(error, 'strerror', None) or error}): {ANEW}"
-            ) from error
+            why = escape(getattr(error, "strerror", None) or error)
+            raise AboutOptions(f"{escape(path)}: damaged ({why}): {ANEW}") from error
 
     def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
         """The rows of the first so many epochs; later ones, written after the checkpoint, are
@@ -157,12 +152,9 @@ class Run:
         if not here().leads:
             return
         newest = self / "checkpoint.pt"
-        part = write_beside(
-            newest, lambda file: torch.save({"sha256": digest(state), "state": state}, file)
-        )
-        if (
-            newest.exists()
-        ):  # killed between the two renames: the previous one is still there to resume from
+        part = write_beside(newest, partial(write_state, state))
+        # killed between the two renames: the previous one is still there to resume from
+        if newest.exists():
             rename(newest, self / "checkpoint.previous.pt")
         rename(part, newest)
         sync_folder(self.folder)
@@ -192,22 +184,6 @@ class Run:
             f"{newest}: damaged or truncated, kept as checkpoint.damaged.pt: going on from"
             " checkpoint.previous.pt"
         )
-
-
-def sound_state(path: Path) -> State | None:
-    """What a checkpoint holds; None if its content is not what was written. Nothing of it is ever
-    run."""
-    with stored.opened(path) as file:  # what cannot be read at all is no damage
-        try:
-            found = torch.load(file, map_location="cpu", weights_only=True)
-            state: State = found["state"]
-            if (
-                claimed(state) > SHARED * path.stat().st_size
-            ):  # one number can be seen as a tensor of any size
-                return None
-            return state if found["sha256"] == digest(state) else None
-        except DAMAGE:
-            return None
 
 
 @contextmanager
@@ -307,42 +283,3 @@ def _forget(folder: Path) -> None:
     for name in (CELL, *FILES):
         (folder / f"{name}.part").unlink(missing_ok=True)
         (folder / name).unlink(missing_ok=True)
-
-
-def claimed(value: Any) -> int:
-    """Bytes of all tensors in nested dicts and lists, if each were written out."""
-    if isinstance(value, Tensor):
-        return value.numel() * value.element_size()
-    items = (
-        value.values()
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, list | tuple)
-        else ()
-    )
-    return sum(map(claimed, items))
-
-
-def digest(value: Any) -> str:
-    """A checksum of nested dicts, lists, tensors, numbers and strings."""
-    sha = hashlib.sha256()
-    _feed(sha, value)
-    return sha.hexdigest()
-
-
-def _feed(sha: hashlib._Hash, value: Any) -> None:
-    if isinstance(value, dict):
-        sha.update(f"{{{len(value)}".encode())
-        for key, item in value.items():
-            sha.update(f"{key!r}:".encode())
-            _feed(sha, item)
-    elif isinstance(value, list | tuple):
-        sha.update(f"[{len(value)}".encode())
-        for item in value:
-            _feed(sha, item)
-    elif isinstance(value, Tensor):
-        flat = value.detach().cpu().contiguous()
-        sha.update(f"{flat.dtype}{tuple(flat.shape)}".encode())
-        sha.update(flat.reshape(-1).view(torch.uint8).numpy().data)
-    else:
-        sha.update(repr(value).encode())

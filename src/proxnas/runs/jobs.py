@@ -14,11 +14,12 @@ from proxnas.common.launch import here
 from proxnas.common.options import Options, flatten
 from proxnas.runs.folder import Run, open_run, write_atomically
 from proxnas.runs.lengthening import store
+from proxnas.runs.loggers import check_logger, with_loggers
+from proxnas.runs.logging_options import LogFlags
 from proxnas.runs.loop import Progress
 from proxnas.runs.processes import run_together
 from proxnas.runs.progress import shown
 from proxnas.runs.same_data import OnData, check_data, check_searched
-from proxnas.runs.tensorboard import check_tensorboard, with_board
 
 Built = TypeVar("Built", bound=OnData)
 NEEDED = {
@@ -51,17 +52,17 @@ def run_job(
     """A search or a training in its folder, which is locked, with its data checked; a finished one
     is not run again."""
     asked = flatten(options)
-    if asked["tensorboard"]:
-        check_tensorboard()
+    loggers = LogFlags(asked["tensorboard"], asked["loggers"]).names() if here().leads else []
+    for name in loggers:
+        check_logger(name)
     with open_run(folder, asked["resume"], asked["force"]) as run:
         store(options, command, run)
         if run.finished:
             return run.result(NEEDED[command])
         silent = quiet or asked["quiet"] or not here().leads
-        board = asked["tensorboard"] and here().leads
         with (
             shown(Console(highlight=False), title, silent) as bar,
-            with_board(bar, folder, board) as progress,
+            with_loggers(bar, folder, loggers) as progress,
         ):
             built = build()
             check_data(run, built.fingerprint)

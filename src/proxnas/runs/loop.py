@@ -50,19 +50,19 @@ class Totals:
     """Sums over the steps of an epoch; loss and answers stay on the device until its end."""
 
     def __init__(self, device: torch.device) -> None:
-        self.sums = torch.zeros(2, device=device)  # loss times images, right answers
+        self.sums = torch.zeros(2, device=device)  # loss times examples, the figure
         self.count = self.changes = self.steps = 0
 
     def add(self, metrics: Metrics) -> None:
         self.sums += torch.stack(
-            [metrics.loss * metrics.images, metrics.correct.to(self.sums.dtype)]
+            [metrics.loss * metrics.examples, metrics.figure.to(self.sums.dtype)]
         )
-        self.count += metrics.images
+        self.count += metrics.examples
         self.changes += metrics.changes
         self.steps += 1
 
     def means(self) -> tuple[float, float]:
-        """(loss, accuracy) of all processes, read by the host here and only here."""
+        """(loss, figure) of all processes, read by the host here and only here."""
         loss, right = (total(self.sums) / self._counted()).tolist()
         return loss, right
 

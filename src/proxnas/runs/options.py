@@ -95,6 +95,7 @@ NOT_STORED = {
     "json",
     "processes",
     "tensorboard",
+    "loggers",
     *WHERE,
 }
 """Flags of one call, not of the run: a stored configuration must not overwrite or resume when it is

@@ -5,15 +5,12 @@ After a resumption the epochs that are run again hide those written before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from proxnas.common.files import make_folder
 from proxnas.common.options import AboutOptions
-from proxnas.runs.loop import Progress
 
 FOLDER = "tensorboard"
 
@@ -27,24 +24,20 @@ def check_tensorboard() -> None:
 
 
 class Board:
-    """Whoever else shows the progress, and the event files."""
+    """The event files of a run."""
 
-    def __init__(self, other: Progress, folder: Path) -> None:
-        self.other, self.folder = other, folder
+    check = staticmethod(check_tensorboard)
+
+    def __init__(self, run: Path) -> None:
+        self.folder = run / FOLDER
         self.writer: Any = None
 
-    def begin(self, epoch: int, epochs: int, steps: int) -> None:
-        self.other.begin(epoch, epochs, steps)
+    def epoch(self, row: dict[str, Any]) -> None:
         if self.writer is None:
             from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
 
-            self.writer = SummaryWriter(str(self.folder), purge_step=epoch)
-
-    def step(self, changes: int) -> None:
-        self.other.step(changes)
-
-    def epoch(self, row: dict[str, Any]) -> None:
-        self.other.epoch(row)
+            make_folder(self.folder)  # its files have names that are new each time
+            self.writer = SummaryWriter(str(self.folder), purge_step=row["epoch"])
         for name, value in scalars(row).items():
             self.writer.add_scalar(name, value, row["epoch"])
         self.writer.flush()
@@ -64,17 +57,3 @@ def scalars(row: dict[str, Any]) -> dict[str, float]:
         if name not in ("epoch", "step") and isinstance(value, int | float):
             found[f"{part}/{figure}" if figure else name] = value
     return found | {f"seconds/{part}": value for part, value in row["seconds"].items()}
-
-
-@contextmanager
-def with_board(other: Progress, folder: Path, wanted: bool) -> Iterator[Progress]:
-    """The progress, with event files if they are wanted."""
-    if not wanted:
-        yield other
-        return
-    make_folder(folder / FOLDER)  # its files have names that are new each time
-    board = Board(other, folder / FOLDER)
-    try:
-        yield board
-    finally:
-        board.close()

@@ -115,7 +115,7 @@ class Evaluation:
             "steps": self.all.steps,
         }
         seconds = sum(sum(row["seconds"].values()) for row in rows)
-        return {"valid": self.measured._asdict(), "train": train, "seconds": seconds}
+        return {"valid": self.measured.to_json(), "train": train, "seconds": seconds}
 
 
 def evaluate(

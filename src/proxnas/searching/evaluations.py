@@ -140,7 +140,9 @@ class Evaluations:
 
     def _tell(self, number: int, result: dict[str, Any]) -> None:
         with self.search.clock("arch"):
-            changes = self.method.tell(self.under_way.pop(number), Validation(**result["valid"]))
+            changes = self.method.tell(
+                self.under_way.pop(number), Validation.from_json(result["valid"])
+            )
         self.told += 1
         train, totals = result["train"], self.search.totals
         loss, right = torch.tensor(

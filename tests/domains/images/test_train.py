@@ -368,9 +368,9 @@ def test_pieces_of_a_batch_add_up(
         )
         metrics = training.step()
         after.append(
-            (metrics.loss, metrics.correct, *(w.detach() for w in training.network.parameters()))
+            (metrics.loss, metrics.figure, *(w.detach() for w in training.network.parameters()))
         )
-        assert metrics.images == 2 * len(y)
+        assert metrics.examples == 2 * len(y)
     for one, two in zip(*after, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 

@@ -13,6 +13,7 @@ from proxnas.cells.genotype import BY_HAND
 from proxnas.cells.reading import read_architecture
 from proxnas.common.errors import InputError
 from proxnas.common.options import OptionError
+from proxnas.common.plugins import of_others
 from proxnas.common.say import plain
 from proxnas.domains.images.fitting import ImageFitting
 from proxnas.domains.images.networks import NETWORKS
@@ -57,7 +58,9 @@ class ImageDomain:
             from proxnas.domains.images.data.images import Images, is_dataset
 
             return isinstance(data, Images | Mapping) or is_dataset(data)
-        if data == "digits" or Path(data).suffix.lower() in (".npz", ".parquet"):
+        if data == "digits" or data.partition(":")[0] in of_others("data"):
+            return True
+        if Path(data).suffix.lower() in (".npz", ".parquet"):
             return True
         if Path(data.partition("?")[0]).suffix.lower() in (".csv", ".tsv"):
             return True

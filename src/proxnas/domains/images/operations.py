@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from proxnas.common.plugins import of_others, resolve
 from proxnas.core.sharing import relu
 
 Norm = Callable[[int], nn.Module]
@@ -226,15 +227,23 @@ NASBENCH201: dict[str, Factory] = {
 }
 
 
+def make_operation(name: str, C: int, stride: int, norm: Norm) -> nn.Module:
+    """A CNN operation, ours or of another package (entry point `proxnas.operations`)."""
+    make: Factory | None = CNN.get(name)
+    if make is None:
+        make = resolve("operation", name, of_others("operations")[name])
+    return make(C, stride, norm)
+
+
 def final_operation(name: str, C: int, stride: int) -> nn.Module:
     """A CNN operation as a final network holds it."""
-    return CNN[name](C, stride, final_norm)
+    return make_operation(name, C, stride, final_norm)
 
 
 def search_operation(name: str, C: int, stride: int) -> nn.Module:
     """A CNN operation as a search network holds it: pooling is normalised too, lest a candidate win
     by its scale."""
-    op = CNN[name](C, stride, search_norm)
+    op = make_operation(name, C, stride, search_norm)
     return Pure(f"{name}/{stride}", op, search_norm(C)) if "pool" in name else op
 
 

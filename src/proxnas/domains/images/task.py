@@ -98,7 +98,7 @@ class ImageTask:
         return multiply_adds(network, self.images.shape)
 
     def score(self, measured: Validation) -> float:
-        return measured.accuracy
+        return measured.figure
 
     def seconds(self, network: nn.Module) -> float:
         return latency(channels_last(materialised(network, self.device)), self.images.shape).seconds
@@ -118,7 +118,7 @@ class ImageTask:
         return costs.candidate_costs(self.net, x, of, self.device)
 
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
-        return {f"{part}_loss": measured.loss, f"{part}_accuracy": measured.accuracy}
+        return {f"{part}_loss": measured.loss, f"{part}_accuracy": measured.figure}
 
     def keep(self, run: Run) -> None:
         """Nothing: class names are found in the data."""

@@ -232,7 +232,7 @@ class CustomTask:
         return -measured.loss
 
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
-        metric = {f"{part}_{self.metric_name}": measured.accuracy} if self.metric_name else {}
+        metric = {f"{part}_{self.metric_name}": measured.figure} if self.metric_name else {}
         return {f"{part}_loss": measured.loss} | metric
 
     def keep(self, run: Run) -> None:

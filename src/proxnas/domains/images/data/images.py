@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from proxnas.common.errors import InputError
+from proxnas.common.plugins import of_others, resolve
 from proxnas.common.seeds import split, stable_seed
 from proxnas.domains.images.data import table
 from proxnas.domains.images.data.arrays import Images, Part, from_arrays, search_parts, sized
@@ -79,6 +80,10 @@ def is_dataset(data: object) -> bool:
 def _load(spec: str, options: LoadOptions) -> Images:
     if spec == "digits":
         return sized(_digits(), options)
+    reader, _, rest = spec.partition(":")
+    if reader in of_others("data"):
+        read = resolve("data", reader, of_others("data")[reader])
+        return of_python(read(rest), options)
     if spec.startswith("hf:"):
         from proxnas.domains.images.data import hub
 

@@ -1,8 +1,10 @@
 """Search spaces of image classifiers, resolved late so that listing them needs no torch."""
 
+from proxnas.common.plugins import of_others
 from proxnas.domains.space_traits import SpaceTraits
 
 SPACES: dict[str, str] = {
+    **of_others("spaces"),
     "darts7": "proxnas.domains.images.spaces.cnn:darts7",
     "darts8": "proxnas.domains.images.spaces.cnn:darts8",
     "nasp12": "proxnas.domains.images.spaces.cnn:nasp12",
@@ -12,7 +14,7 @@ SPACES: dict[str, str] = {
     "mobile": "proxnas.domains.images.spaces.mobile:mobile",
     "enas5": "proxnas.domains.images.spaces.enas5:Enas5",
 }
-"""Name -> 'module:what makes it'."""
+"""Name -> 'module:what makes it'; those of other packages (entry point `proxnas.spaces`) too."""
 
 CELLS = SpaceTraits()
 CHAIN = SpaceTraits(kind="chain", parted=False)
