@@ -26,12 +26,12 @@ import torch
 from torch import Tensor
 
 from proxnas.common.options import NOT_NEGATIVE, POSITIVE, AboutOptions
-from proxnas.common.types import Batch, Matrices, State
+from proxnas.common.types import Batch, Matrices
 from proxnas.core.choice import NONE, Call, Group
 from proxnas.core.selection import changed
 from proxnas.methods.base import Setup, by_name, weight_step
 from proxnas.methods.gumbel import concrete, gumbel, hard
-from proxnas.methods.learner import Learner, linear
+from proxnas.methods.learner import Learner, Learns, linear
 from proxnas.methods.options import Anneals, DescendsA, TrainsPartly
 from proxnas.runs.consensus import mean_matrices
 from proxnas.runs.metrics import Metrics
@@ -57,7 +57,7 @@ class GdasOptions(TrainsPartly, Anneals, DescendsA):
     """Gradient of unsampled entries, as its formula, or as its public nasbench201 code."""
 
 
-class Gdas:
+class Gdas(Learns):
     """A search over sampled paths with a straight-through gradient."""
 
     Options = GdasOptions
@@ -133,16 +133,6 @@ class Gdas:
     def preferences(self) -> Matrices:
         """How likely each candidate is drawn."""
         return {name: A.softmax(-1) for name, A in self.learner.A.items()}
-
-    def architecture(self) -> tuple[Matrices, Matrices]:
-        return self.learner.A, self.A_bar
-
-    def state_dict(self) -> State:
-        return self.learner.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        self.learner.load_state_dict(state)
-        self.A_bar = self.derive()
 
 
 def pairs(p: Tensor, group: Group) -> Tensor:

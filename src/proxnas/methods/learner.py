@@ -57,6 +57,28 @@ class Learner:
         self.generator.set_state(state["generator"])
 
 
+class Learns:
+    """What methods have in common whose state is that of a `Learner`, and whose A_bar follows from
+    its A."""
+
+    learner: Learner
+    A_bar: Matrices
+
+    def derive(self) -> Matrices:
+        """The discrete architecture of A."""
+        raise NotImplementedError
+
+    def architecture(self) -> tuple[Matrices, Matrices]:
+        return self.learner.A, self.A_bar
+
+    def state_dict(self) -> State:
+        return self.learner.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        self.learner.load_state_dict(state)
+        self.A_bar = self.derive()
+
+
 def joint_step(
     net: Supernet, batch: Batch, optimizer: WeightOptimizer, clock: Clock, leaves: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor, list[Tensor] | None]:

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from proxnas.common.types import Matrices, State
+from proxnas.common.types import Matrices
 from proxnas.core.selection import changed, one_hot
 from proxnas.methods.base import Setup, relaxed_gradient, weight_step
-from proxnas.methods.learner import Learner
+from proxnas.methods.learner import Learner, Learns
 from proxnas.runs.metrics import Metrics
 
 
@@ -35,7 +35,7 @@ class Relaxation(Protocol):
         """What the cell is derived by."""
 
 
-class MixtureSearch:
+class MixtureSearch(Learns):
     """DARTS of first order with a relaxation of its own."""
 
     def __init__(self, setup: Setup[Any], relaxation: Relaxation) -> None:
@@ -84,13 +84,3 @@ class MixtureSearch:
         """The mixture as it stands, without anything drawn."""
         factors = self.relaxation.weigh(self.learner.A, self.learner.progress, None)
         self.net.use(factors, weighted=True)
-
-    def architecture(self) -> tuple[Matrices, Matrices]:
-        return self.learner.A, self.A_bar
-
-    def state_dict(self) -> State:
-        return self.learner.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        self.learner.load_state_dict(state)
-        self.A_bar = self.derive()

@@ -15,9 +15,10 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 
-from proxnas.common.types import Batch, Matrices, State
+from proxnas.common.types import Batch, Matrices
 from proxnas.core.selection import changed
 from proxnas.methods.base import Setup, mean_loss, random_cell, weight_step
+from proxnas.methods.drawn import DrawsCells
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.options import CELLS, CountsSkips, TrainsPartly, Traits
 from proxnas.runs.metrics import Metrics
@@ -45,7 +46,7 @@ class Constants:
     """Best cells that are judged on the whole half for A."""
 
 
-class RandomWs:
+class RandomWs(DrawsCells):
     """Uniformly sampled paths; the choice falls at the end."""
 
     Options = RandomWsOptions
@@ -107,21 +108,3 @@ class RandomWs:
 
     def _draw(self) -> Matrices:
         return random_cell(self.net, self.generator, self.budget)
-
-    def architecture(self) -> tuple[Matrices, Matrices]:
-        """The cell that would be returned, as both A and A_bar: there is no continuous
-        architecture."""
-        return self.best, self.best
-
-    def state_dict(self) -> State:
-        return {
-            "drawn": self.drawn,
-            "best": self.best,
-            "generator": self.generator.get_state(),
-            "w": self.w_optimizer.state_dict(),
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        self.drawn, self.best = state["drawn"], state["best"]
-        self.generator.set_state(state["generator"])
-        self.w_optimizer.load_state_dict(state["w"])

@@ -21,11 +21,11 @@ from typing import Annotated, Any, ClassVar
 import torch
 
 from proxnas.common.options import NOT_NEGATIVE, POSITIVE
-from proxnas.common.types import Batch, Matrices, State
+from proxnas.common.types import Batch, Matrices
 from proxnas.core.selection import changed, keep_inputs
 from proxnas.methods.base import Setup
 from proxnas.methods.gumbel import concrete, gumbel, hard
-from proxnas.methods.learner import Learner, clipped, joint_step, linear
+from proxnas.methods.learner import Learner, Learns, clipped, joint_step, linear
 from proxnas.methods.options import Anneals, CountsSkips, DescendsA
 from proxnas.methods.resource import log_costs
 from proxnas.runs.metrics import Metrics
@@ -59,7 +59,7 @@ class Constants:
     """Largest norm of the gradient of A."""
 
 
-class Snas:
+class Snas(Learns):
     """A stochastic, single-level search."""
 
     Options = SnasOptions
@@ -117,13 +117,3 @@ class Snas:
     def preferences(self) -> Matrices:
         """How likely each candidate is drawn."""
         return {name: A.softmax(-1) for name, A in self.learner.A.items()}
-
-    def architecture(self) -> tuple[Matrices, Matrices]:
-        return self.learner.A, self.A_bar
-
-    def state_dict(self) -> State:
-        return self.learner.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        self.learner.load_state_dict(state)
-        self.A_bar = self.derive()

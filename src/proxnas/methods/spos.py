@@ -35,10 +35,11 @@ import torch
 from torch import Tensor
 
 from proxnas.common.options import COUNT
-from proxnas.common.types import Batch, Matrices, State
+from proxnas.common.types import Batch, Matrices
 from proxnas.core.selection import changed as changes_between
 from proxnas.methods.base import Setup, random_cell, weight_step
 from proxnas.methods.cells import Cell, Cells, NodePicks, Place, uniform
+from proxnas.methods.drawn import DrawsCells
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.options import CountsSkips, TrainsPartly, Traits
 from proxnas.runs.metrics import Metrics, Validation
@@ -127,7 +128,7 @@ class Breeding:
         return float(torch.rand((), generator=self.generator)) < p
 
 
-class Spos:
+class Spos(DrawsCells):
     """Shared weights trained on random paths; the choice falls at the end."""
 
     Options = SposOptions
@@ -248,24 +249,6 @@ class Spos:
             lambda: self.judge(self._within(self.cells.draw(self.generator)), 1),
             judged * self.constants.batches / steps / epochs,
         )
-
-    def architecture(self) -> tuple[Matrices, Matrices]:
-        """The cell that would be returned, as both A and A_bar: there is no continuous
-        architecture."""
-        return self.best, self.best
-
-    def state_dict(self) -> State:
-        return {
-            "drawn": self.drawn,
-            "best": self.best,
-            "generator": self.generator.get_state(),
-            "w": self.w_optimizer.state_dict(),
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        self.drawn, self.best = state["drawn"], state["best"]
-        self.generator.set_state(state["generator"])
-        self.w_optimizer.load_state_dict(state["w"])
 
 
 def _rank(member: Member) -> tuple[float, float]:

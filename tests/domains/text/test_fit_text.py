@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from proxnas.cli.main import main
-from proxnas.domains.images.fit_options import FitConfig
 from proxnas.domains.text.fit_options import TextFitConfig
 from proxnas.searching.job import Search
 from proxnas.workflows.about import fitting_domain
@@ -173,7 +172,7 @@ def test_what_search_and_training_are_told() -> None:
     ],
 )
 def test_about_fitting_text(argv: list[str], text: bool) -> None:
-    assert (fitting_domain(argv, FitConfig, TextFitConfig).name == "text") == text
+    assert (fitting_domain(argv).name == "text") == text
 
 
 @pytest.mark.parametrize(
