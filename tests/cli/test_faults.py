@@ -372,7 +372,8 @@ def test_a_signal_before_the_first_step_is_told_and_harms_nothing(
 
 
 @pytest.mark.parametrize(
-    "place", ["torch.load", "proxnas.runs.loop.Guard.go_back", "proxnas.runs.checkpoint.digest"]
+    "place",
+    ["torch.load", "proxnas.runs.divergence.Guard.go_back", "proxnas.runs.checkpoint.digest"],
 )
 def test_a_signal_while_a_checkpoint_is_read_is_no_damage(
     argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, place: str

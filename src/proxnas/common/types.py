@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -55,3 +55,15 @@ class Targets:
 
 def _part(x: Any, part: slice) -> Any:
     return x[part] if isinstance(x, Tensor) and x.ndim else x
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """All tensors in nested dicts, lists and tuples, in order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proxnas.common import stored
 from proxnas.common.options import AboutOptions, escape
-from proxnas.common.types import State
+from proxnas.common.types import State, tensors_in
 
 SCHEMA = 1
 """Of checkpoint.pt: raised when a state of an earlier version would be misunderstood."""
@@ -59,18 +59,9 @@ def sound_state(path: Path) -> State | None:
     return state
 
 
-def claimed(value: Any) -> int:
-    """Bytes of all tensors in nested dicts and lists, if each were written out."""
-    if isinstance(value, Tensor):
-        return value.numel() * value.element_size()
-    items = (
-        value.values()
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, list | tuple)
-        else ()
-    )
-    return sum(map(claimed, items))
+def claimed(state: State) -> int:
+    """Bytes of all its tensors, if each were written out."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(state))
 
 
 def digest(value: Any) -> str:

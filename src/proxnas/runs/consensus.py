@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from torch import Tensor
 from proxnas.common.interrupt import STOPPING
 from proxnas.common.launch import here
 from proxnas.common.options import AboutOptions
-from proxnas.common.types import Matrices, State
+from proxnas.common.types import Matrices, State, tensors_in
 from proxnas.runs.messages import exchange, gathered, team, total, where
 
 BITS = 16
@@ -147,15 +146,10 @@ def check_alike(state: State) -> None:
         )
 
 
-def _size(value: Any) -> float:
-    """The sum of the absolute values of all numbers of tensors in nested dicts and lists."""
-    if isinstance(value, Tensor):
-        return float(value.detach().abs().sum()) if value.is_floating_point() else 0.0
-    items = (
-        value.values()
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, list | tuple)
-        else ()
-    )
-    return sum(map(_size, items))
+def _size(state: State) -> float:
+    """The sum of the absolute values of all numbers of its tensors."""
+    size = 0.0
+    for tensor in tensors_in(state):
+        if tensor.is_floating_point():
+            size += float(tensor.detach().abs().sum())
+    return size

@@ -14,9 +14,8 @@ from proxnas.common.launch import here
 from proxnas.common.options import Options, flatten
 from proxnas.runs.folder import Run, open_run, write_atomically
 from proxnas.runs.lengthening import store
-from proxnas.runs.loggers import check_logger, with_loggers
+from proxnas.runs.loggers import Progress, check_logger, with_loggers
 from proxnas.runs.logging_options import LogFlags
-from proxnas.runs.loop import Progress
 from proxnas.runs.processes import run_together
 from proxnas.runs.progress import shown
 from proxnas.runs.same_data import OnData, check_data, check_searched

@@ -29,7 +29,7 @@ class Logger(Protocol):
         """The run ends here."""
 
 
-class Shown(Protocol):
+class Progress(Protocol):
     """Whoever shows how far the run is."""
 
     def begin(self, epoch: int, epochs: int, steps: int) -> None: ...
@@ -42,7 +42,7 @@ class Shown(Protocol):
 class Logged:
     """Whoever shows the progress, and the loggers."""
 
-    def __init__(self, other: Shown, loggers: Sequence[Logger]) -> None:
+    def __init__(self, other: Progress, loggers: Sequence[Logger]) -> None:
         self.other, self.loggers = other, loggers
 
     def begin(self, epoch: int, epochs: int, steps: int) -> None:
@@ -78,7 +78,7 @@ def check_logger(name: str) -> None:
 
 
 @contextmanager
-def with_loggers(other: Shown, folder: Path, names: Sequence[str]) -> Iterator[Shown]:
+def with_loggers(other: Progress, folder: Path, names: Sequence[str]) -> Iterator[Progress]:
     """The progress, with these loggers."""
     with ExitStack() as stack:
         loggers: list[Logger] = []

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-import torch
-
-from proxnas.common.cores import Asked
 from proxnas.common.environment import describe
 from proxnas.common.interrupt import Interrupted, Request, stop_requests
 from proxnas.common.launch import here
@@ -27,118 +23,12 @@ from proxnas.common.types import State
 from proxnas.report.reading import read_object
 from proxnas.runs.consensus import agreed, asked, check_alike
 from proxnas.runs.deadline import Deadline
-from proxnas.runs.divergence import MOST, Diverged, Guard
+from proxnas.runs.divergence import MOST, Diverged
 from proxnas.runs.folder import Run
-from proxnas.runs.messages import gathered, shared, shared_state, total
-from proxnas.runs.metrics import Metrics
+from proxnas.runs.job import Hurried, Job, Totals
+from proxnas.runs.loggers import Progress
+from proxnas.runs.messages import shared, shared_state
 from proxnas.runs.threads import Auto, Fixed, Look, threads_for
-
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-class Progress(Protocol):
-    """Whoever shows how far the job is."""
-
-    def begin(self, epoch: int, epochs: int, steps: int) -> None: ...
-
-    def step(self, changes: int) -> None: ...
-
-    def epoch(self, row: dict[str, Any]) -> None: ...
-
-
-class Totals:
-    """Sums over the steps of an epoch; loss and answers stay on the device until its end."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.sums = torch.zeros(2, device=device)  # loss times examples, the figure
-        self.count = self.changes = self.steps = 0
-
-    def add(self, metrics: Metrics) -> None:
-        self.sums += torch.stack(
-            [metrics.loss * metrics.examples, metrics.figure.to(self.sums.dtype)]
-        )
-        self.count += metrics.examples
-        self.changes += metrics.changes
-        self.steps += 1
-
-    def means(self) -> tuple[float, float]:
-        """(loss, figure) of all processes, read by the host here and only here."""
-        loss, right = (total(self.sums) / self._counted()).tolist()
-        return loss, right
-
-    def _counted(self) -> int:
-        return int(total(torch.tensor(self.count)))
-
-    def state_dict(self) -> State:
-        """Of all processes: the sums of each, a row each if there are several, and what they have
-        counted together."""
-        return vars(self) | {"sums": gathered(self.sums), "count": self._counted()}
-
-    def load_state_dict(self, state: State) -> None:
-        """Each process takes its own sums up again; if there are others than then, the first has
-        them all."""
-        rows = state["sums"].view(-1, 2)
-        first = rows.sum(0) if here().leads else torch.zeros(2)
-        mine = rows[here().rank] if len(rows) == here().size else first
-        count = state["count"] if here().leads else 0
-        vars(self).update(state | {"sums": mine.to(self.sums.device, copy=True), "count": count})
-
-
-class Limits(Protocol):
-    """What a job's configuration says about its length."""
-
-    @property
-    def epochs(self) -> int: ...
-
-    @property
-    def learning_rate(self) -> float: ...
-
-    @property
-    def checkpoint_minutes(self) -> float: ...
-
-    @property
-    def threads(self) -> Asked: ...
-
-
-class Job(Protocol):
-    """A search or a training: it can stop after any step and go on as if it had not."""
-
-    totals: Totals
-    epochs_done: int
-    guard: Guard
-    """Shared with whatever moves the weights."""
-
-    @property
-    def config(self) -> Limits: ...
-
-    @property
-    def device(self) -> torch.device: ...
-
-    def __len__(self) -> int:
-        """Steps of an epoch."""
-
-    def done(self) -> bool: ...
-
-    def step(self) -> Metrics: ...
-
-    def row(self, start: float) -> dict[str, Any]:
-        """The metrics of an epoch whose steps are done; `start` is when they (or the rest of them)
-        began."""
-
-    def write(self, run: Run) -> None:
-        """Files that stand beside the checkpoint."""
-
-    def state_dict(self) -> State:
-        """What it refers to may change with the next step, but not while `row` is made."""
-
-    def load_state_dict(self, state: State) -> None: ...
-
-
-@runtime_checkable
-class Hurried(Protocol):
-    """A job that would choose something in its last step, and may have to choose before."""
-
-    def choose_now(self) -> None: ...
 
 
 def run_epochs(
@@ -358,9 +248,3 @@ def _go_back(job: Job, kept: Run | InMemory, fault: Diverged) -> None:
         f" {job.epochs_done + 1}), learning rate times {job.guard.factor:g} from now on ({times} of"
         f" {MOST})"
     )
-
-
-def check_finite(loss: float) -> None:
-    """Diverged unless the loss of an epoch, or of its evaluation, is finite."""
-    if not math.isfinite(loss):
-        raise Diverged("the loss")

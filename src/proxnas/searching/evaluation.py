@@ -22,7 +22,9 @@ from proxnas.common.types import State
 from proxnas.methods.cells import Cell, stored
 from proxnas.methods.sampling import ByTraining, Sampling
 from proxnas.runs.folder import CELL, Run
-from proxnas.runs.loop import Progress, Totals, check_finite, run_epochs
+from proxnas.runs.job import Totals, check_finite
+from proxnas.runs.loggers import Progress
+from proxnas.runs.loop import run_epochs
 from proxnas.runs.metrics import Metrics, Validation
 from proxnas.runs.stored_options import stored as stored_config
 from proxnas.searching.job import Search

@@ -34,7 +34,8 @@ from proxnas.runs.executors.choice import make
 from proxnas.runs.executors.progress import shown
 from proxnas.runs.executors.tasks import Outcome, Task, check_done
 from proxnas.runs.folder import CELL, EVALUATIONS, Run, write_atomically
-from proxnas.runs.loop import Progress, Totals
+from proxnas.runs.job import Totals
+from proxnas.runs.loggers import Progress
 from proxnas.runs.metrics import Metrics, Validation
 from proxnas.searching.job import Search
 

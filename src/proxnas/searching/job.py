@@ -32,7 +32,9 @@ from proxnas.runs.deadline import MINUTES, Deadline
 from proxnas.runs.divergence import Guard
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run, write_atomically
-from proxnas.runs.loop import Hurried, Progress, Totals, check_finite, run_epochs
+from proxnas.runs.job import Hurried, Totals, check_finite
+from proxnas.runs.loggers import Progress
+from proxnas.runs.loop import run_epochs
 from proxnas.runs.metrics import Metrics, Validation
 from proxnas.searching import sizing
 from proxnas.searching.options import SearchOptions

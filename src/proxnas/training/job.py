@@ -17,7 +17,9 @@ from proxnas.common.types import State
 from proxnas.runs.deadline import MINUTES, Deadline
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run, write_atomically
-from proxnas.runs.loop import Job, Progress, run_epochs
+from proxnas.runs.job import Job
+from proxnas.runs.loggers import Progress
+from proxnas.runs.loop import run_epochs
 from proxnas.training.model_file import FILE
 from proxnas.training.options import TrainOptions
 from proxnas.training.origin import method_of

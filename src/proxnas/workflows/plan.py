@@ -12,7 +12,7 @@ from proxnas.common.options import changed
 from proxnas.common.quantities import shown_budget
 from proxnas.core.size.complexity import parameters
 from proxnas.domains import load_for_search
-from proxnas.runs.loop import Job
+from proxnas.runs.job import Job
 from proxnas.runs.threads import threads_for
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from proxnas.cells.designs import Architecture
     from proxnas.domains.trained import TrainedModel
     from proxnas.runs.folder import Run
-    from proxnas.runs.loop import Progress
+    from proxnas.runs.loggers import Progress
     from proxnas.training.job import Training
 
 AnyTrainOptions = TypeVar("AnyTrainOptions", bound=TrainOptions)

@@ -30,7 +30,7 @@ from proxnas.domains.text.testing import text_figures
 from proxnas.domains.text.training import TextTraining
 from proxnas.runs.divergence import Diverged
 from proxnas.runs.folder import open_run
-from proxnas.runs.loop import Totals
+from proxnas.runs.job import Totals
 from proxnas.runs.progress import Silent
 from proxnas.training.average import Average, mean
 from proxnas.training.job import train

@@ -39,7 +39,7 @@ from proxnas.domains.images.recipe import Plan, class_weights, sides
 from proxnas.domains.images.spaces.resnet import GROUPS, cut_out, middle, resnet
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run, write_atomically
-from proxnas.runs.loop import Totals, check_finite
+from proxnas.runs.job import Totals, check_finite
 from proxnas.runs.metrics import Metrics
 from proxnas.training.convolutions import MuonAndSgd, Rates
 from proxnas.training.pace import Pace, rate_factor

@@ -24,7 +24,7 @@ from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.spaces import space_traits
 from proxnas.domains.images.targets import require_classes
 from proxnas.runs.folder import Run
-from proxnas.runs.loop import PRECISIONS
+from proxnas.runs.job import PRECISIONS
 from proxnas.runs.messages import total
 from proxnas.runs.metrics import Validation
 

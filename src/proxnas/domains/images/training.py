@@ -34,7 +34,7 @@ from proxnas.domains.images.targets import require_classes
 from proxnas.methods.base import correct
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run
-from proxnas.runs.loop import PRECISIONS, Totals, check_finite
+from proxnas.runs.job import PRECISIONS, Totals, check_finite
 from proxnas.runs.metrics import Metrics
 from proxnas.training.average import Average, rising
 from proxnas.training.job import Tested

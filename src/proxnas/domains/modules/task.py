@@ -29,7 +29,7 @@ from proxnas.domains.modules.batches import UserStream, fingerprint_of, passes, 
 from proxnas.domains.modules.space import CustomSpace, skeleton
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run
-from proxnas.runs.loop import PRECISIONS
+from proxnas.runs.job import PRECISIONS
 from proxnas.runs.metrics import Validation
 
 Criterion = Callable[[Any, Any], Tensor]

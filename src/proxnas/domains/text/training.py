@@ -41,7 +41,7 @@ from proxnas.runs.consensus import mean_gradients
 from proxnas.runs.divergence import Guard, step_if_sound
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run
-from proxnas.runs.loop import Totals, check_finite
+from proxnas.runs.job import Totals, check_finite
 from proxnas.runs.messages import of_all_columns
 from proxnas.runs.metrics import Metrics
 from proxnas.training.average import Average, mean
