@@ -15,7 +15,7 @@ from proxnas.common.say import say
 from proxnas.common.words import command_line
 
 if TYPE_CHECKING:
-    from proxnas.domains.trained import Exported
+    from proxnas.domains.exporting import Exported
 
 
 @dataclass(frozen=True)

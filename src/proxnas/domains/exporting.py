@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,18 @@ TOLERANCE = 1e-4  # of a logit, relative to 1 + its size
 
 
 EXTRA = ("onnx", "onnxscript", "onnxruntime")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Files that were written, and how far they are from the model."""
+
+    files: Mapping[str, Path]
+    """onnx, torch or card -> file."""
+    differences: Mapping[str, float]
+    """onnx or torch -> largest difference of an answer from the model's."""
+    checked_on: str = ""
+    """What the files were held to the model on."""
 
 
 def onnx_available() -> bool:

@@ -20,7 +20,7 @@ from proxnas.runs.options import FolderConfig
 from proxnas.training.options import DataArgument
 
 if TYPE_CHECKING:
-    from proxnas.domains.trained import Exported, TrainedModel
+    from proxnas.domains.exporting import Exported
 
 FitMinutes = Annotated[float, Range(0, 1e7), tyro.conf.arg(aliases=["--budget-minutes"])]
 """--minutes of fit, with the name that it had."""
@@ -115,7 +115,7 @@ class Fitting(Protocol):
         self,
         config: Any,
         training: Any,
-        model: TrainedModel,
+        model: Any,
         folder: Path,
         found: Mapping[str, Any],
         say: Say,

@@ -21,25 +21,13 @@ from proxnas.common.files import write_atomically
 from proxnas.common.options import build
 from proxnas.common.say import say
 from proxnas.domains.domain import TrainableDomain, of_metadata
-from proxnas.domains.exporting import CARD, ONNX, PROGRAM, check_places, onnx_available
+from proxnas.domains.exporting import CARD, ONNX, PROGRAM, Exported, check_places, onnx_available
 from proxnas.report.page import FILE as PAGE
 from proxnas.report.page import write_report
 from proxnas.report.reading import find_runs, read_result
 from proxnas.training.job import Model
 from proxnas.training.model_file import FILE, find_model, read_file
 from proxnas.training.options import TestOptions
-
-
-@dataclass(frozen=True)
-class Exported:
-    """Files that were written, and how far they are from the model."""
-
-    files: Mapping[str, Path]
-    """onnx, torch or card -> file."""
-    differences: Mapping[str, float]
-    """onnx or torch -> largest difference of an answer from the model's."""
-    checked_on: str = ""
-    """What the files were held to the model on."""
 
 
 @dataclass(frozen=True, eq=False)
