@@ -31,8 +31,9 @@ from proxnas.runs.metrics import Validation
 from proxnas.runs.progress import Silent
 from proxnas.searching import evaluations
 from proxnas.searching.evaluation import Evaluation
-from proxnas.searching.job import Search, search
+from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
+from proxnas.searching.outcome import search
 from proxnas.searching.running import by_workers
 from support.stand_ins import wait_for
 

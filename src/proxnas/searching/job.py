@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -13,28 +13,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from proxnas import methods
-from proxnas.cells.genotype import CUSTOM, Genotype
-from proxnas.cells.table import look_up, validation
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.table import validation
 from proxnas.common.clock import Clock
 from proxnas.common.cores import available
 from proxnas.common.environment import pick_device, set_deterministic, set_threads
 from proxnas.common.options import OptionError, changed, flatten
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Matrices, State
-from proxnas.core.selection import without_weights
 from proxnas.core.size.complexity import parameters
 from proxnas.core.space import Space
 from proxnas.domains import of_data, spaces
 from proxnas.methods.base import Judged, Mixing, Preferring, Priced, Setup
 from proxnas.methods.optimizers import WeightOptions
 from proxnas.methods.options import MethodOptions, SamplesCells, TrainsPartly
-from proxnas.runs.deadline import MINUTES, Deadline
 from proxnas.runs.divergence import Guard
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run, write_atomically
 from proxnas.runs.job import Hurried, Totals, check_finite
-from proxnas.runs.loggers import Progress
-from proxnas.runs.loop import run_epochs
 from proxnas.runs.metrics import Metrics, Validation
 from proxnas.searching import sizing
 from proxnas.searching.options import SearchOptions
@@ -274,100 +270,3 @@ def _judge(config: SearchOptions) -> Callable[[Genotype], float] | None:
         advice = f"fewer than {{epochs}} {epochs}: give at least one an epoch"
         raise OptionError("evaluations", own.evaluations, advice)
     return validation(Path(config.table))
-
-
-Loop = Callable[[Search, Run, Progress, Deadline], list[dict[str, Any]]]
-
-
-def search(
-    this: Search,
-    run: Run,
-    progress: Progress,
-    loop: Loop = run_epochs,
-    deadline: Deadline | None = None,
-) -> dict[str, Any]:
-    """Runs a search to its end, from where its folder stands; returns what result.json holds."""
-    result = found(this, run, progress, loop, deadline)
-    run.write_json("result.json", result)
-    return result
-
-
-def found(
-    this: Search,
-    run: Run,
-    progress: Progress,
-    loop: Loop = run_epochs,
-    deadline: Deadline | None = None,
-) -> dict[str, Any]:
-    """The same without a result.json: something is still to come."""
-    this.task.keep(run)
-    if not (run / "space.json").exists():
-        run.write_json("space.json", this.describe_space())
-    deadline = deadline or Deadline()
-    result = summary(this, loop(this, run, progress, deadline))
-    return result | ({"stopped": MINUTES} if deadline.cut else {})
-
-
-def summary(this: Search, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """What came out of a search that is done, given the rows of its epochs."""
-    genotype = this.genotype()
-    network = this.final_network(genotype)
-    result = {
-        "method": this.config.method,
-        "space": this.config.space,
-        "data": this.config.data,
-        "seed": this.config.seed,
-        "genotype": json.loads(genotype.to_json()),
-        "params": parameters(network),
-        "flops": this.task.multiply_adds(network),
-        **{
-            name: figure
-            for name, figure in rows[-1].items()
-            if name.startswith(("valid_", "supernet_"))
-        },
-        "epochs": this.epochs_done,
-        "seconds": sum(sum(row["seconds"].values()) for row in rows),
-        "converged": this.converged,
-        "budget": this.budget.to_json() if this.budget else None,
-    }
-    if beyond := this.config.beyond():
-        result["beyond_the_paper"] = beyond
-    if this.seconds is not None:
-        result["latency"] = this.seconds
-    if warnings := list(_warnings(this)):
-        result["warning"] = "; ".join(warnings)
-    if this.config.table:
-        result["table"] = look_up(Path(this.config.table), genotype)
-    return result
-
-
-def _warnings(this: Search) -> Iterator[str]:
-    yield from this.data.warnings
-    # candidates of a user's own module tell nothing by their names
-    poor = this.space.name != CUSTOM and without_weights(this.returned(), this.net.groups)
-    small = (
-        this.config.weight_of_R() or this.budget
-    )  # asked for: an empty cell may be what it takes
-    if poor and not small:
-        yield (
-            f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling,"
-            " which often means that the search collapsed; try more epochs, another seed or"
-            " max_skip 2"
-        )
-    if this.budget and this.seconds and this.seconds > this.budget.limit:
-        yield (
-            f"max_latency {this.config.max_latency}: {1e3 * this.seconds:.3g} ms were measured at"
-            " the end"
-        )
-    own = this.config.method_options
-    # a cell is trained for a step at least
-    if isinstance(own, SamplesCells) and this.steps_done < own.evaluations:
-        asked = own.evaluations
-        yield (
-            f"evaluations {asked}: only {this.steps_done} cells were evaluated, because"
-            f" {this.epochs_done} epochs have no more steps: give epochs"
-            f" {-(-asked // len(this.train))} or more, or a smaller batch_size"
-        )
-    eta = this.config.weight_of_R()
-    if eta and not any(cost.any() for cost in (this.setup.costs or {}).values()):
-        yield (f"eta {eta} did nothing: by cost {this.config.cost_of_R()} all candidates are free")

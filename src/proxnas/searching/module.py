@@ -38,8 +38,9 @@ from proxnas.runs.progress import shown
 from proxnas.runs.same_data import check_data
 from proxnas.searching.defaults import check_asked
 from proxnas.searching.found import Found
-from proxnas.searching.job import Search, summary
+from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions, parts_for
+from proxnas.searching.outcome import summary
 
 Start = Mapping[str, str | Mapping[str, float]]
 """Choice -> the candidate to begin with, or candidate -> entry of A."""
@@ -237,7 +238,7 @@ def _found(this: Search, rows: list[dict[str, Any]]) -> Found:
         this.method.restore()
     model = this.space.network(selection)
     this.task.recalibrate(model)
-    result = summary(this, rows)
+    result = summary(this, rows).to_json()
     strengths = {
         name: dict(zip(group.candidates, A[name][0].tolist(), strict=True))
         for name, group in this.net.groups.items()

@@ -14,8 +14,9 @@ from proxnas.runs.folder import CELL, EVALUATIONS
 from proxnas.runs.jobs import by_processes, run_job
 from proxnas.runs.processes import to_start
 from proxnas.searching.evaluations import run_evaluations
-from proxnas.searching.job import Search, found, search
+from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
+from proxnas.searching.outcome import found, search
 
 if TYPE_CHECKING:
     from proxnas.domains.domain import Data

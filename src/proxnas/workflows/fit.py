@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 Part = TypeVar("Part", bound=Options)
 AUTO = "auto"
+SCHEMA = 1
+"""Of result.json of a fit."""
 
 
 def fit_in(config: FitOptions, folder: Path, say: Say) -> dict[str, Any]:
@@ -131,9 +133,9 @@ def fit_result(
 ) -> dict[str, Any]:
     """What result.json says of search and training: `epochs` are those of the training."""
     of_training = {"schema", "cell", "method", "space", "data", "seed", "warning"}
-    result = {
-        name: found[name] for name in ("method", "space", "data", "seed", "converged", "budget")
-    }
+    result: dict[str, Any] = {"schema": SCHEMA}
+    for name in ("method", "space", "data", "seed", "converged", "budget"):
+        result[name] = found[name]
     result |= {name: value for name, value in trained.items() if name not in of_training}
     result |= {"search_epochs": found["epochs"], "train_epochs": trained["epochs"]}
     result |= {"seconds": found["seconds"] + trained["seconds"], "minutes": config.minutes or None}
