@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from proxnas.common.cores import available, cores
-from proxnas.common.errors import InputError
 from proxnas.common.interrupt import LIFELINE, STOPPING, Request, stop_requests
 from proxnas.common.launch import launched
 from proxnas.common.options import OptionError
@@ -79,9 +78,8 @@ def _check_room(processes: int) -> None:
     """An InputError for so many that they would only wait for each other, and fill the memory."""
     most = MOST_A_CORE * cores()
     if processes > most:
-        raise InputError(
-            f"--processes {processes}: there are {cores()} cores: give a number from 1 to {most}"
-        )
+        advice = f"there are {cores()} cores: give a number from 1 to {most}"
+        raise OptionError("processes", processes, advice)
 
 
 def check_untimed(processes: int, minutes: float) -> None:
