@@ -136,7 +136,7 @@ def test_impossible_numbers_are_refused(
 def test_more_than_the_machine_bears_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "cores", lambda: 2)
     assert to_start(8) == 8
-    with pytest.raises(InputError, match=r"--processes 99: there are 2 cores: .* from 1 to 8"):
+    with pytest.raises(InputError, match=r"processes 99: there are 2 cores: .* from 1 to 8"):
         to_start(99)
 
 
