@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,11 @@ def test_strings_in_strings_out(images: tuple[Any, Any], model: ImageClassifier)
     assert model.score(x, y) == np.mean(model.predict(x) == y)
     assert model.model_.model.classes == tuple(sorted(NAMES))
     assert model.result_["test_images"] == 16
+    told = json.loads((model.run_ / "test.json").read_text())
+    assert np.sum(told["confusion"]) == 16 and told["classes"] == sorted(NAMES)
+    assert model.result_["calibration_error"] == told["calibration"]["error"]
+    page = model.model_.report().read_text()
+    assert "expected calibration error" in page and "nearest neighbour" in page
     restored = pickle.loads(pickle.dumps(model))
     assert (restored.predict_proba(x[:7]) == probabilities).all()
 

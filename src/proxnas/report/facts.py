@@ -31,6 +31,7 @@ LABELS = {
     "valid_perplexity": "validation perplexity",
     "supernet_accuracy": "accuracy of the supernet",
     "supernet_perplexity": "perplexity of the supernet",
+    "calibration_error": "calibration error",
     "test_images": "test images",
     "majority_accuracy": "accuracy of the most frequent class",
     "test_tokens": "test tokens",
@@ -87,7 +88,7 @@ def facts(record: Record) -> dict[str, str]:
     last = record.rows[-1] if record.rows else {}
     known = figures(record.config, last, record.result)
     known.setdefault("seconds", sum(map(seconds_of, record.rows)))
-    return labelled(known) | int8_facts(record.result) | _compared(record.result)
+    return labelled(known) | int8_facts(record.result) | _search_said(record.result)
 
 
 def int8_facts(result: Mapping[str, Any]) -> dict[str, str]:
@@ -102,18 +103,12 @@ def int8_facts(result: Mapping[str, Any]) -> dict[str, str]:
     return {"int8 version": f"{figures}, {number(found.get('latency_ms')):.2f} ms an image"}
 
 
-def _compared(result: Mapping[str, Any]) -> dict[str, str]:
-    """The leaderboard of a fit: what a network is held against -> figures."""
-    found = {}
-    for row in leaderboard(result):
-        valid, test, params, time, latency = leaderboard_texts(row)
-        figures = [f"validation {valid}", f"test {test}", f"{params} parameters", time]
-        figures += [f"{latency} ms an image"] if latency else []
-        found[f"{row['name']}{' (delivered)' * row['delivered']}"] = ", ".join(figures)
+def _search_said(result: Mapping[str, Any]) -> dict[str, str]:
+    """What became of the search of a fit by the clock."""
     search = result.get("search")
-    if found and isinstance(search, dict) and search.get("said"):
-        found["search"] = str(search["said"])
-    return found
+    if leaderboard(result) and isinstance(search, dict) and search.get("said"):
+        return {"search": str(search["said"])}
+    return {}
 
 
 def leaderboard(result: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -167,6 +167,47 @@ function replay(run, id, cursors) {
   return { nodes, redraw: () => set(Number(slider.value)), start: () => set(start) };
 }
 
+// Rows of texts, the first of which is the head; nothing without rows.
+function table(title, rows) {
+  if (rows.length < 2) return [];
+  const [head, ...body] = rows;
+  return [make("h3", {}, title), scroll(title, make("table", {},
+    make("thead", {}, make("tr", {}, ...head.map((name) => make("th", { scope: "col" }, name)))),
+    make("tbody", {}, ...body.map(([name, ...cells]) =>
+      make("tr", {}, make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, cell)))))))];
+}
+
+// How often a class (row) is taken for another (column): the darker, the more of the row.
+function confusion(classes, counts) {
+  const rows = counts.map((row, k) => {
+    const all = Math.max(1, row.reduce((sum, count) => sum + count, 0)), paint = heat([0, 1], triple("--cold"), triple("--hot"));
+    const cells = row.map((count, j) => {
+      const cell = make("td", { class: j === k ? "on" : "" }, String(count)), colour = paint(count / all);
+      cell.style.background = `rgb(${colour})`;
+      cell.style.color = readable(colour);
+      return cell;
+    });
+    return make("tr", {}, make("th", { scope: "row" }, classes[k]), ...cells);
+  });
+  const head = make("tr", {}, make("td", {}, "true \\ answer"), ...classes.map((name) => make("th", { scope: "col" }, name)));
+  return make("table", { class: "matrix" }, make("thead", {}, head), make("tbody", {}, ...rows));
+}
+
+function mistake(one) {
+  const picture = make("img", { src: `data:image/png;base64,${one.png}`, alt: one.image, width: "72", height: "72" });
+  return make("figure", { class: "mistake" }, picture, make("figcaption", {}, `${one.said}, is ${one.true}`));
+}
+
+// What the test tells besides its figure.
+function examined(test) {
+  const nodes = [];
+  if (test.confusion.length) nodes.push(make("h3", {}, "Who is taken for whom"), scroll("confusion matrix", confusion(test.classes, test.confusion)));
+  else nodes.push(...table("Who is taken for whom, most often", [["class", "answer", "images"], ...test.confused]));
+  if (test.curve) nodes.push(make("h3", {}, `Can probabilities be believed? (${test.calibration})`), make("div", { class: "curve" }, drawing(test.curve)));
+  if (test.mistakes.length) nodes.push(make("h3", {}, "The mistakes that it is surest of"), make("div", { class: "mistakes" }, ...test.mistakes.map(mistake)));
+  return nodes;
+}
+
 function section(run, number, several) {
   const id = `run${number}`;
   const charts = run.charts.map((plot) => chart(plot, run.epochs, run.name));
@@ -176,6 +217,8 @@ function section(run, number, several) {
     make("h2", { id }, several ? `${run.name} ` : "", make("span", { class: "status" }, `${run.command} ${words}`)),
     run.warning ? make("p", { class: "warning" }, run.warning) : null,
     facts(run),
+    ...table("What it is held against", run.leaderboard ?? []),
+    ...(run.examined ? examined(run.examined) : []),
     ...(played ? [make("h3", {}, "The cell"), ...played.nodes] : []),
     charts.length ? make("h3", {}, "By epoch") : null,
     charts.length ? make("div", { class: "charts" }, ...charts.map((one) => one.figure)) : null,

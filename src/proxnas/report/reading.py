@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ class Record:
     genotype: Genotype | None
     result: dict[str, Any]
     running: bool
+    test: dict[str, Any] = field(default_factory=dict)
+    """What a test tells besides its figure: test.json."""
 
     @property
     def status(self) -> str:
@@ -78,6 +80,7 @@ def read_run(folder: Path, name: str = "") -> Record:
         genotype=_genotype(folder),
         result=read_result(folder),
         running=in_use(folder),
+        test=read_object(folder / "test.json"),
     )
 
 

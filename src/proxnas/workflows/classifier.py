@@ -214,7 +214,8 @@ def _ordered(classes: Array, names: Sequence[str]) -> Array:
 
 def is_torch_dataset(X: Any) -> bool:
     """Whether items are to be had by number, and X is no list, array or table."""
-    return is_dataset(X) and not isinstance(X, list | tuple) and not hasattr(X, "shape")
+    plain = isinstance(X, list | tuple) or hasattr(X, "shape") or hasattr(X, "columns")
+    return is_dataset(X) and not plain
 
 
 def _labelled(X: Any) -> Any:

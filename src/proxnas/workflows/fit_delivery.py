@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxnas.domains.images.fit_files import write_files
 from proxnas.domains.images.fit_options import FitConfig
+from proxnas.report.examined import FILE as TEST
 from proxnas.workflows.fit_board import leaderboard, warnings_of, what_search_won
 from proxnas.workflows.fit_plan import SPACE, Say
 
@@ -23,6 +24,7 @@ def deliver_pass(
     """Tests the network once, writes its files; returns the result."""
     from proxnas.core.size.complexity import parameters
     from proxnas.domains.images.data.stream import ImageBatches
+    from proxnas.domains.images.examine import examine
     from proxnas.domains.images.model import save_model
     from proxnas.domains.trained import load_model
     from proxnas.runs.folder import write_atomically
@@ -30,7 +32,7 @@ def deliver_pass(
 
     images, network = job.images, job.network()
     test = ImageBatches(images, (images.x_test, images.y_test), device=job.device)
-    tested = job.evaluation(network, test)
+    tested = job.evaluation(network, test, keep=True)
     valid = job.evaluation(network, job.valid) if job.valid else None
     write_atomically(run / "genotype.json", job.genotype().to_json())
     result: dict[str, Any] = {
@@ -54,6 +56,9 @@ def deliver_pass(
         "search": what_search_won(job, parameters(network)),
         "train": {"epochs": job.epochs_done, "seconds": seconds},
     }
+    if examined := examine(tested, images):
+        run.write_json(TEST, examined)
+        result["calibration_error"] = examined["calibration"]["error"]
     save_model(run / FILE, model_of(job, network, result))
     found = {name: result[name] for name in ("method", "space", "data", "seed", "params", "flops")}
     model = load_model(run.folder)
@@ -75,7 +80,7 @@ def model_of(job: OnePass, network: Any, result: Mapping[str, Any]) -> Any:
     images = job.images
     wanted = (
         *("params", "flops", "valid_accuracy", "test_accuracy", "test_images", "epochs"),
-        *("seed", "test_mae", "test_f1"),
+        *("seed", "test_mae", "test_f1", "calibration_error"),
     )
     known = {"data": images.name, "protocol": "minutes", FINGERPRINT: dict(images.fingerprint)}
     return Model(

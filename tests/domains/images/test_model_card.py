@@ -59,7 +59,7 @@ def test_everything_known_is_told() -> None:
         "- The cell: zoo:DARTS\\_V2.",
         "- Its network was trained from scratch by the protocol quick (epochs 40, seed 7).",
         "node 5 = skip_connect(c_{k-2}) + dil_conv_3x3(node 2)",
-        "float32, (N, 3, 24, 32), bytes divided by 255",
+        "uint8, (N, 24, 32, 3), bytes",
         "onnxruntime.InferenceSession('model.onnx')",
     ):
         assert words in text, words

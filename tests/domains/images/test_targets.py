@@ -102,7 +102,7 @@ def test_names_of_figures() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", ["numbers", "labels"])
+@pytest.mark.parametrize("kind", ["numbers", pytest.param("labels", marks=pytest.mark.slow)])
 def test_a_fit_learns_them(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -17,8 +17,9 @@ OTHERS = {
     "test mean average precision": "test_map",
     "test F1": "test_f1",
     "validation mean average precision": "valid_map",
+    "expected calibration error": "calibration_error",
 }
-"""Figures of models that answer numbers or labels."""
+"""Figures that a model may have besides its accuracy, or in its place."""
 LIMITS = (
     "The accuracy holds for images like those that it was tested on. Every image gets one of the"
     " classes, also one that shows none of them; the probabilities are not calibrated."

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,11 @@ class Evaluation:
     top5: float
     """Share of images whose class is among the five most probable."""
     confusion: Tensor
+    logits: Tensor | None = None
+    """Of each image, where they were to be kept; `y`: its class, `order`: its number in the
+    part."""
+    y: Tensor | None = None
+    order: Tensor = dataclasses.field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     @cached_property
     def images(self) -> int:
@@ -170,18 +176,24 @@ def judge(network: nn.Module, part: ImageBatches, target: Target, precision: tor
 
 @torch.no_grad()
 def evaluate(
-    network: nn.Module, part: ImageBatches, classes: int, precision: torch.dtype
+    network: nn.Module, part: ImageBatches, classes: int, precision: torch.dtype, keep: bool = False
 ) -> Evaluation:
-    """The network on a whole part; it is in evaluation mode within, and afterwards as it was."""
+    """The network on a whole part; it is in evaluation mode within, and afterwards as it was.
+
+    `keep`: the answer to each image too, by a process that is alone.
+    """
     before = network.training
     network.eval()
     # (2,) a batch: loss, images with their class among the best; read by the host at the end
     sums = [torch.zeros(2, device=part.device)]
+    kept: list[tuple[Tensor, Tensor]] = []
     confusion = torch.zeros(classes * classes, dtype=torch.int64, device=part.device)
     for x, y in part.evaluation_batches(BATCH):
         with torch.autocast(part.device.type, precision, enabled=precision != torch.float32):
             logits = network(x)
         logits = logits.float()
+        if keep:
+            kept.append((logits.cpu(), y.cpu()))
         confusion += torch.bincount(y * classes + logits.argmax(-1), minlength=classes * classes)
         loss = nn.functional.cross_entropy(logits, y, reduction="sum")
         among = (logits.topk(min(TOP, classes)).indices == y[:, None]).sum()
@@ -189,13 +201,21 @@ def evaluate(
     network.train(before)
     confusion = total(confusion).view(classes, classes).cpu()
     loss_mean, top5 = (total(torch.stack(sums).cpu().double().sum(0)) / confusion.sum()).tolist()
-    return Evaluation(loss_mean, top5, confusion)
+    if not keep:
+        return Evaluation(loss_mean, top5, confusion)
+    answers, truth = (torch.cat(parts) for parts in zip(*kept, strict=True))
+    return Evaluation(loss_mean, top5, confusion, answers, truth, part.evaluation_order())
 
 
 def evaluation_of(
-    target: Target, network: nn.Module, part: ImageBatches, outputs: int, precision: torch.dtype
+    target: Target,
+    network: nn.Module,
+    part: ImageBatches,
+    outputs: int,
+    precision: torch.dtype,
+    keep: bool = False,
 ) -> Evaluation | Judged:
     """The figures that the kind of target has."""
     if target.kind == CLASSES.kind:
-        return evaluate(network, part, outputs, precision)
+        return evaluate(network, part, outputs, precision, keep)
     return judge(network, part, target, precision)

@@ -215,9 +215,12 @@ class OnePass:
         channels_last(network)
         return network.eval()
 
-    def evaluation(self, network: nn.Module, part: ImageBatches) -> Evaluation | Judged:
+    def evaluation(
+        self, network: nn.Module, part: ImageBatches, keep: bool = False
+    ) -> Evaluation | Judged:
+        """`keep`: with the answer to each image."""
         target, outputs = self.images.target, self.size.classes
-        return evaluation_of(target, network, part, outputs, torch.float32)
+        return evaluation_of(target, network, part, outputs, torch.float32, keep)
 
     def row(self, start: float) -> dict[str, Any]:
         train_loss, train_accuracy = self.totals.means()

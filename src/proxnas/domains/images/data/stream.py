@@ -112,9 +112,13 @@ class ImageBatches:
         class would be poor.
         """
         _check_batch_size(batch_size)
-        order = _shuffled(len(self), stable_seed(0, "evaluation"))
+        order = self.evaluation_order()
         batches = list(order.tensor_split(-(-len(self) // batch_size)))[:most]
         return map(self._plain, self.source.each(batches[here().rank :: here().size]))
+
+    def evaluation_order(self) -> Tensor:
+        """The images in the order in which they are evaluated."""
+        return _shuffled(len(self), stable_seed(0, "evaluation"))
 
     def expect(self, indices: Iterator[Tensor]) -> None:
         """What `augmented` will be asked for from now on, so that it can be read ahead."""
