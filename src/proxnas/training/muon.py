@@ -13,7 +13,7 @@ behind every convolution allows, so that the rate alone says how far a step turn
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -36,13 +36,15 @@ def orthogonalise(matrices: Tensor, steps: int) -> Tensor:
     X = matrices.mT if tall else matrices
     X = X / (X.norm(dim=(-2, -1), keepdim=True) + TINY)
     gram = X @ X.mT
-    identity = torch.eye(gram.size(-1), dtype=gram.dtype, device=gram.device)
-    product = identity
-    for _ in range(steps):
-        factor = a * identity + b * gram + c * (gram @ gram)
-        product = factor @ product
-        gram = factor @ gram @ factor  # of the next X; all of them commute
-    X = product @ X
+    product: Tensor | None = None
+    for step in range(steps):
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        factor.diagonal(dim1=-2, dim2=-1).add_(a)
+        product = factor if product is None else factor @ product
+        if step < steps - 1:
+            gram = factor @ gram @ factor  # of the next X; all of them commute
+    if product is not None:
+        X = product @ X
     turned: Tensor = X.mT if tall else X
     return turned
 
@@ -58,26 +60,37 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # none is called
         for group in self.param_groups:
-            by_shape: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
-            for weight in group["params"]:
-                gradient = weight.grad
-                if gradient is not None:
-                    shape = weight.size(0), weight[0].numel()
-                    by_shape.setdefault(shape, []).append(
-                        (weight, self._direction(weight, gradient, group["momentum"]))
-                    )
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            if not weights:
+                continue
+            directions = self._directions(weights, group["momentum"])
+            scales = [
+                weight.size(0) ** 0.5 / norm.clamp_min(TINY)
+                for weight, norm in zip(weights, torch._foreach_norm(weights), strict=True)
+            ]
+            torch._foreach_mul_(weights, scales)
+            by_shape: dict[tuple[int, int], list[int]] = {}
+            for i, weight in enumerate(weights):
+                by_shape.setdefault((weight.size(0), weight[0].numel()), []).append(i)
             for shape, members in by_shape.items():
-                flat = torch.stack([direction.reshape(shape) for _, direction in members])
-                for (weight, _), turn in zip(
-                    members, orthogonalise(flat, group["steps"]), strict=True
-                ):
-                    weight.mul_(shape[0] ** 0.5 / weight.norm().clamp_min(TINY))
+                flat = torch.stack([_by_pixel(directions[i]).reshape(shape) for i in members])
+                for i, turn in zip(members, orthogonalise(flat, group["steps"]), strict=True):
+                    weight = _by_pixel(weights[i])
                     weight.sub_(turn.view(weight.shape), alpha=group["lr"])
 
-    def _direction(self, weight: Tensor, gradient: Tensor, momentum: float) -> Tensor:
-        """The Nesterov momentum of a weight."""
-        state = self.state[weight]
-        if "momentum" not in state:
-            state["momentum"] = torch.zeros_like(gradient)
-        average: Tensor = state["momentum"].mul_(momentum).add_(gradient)
-        return gradient + momentum * average
+    def _directions(self, weights: list[Tensor], momentum: float) -> Sequence[Tensor]:
+        """The Nesterov momentum of each weight."""
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        for weight in weights:
+            if "momentum" not in self.state[weight]:
+                self.state[weight]["momentum"] = torch.zeros_like(weight)
+        averages = [self.state[weight]["momentum"] for weight in weights]
+        torch._foreach_mul_(averages, momentum)
+        torch._foreach_add_(averages, gradients)
+        return torch._foreach_add(gradients, averages, alpha=momentum)
+
+
+def _by_pixel(weight: Tensor) -> Tensor:
+    """(out, height, width, in), as channels_last keeps it: the order of columns is of no matter,
+    and nothing is copied."""
+    return weight.permute(0, 2, 3, 1)
