@@ -28,7 +28,7 @@ BY_HAND = "network"
 
 CHAIN_ENTRIES = ("conv_3x3", "conv_5x5", "sep_conv_3x3", "sep_conv_5x5")
 CHAIN_BODIES = (
-    *("res_3x3", "res_3x3_se", "res_5x5", "res_group_3x3", "res_sep_3x3"),
+    *("res_one_3x3", "res_3x3", "res_3x3_se", "res_5x5", "res_group_3x3", "res_sep_3x3"),
     *("bottleneck_2", "bottleneck_2_se", "bottleneck_4", "skip_connect"),
 )
 MOBILE_FIRST = tuple(

@@ -56,10 +56,10 @@ def test_an_entry_halves_what_is_not_small_already(kind: str, side: int, after: 
 
 
 def test_the_middle_network_is_the_plain_one() -> None:
-    """Three stages of 32, 64, 128 channels: entries 3x3, then two 3x3 each."""
+    """Three stages of 32, 64, 128 channels: entries 3x3, then one 3x3 each."""
     network = chain_network(resnet().genotype(middle()), Size(1, 32, 3, 10))
-    convolutions = 9 * (3 * 32 + 32 * 64 + 64 * 128) + 18 * (32**2 + 64**2 + 128**2)
-    norms = 3 * 2 * (32 + 64 + 128)
+    convolutions = 9 * (3 * 32 + 32 * 64 + 64 * 128) + 9 * (32**2 + 64**2 + 128**2)
+    norms = 2 * 2 * (32 + 64 + 128)
     assert weights(network) == convolutions + norms + 128 * 10 + 10
 
 
@@ -94,6 +94,7 @@ def test_kinds_differ_in_size() -> None:
     sizes = {kind: weights(BODIES[kind](32, final_norm)) for kind in BODIES}
     assert sizes["skip_connect"] == 0
     assert sizes["bottleneck_4"] < sizes["bottleneck_2"] < sizes["res_3x3"] < sizes["res_5x5"]
+    assert 2 * sizes["res_one_3x3"] == sizes["res_3x3"]
 
 
 def test_a_genotype_must_be_a_chain() -> None:
@@ -101,8 +102,8 @@ def test_a_genotype_must_be_a_chain() -> None:
     assert Genotype.from_json(text).to_json() == text
     for old, new in (
         ('["conv_3x3", 0]', '["res_3x3", 0]'),  # an entry doubles the channels
-        ('["res_3x3", 1]', '["conv_3x3", 1]'),
-        ('["res_3x3", 3]', '["res_3x3", 1]'),  # reads the state before it, no other
+        ('["res_one_3x3", 1]', '["conv_3x3", 1]'),
+        ('["res_one_3x3", 3]', '["res_one_3x3", 1]'),  # reads the state before it, no other
         ('"concat": [6]', '"concat": [5]'),
     ):
         assert old in text

@@ -4,8 +4,8 @@ A stage is an entry, which doubles the channels and halves the map, and residual
 both. Convolutions are followed by a normalisation each, so that their weights may have any norm.
 
     entry     convolution, max pooling, normalisation, ReLU
-    body      ReLU(x + f(x)); f by its kind: 3x3 or 5x5 convolutions, grouped, separable, a
-              bottleneck, with or without squeeze-and-excitation; or x itself
+    body      x + ReLU(f(x)) with one 3x3 convolution; or ReLU(x + f(x)) with several: 3x3 or 5x5,
+              grouped, separable, a bottleneck, with or without squeeze-and-excitation; or x itself
 """
 
 # C channels, H height, W width of a map
@@ -77,6 +77,19 @@ def separable_entry(kernel: int) -> Entry:
     )
 
 
+class Plus(Residual):
+    """x + f(x), where f ends with its own ReLU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        added: Tensor = x + self.drop_path(self.f(x))
+        return added
+
+
+def one(C: int, norm: Norm) -> nn.Module:
+    """One 3x3 convolution."""
+    return Plus(conv(C, C, 3), norm(C), nn.ReLU())
+
+
 def pair(kernel: int, excite: bool = False) -> Body:
     """Two convolutions."""
 
@@ -132,6 +145,7 @@ ENTRIES: dict[str, Entry] = {
     "sep_conv_5x5": separable_entry(5),
 }
 BODIES: dict[str, Body] = {
+    "res_one_3x3": one,
     "res_3x3": pair(3),
     "res_3x3_se": pair(3, excite=True),
     "res_5x5": pair(5),
@@ -142,7 +156,7 @@ BODIES: dict[str, Body] = {
     "bottleneck_4": bottleneck(4),
     "skip_connect": skip,
 }
-MIDDLE = ("conv_3x3", "res_3x3")
+MIDDLE = ("conv_3x3", "res_one_3x3")
 """Entry and body of the plain network, which stands in the middle of the space."""
 
 
@@ -160,6 +174,7 @@ class Chain(nn.Module):
         body: Callable[[int, int], nn.Module],
     ) -> None:
         super().__init__()
+        self.mirror = size.mirror
         self.blocks = nn.Sequential()
         C_in = size.image_channels
         for stage in range(STAGES):
@@ -170,6 +185,11 @@ class Chain(nn.Module):
         self.classifier = nn.Linear(C_in, size.classes)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.mirror and not self.training:
+            return (self._logits(x) + self._logits(x.flip(3))) / 2
+        return self._logits(x)
+
+    def _logits(self, x: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.blocks(x).mean((2, 3)))
         return logits
 

@@ -39,6 +39,8 @@ class Size:
     classes: int
     stem: str = "cifar"
     auxiliary: bool = False
+    mirror: bool = False
+    """Answers are means over an image and its mirror image (in chains of residual stages)."""
 
     def __post_init__(self) -> None:
         if self.stem not in STEMS:
