@@ -137,6 +137,27 @@ def test_a_pace_goes_on_with_the_time_that_was_used() -> None:
     assert again.over()
 
 
+def test_a_busier_machine_leaves_less_time_for_steps() -> None:
+    """What follows the steps takes longer there; the end is where it was."""
+    clock, computing = Hands(), Hands()
+    pace = Pace(100.0, clock=clock, delivery=10.0, computing=computing)
+    clock.now += 40
+    computing.now += 40
+    assert pace.next() == pytest.approx(0.4)
+    clock.now += 20
+    computing.now += 5  # four times slower: what follows takes 40 seconds, not 10
+    assert pace.next() == pytest.approx(60 / 70, abs=1e-5)
+    clock.now += 9
+    computing.now += 2.25
+    assert not pace.over()
+    clock.now += 1
+    assert pace.over()
+    clock.now += 4
+    computing.now += 5  # quiet again
+    assert pace.next() == pytest.approx(60 / 70, abs=0.03) and not pace.over()
+    assert pace.shares == sorted(pace.shares)
+
+
 def test_a_pace_can_follow_another() -> None:
     pace = Pace(1.0, follow=[0.0, 0.3, 0.9])
     assert [pace.next() for _ in range(3)] == [0.0, 0.3, 0.9]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
-from proxnas.domains.images import one_pass
+from proxnas.domains.images import networks, one_pass
 from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.fit_options import FitConfig
 from proxnas.domains.images.one_pass import OnePass
@@ -129,6 +131,46 @@ def test_a_stopped_run_is_finished_where_it_stands(
     assert (folder / found["exported"]).exists()
 
 
+@pytest.mark.parametrize("stop", [[], [3]])
+def test_what_is_delivered_is_within_its_limit(
+    data: Path, tmp_path: Path, capsys: Any, stop_after: list[int], stop: list[int]
+) -> None:
+    """Also if the run was stopped before anything was chosen."""
+    folder = tmp_path / "run"
+    stop_after.extend(stop)
+    assert call(*command(data, folder, "--max-params=9k")) == (130 if stop else 0)
+    if stop:
+        stop_after.clear()
+        assert call("fit", data, "--run", folder, "--finish", "--quiet", "--max-params=9k") == 0
+    found = result(folder)
+    assert found["params"] <= 9000 < found["budget"]["largest"] and found["budget"]["limit"] == 9000
+    parameters = load_model(folder).model.network.parameters()
+    assert sum(w.numel() for w in parameters) == found["params"]
+    assert call(*command(data, tmp_path / "none", "--max-params=10")) == 2
+    assert "--max-params 10" in one_line(capsys.readouterr().err)
+
+
+def test_answers_can_be_means_over_mirror_images(data: Path, tmp_path: Path, capsys: Any) -> None:
+    """In the files as in the test; the network in them is the plain one."""
+    both, folder = ("--flip=yes", "--flip-test"), tmp_path / "run"
+    assert call(*command(data, folder, *both)) == 0
+    model = load_model(folder).model
+    x = model.normalised(np.load(data)["x_train"][:8])
+    plain = networks.build(model.genotype, dataclasses.replace(model.size, mirror=False))
+    plain.load_state_dict(model.network.state_dict())
+    plain.eval()
+    expected = (plain(x) + plain(x.flip(3))) / 2
+    torch.testing.assert_close(model.network(x), expected)
+    assert not torch.equal(plain(x), model.network(x))
+    program = torch.export.load(folder / result(folder)["exported"]).module()
+    images = torch.from_numpy(np.load(data)["x_train"][:8]).float().div(255)[:, None]
+    torch.testing.assert_close(program(images), expected, rtol=1e-3, atol=1e-4)
+    capsys.readouterr()
+    for flags in (("--flip-test",), (*both, "--epochs=1")):
+        assert call(*command(data, tmp_path / "none", *flags)) == 2
+        assert "--flip-test" in one_line(capsys.readouterr().err)
+
+
 def test_only_a_stopped_run_can_be_finished(data: Path, tmp_path: Path, capsys: Any) -> None:
     assert call(*command(data, tmp_path / "none", "--finish")) == 2
     assert "--finish" in one_line(capsys.readouterr().err)
@@ -138,11 +180,12 @@ def test_only_a_stopped_run_can_be_finished(data: Path, tmp_path: Path, capsys: 
 
 @pytest.mark.parametrize(
     "flags",
-    [{"method": "gdas"}, {"epochs": 1}, {"space": "darts7"}, {"max_params": "1k"}, {"eta": 0.1}],
+    [{"method": "gdas"}, {"epochs": 1}, {"space": "darts7"}, {"cost": "flops"}, {"eta": 0.1}],
 )
 def test_a_search_and_a_training_where_they_are_asked_for(flags: dict[str, Any]) -> None:
     assert fit_minutes.is_one_pass(FitConfig(data="digits"))
     assert fit_minutes.is_one_pass(FitConfig(data="digits", space="resnet", minutes=3))
+    assert fit_minutes.is_one_pass(FitConfig(data="digits", max_params="90k"))
     assert not fit_minutes.is_one_pass(FitConfig(data="digits", **flags))
 
 
@@ -150,6 +193,17 @@ def test_without_minutes_time_is_by_the_data() -> None:
     assert fit_plan.usual_seconds(100) == 60
     assert fit_plan.usual_seconds(10_000) == 200
     assert fit_plan.usual_seconds(10**6) == 600
+
+
+def test_time_that_nobody_asked_for_is_announced_first(data: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    fit(FitConfig(data=str(data), threads=1, quiet=True, channels=4), tmp_path / "run", said.append)
+    announced = [line for line in said if line.startswith("1 minutes, as 160 images ask for")]
+    planned = next(line for line in said if "of training" in line)
+    assert said.index(announced[0]) < said.index(planned)
+    said.clear()
+    fit(FitConfig(data=str(data), minutes=1, threads=1, quiet=True), tmp_path / "m", said.append)
+    assert not any("ask for" in line for line in said)
 
 
 def test_a_found_network_is_beside_the_plain_one(

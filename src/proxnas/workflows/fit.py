@@ -73,8 +73,9 @@ def fit_in(config: FitOptions, folder: Path, say: Say) -> dict[str, Any]:
 
 def in_named_space(config: FitOptions) -> FitOptions:
     """With the space that `auto` stands for."""
-    if getattr(config, "finish", False):
-        raise AboutOptions("{finish}: is for {space} auto and resnet, without {epochs}")
+    for flag in ("finish", "flip_test"):
+        if getattr(config, flag, False):
+            raise AboutOptions(f"{{{flag}}}: is for {{space}} auto and resnet, without {{epochs}}")
     if config.space != AUTO:
         return config
     return replace(config, space=domain_of_fit(config).fitting.auto_space)

@@ -65,10 +65,9 @@ def _plain_row(job: OnePass, test: Any) -> dict[str, Any]:
 
     network = resnet().network(resnet().genotype(middle()), job.size).to(job.device).eval()
     network.load_state_dict(job.choice["weights"])
-    valid = job.evaluation(network, job.valid).accuracy if job.valid else None
     return {
         "name": "plain network, when the search ended",
-        "valid_accuracy": valid,
+        "valid_accuracy": job.choice["valid_accuracy"],
         "test_accuracy": job.evaluation(network, test).accuracy,
         "params": parameters(network),
         "seconds": job.choice["seconds"],
@@ -94,7 +93,10 @@ def what_search_won(job: OnePass, params: int) -> dict[str, Any]:
         plain = parameters(resnet().network(resnet().genotype(middle()), job.size))
         gain, error = job.choice["gain"], job.choice["error"]
         said = (
-            f"the search made {won} of {len(job.tried)} swaps tried: validation loss lower by"
+            f"within the limit: validation loss changed by {-gain:+.3f} (+- {error:.3f}) at the"
+            f" choice, {params:,} parameters where the plain network has {plain:,}"
+            if job.budget and not won
+            else f"the search made {won} of {len(job.tried)} swaps tried: validation loss lower by"
             f" {gain:.3f} (+- {error:.3f}) at the choice, {params:,} parameters where the plain"
             f" network has {plain:,}"
         )
@@ -104,12 +106,11 @@ def what_search_won(job: OnePass, params: int) -> dict[str, Any]:
 def warnings_of(job: OnePass, tested: Evaluation | Judged, rows: list[dict[str, Any]]) -> list[str]:
     found = list(job.images.warnings)
     found += tested.doubts(len(job.pace.shares))
-    delivered = rows[-1]["valid_accuracy"]
+    delivered = rows[-1]["test_accuracy"]
     for row in rows:
-        figure = row["valid_accuracy"]
-        if row["kind"] == "baseline" and None not in (figure, delivered) and figure > delivered:
+        if row["kind"] == "baseline" and row["test_accuracy"] > delivered:
             found.append(
-                f"{row['name']} is better on the validation images"
-                f" ({figure:.4f} against {delivered:.4f}): give more --minutes"
+                f"{row['name']} is better on the test images"
+                f" ({row['test_accuracy']:.4f} against {delivered:.4f}): give more --minutes"
             )
     return found

@@ -30,10 +30,11 @@ def deliver_pass(
     from proxnas.runs.folder import write_atomically
     from proxnas.training.model_file import FILE
 
+    job.keep_limit()
     images, network = job.images, job.network()
     test = ImageBatches(images, (images.x_test, images.y_test), device=job.device)
     tested = job.evaluation(network, test, keep=True)
-    valid = job.evaluation(network, job.valid) if job.valid else None
+    valid = job.validation()
     write_atomically(run / "genotype.json", job.genotype().to_json())
     result: dict[str, Any] = {
         "method": config.method,
@@ -52,7 +53,7 @@ def deliver_pass(
         "steps": len(job.pace.shares),
         "seconds": seconds,
         "converged": None,
-        "budget": None,
+        "budget": job.budget.to_json() if job.budget else None,
         "search": what_search_won(job, parameters(network)),
         "train": {"epochs": job.epochs_done, "seconds": seconds},
     }

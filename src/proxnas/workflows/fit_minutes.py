@@ -19,7 +19,7 @@ from proxnas.domains.images.fit_options import FitConfig
 from proxnas.workflows.fit_board import simple_models
 from proxnas.workflows.fit_data import say_sheet, with_sheet
 from proxnas.workflows.fit_delivery import deliver_pass
-from proxnas.workflows.fit_plan import SPACE, Say, make_plan
+from proxnas.workflows.fit_plan import RECIPE, SPACE, Say, make_plan, usual_seconds
 
 if TYPE_CHECKING:
     from proxnas.domains.images.data.images import Images
@@ -38,7 +38,8 @@ def is_one_pass(config: FitConfig) -> bool:
     if config.space not in (AUTO, SPACE):
         return False
     usual = config.method == "nasp" and config.protocol == "auto" and config.processes == 1
-    return usual and not config.limit() and not any(getattr(config, name) for name in OF_CELLS)
+    usual = usual and config.cost == "auto"
+    return usual and not any(getattr(config, name) for name in OF_CELLS)
 
 
 def fit_minutes(
@@ -72,6 +73,10 @@ def fit_minutes(
             return run.result(("exported", "model_card", "search", "train"))
         run.write_json("environment.json", describe(pick_device(config.device)))
         sheet = say_sheet(images, say)
+        if not config.minutes and not (run / RECIPE).exists():
+            count = len(images.y_train)
+            usual = usual_seconds(count) / 60
+            say(f"{usual:.3g} minutes, as {count:,} images ask for (--minutes M: another time)")
         simple = simple_models(run, images)
         plan = make_plan(config, run, images, start, clock, say)
         if plan.image_size and plan.image_size != config.image_size:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from proxnas.common.options import AboutOptions
 from proxnas.domains.images.fit_options import FitConfig
 
 if TYPE_CHECKING:
@@ -50,40 +52,64 @@ def make_plan(
     from proxnas.domains.images.parts import train_parts
 
     call: dict[str, Any] = {"device": config.device, "threads": config.threads}
+    flip = {"auto": recipe.mirrored(images), "yes": True, "no": False}[config.flip]
+    if config.flip_test and not flip:
+        raise AboutOptions(
+            "{flip_test}: is for images that are mirrored in training: give {flip} yes too, or"
+            " leave it out"
+        )
+    limit = config.limit()
+    if limit and not images.target.searchable:
+        raise AboutOptions(f"{limit.asked()}: is for classes, not for {images.target.kind}")
     if (run / RECIPE).exists():
         return recipe.Plan(**run.read_json(RECIPE), **call)
     load_exporters()
     train, valid = train_parts(images, recipe.Plan.valid_share)
-    total = 60 * config.minutes or usual_seconds(len(train[1]))
+    total = 60 * config.minutes or usual_seconds(len(images.y_train))
     count, channels = len(train[1]), images.shape[0]
     batch_size = config.batch_size or recipe.batch_size_for(count)
     tests = len(images.y_test) + (len(valid[1]) if valid else 0)
 
+    @cache
     def probe(width: int, side: int) -> float:
         size = Size(1, width, channels, images.num_classes)
         return recipe.step_seconds(size, side, batch_size, clock)
 
     side = min(images.shape[1:])
-    one_step = probe(recipe.WIDTHS[1], min(side, recipe.SIDES[-1]))
-    tested = one_step / 3 / batch_size * tests * (side / min(side, recipe.SIDES[-1])) ** 2
     used = clock() - start[0]
     busy = max(1.0, used / max(time.process_time() - start[1], 1e-3))
-    left = max(SHORTEST, total - used - busy * EXPORT_SECONDS - tested)
+    testing = recipe.tested_seconds(tests, batch_size, side, recipe.WIDTHS[1], probe)
+    left = max(SHORTEST, total - used - busy * EXPORT_SECONDS - testing)
     width, side_chosen, steps = recipe.choose_sizes(
         count, side, left, probe, may_shrink=not config.image_size
     )
+    if limit and not config.channels:
+        width = recipe.width_within(width, limit.of, limit.value, images)
+    width = config.channels or width
+    side = config.image_size or side_chosen
+    testing = recipe.tested_seconds(tests, batch_size, side, width, probe)
+    testing *= 2 if config.flip_test else 1
+    delivery = EXPORT_SECONDS + testing / busy
     per_epoch = max(1, count // batch_size)
     judged = len(valid[1]) if valid else 0
     plan = recipe.Plan(
-        seconds=max(SHORTEST, left - (clock() - start[0] - used)),
+        seconds=max(SHORTEST, total - (clock() - start[0]) - busy * delivery),
+        delivery=delivery,
+        busy=busy,
         batch_size=batch_size,
-        channels=config.channels or width,
-        image_size=config.image_size or (side_chosen if side_chosen != side else 0),
+        channels=width,
+        image_size=side if side != min(images.shape[1:]) else config.image_size,
         epochs=max(1, round(steps / per_epoch)),
-        search=images.target.searchable and steps >= SEARCHED_STEPS and judged >= JUDGED_IMAGES,
-        flip={"auto": recipe.mirrored(images), "yes": True, "no": False}[config.flip],
+        search=bool(limit)
+        or (images.target.searchable and steps >= SEARCHED_STEPS and judged >= JUDGED_IMAGES),
+        flip=flip,
+        flip_test=config.flip_test,
+        reach=recipe.reach_for(steps / per_epoch),
         weighted=recipe.unequal(train[1], images.num_classes),
         seed=config.seed,
+        limit_of=limit.of if limit else "",
+        limit=limit.value if limit else 0.0,
+        limit_asked=limit.asked() if limit else "",
         **call,
     )
     run.write_json(RECIPE, plan.to_json())
@@ -105,7 +131,7 @@ def plan_minutes(config: FitConfig, figures: dict[str, Any]) -> dict[str, Any]:
 
     images = load(config.data, config.load_options())
     count = len(train_parts(images, recipe.Plan.valid_share)[0][1])
-    seconds = 60 * config.minutes or usual_seconds(count)
+    seconds = 60 * config.minutes or usual_seconds(len(images.y_train))
     batch_size = config.batch_size or recipe.batch_size_for(count)
 
     def probe(width: int, side: int) -> float:

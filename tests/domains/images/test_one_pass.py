@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from proxnas.domains.images import one_pass, recipe
 from proxnas.domains.images.baselines import baselines
 from proxnas.domains.images.data.arrays import from_arrays
 from proxnas.domains.images.data.images import Images
+from proxnas.domains.images.limits import budget_for, network_size, within, worth
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.one_pass import OnePass
+from proxnas.domains.images.pass_images import TOGETHER
 from proxnas.domains.images.recipe import Plan
 from proxnas.domains.images.spaces.resnet import GROUPS, middle, resnet
 from proxnas.runs.loop import run_epochs
@@ -32,10 +35,13 @@ PLAN = Plan(
     epochs=1,
     search=True,
     flip=False,
+    flip_test=False,
+    reach=1 / 8,
     weighted=False,
     threads=1,
     device="cpu",
 )
+CPU = torch.device("cpu")
 SHARES = [i / 40 for i in range(40)]
 
 
@@ -74,6 +80,51 @@ def test_stopped_after_any_step_it_goes_on_to_the_bit() -> None:
         assert second.tried == whole.tried
 
 
+@pytest.mark.parametrize("of", ["params", "flops"])
+@pytest.mark.parametrize("share", [0.15, 0.5])
+def test_the_network_within_a_limit_is_the_one_that_is_worth_most(of: str, share: float) -> None:
+    """Against all of them, one by one; sizes counted on built networks."""
+    size, shape = Size(1, 8, 1, 2), (1, 8, 8)
+    plain = network_size(of, middle(), size, shape, CPU)
+    budget = budget_for(of, share * plain, "limit", size, shape, CPU)
+    torch.manual_seed(0)
+    worth = {name: -torch.rand(group.shape).double() for name, group in GROUPS.items()}
+    chosen = within(budget, worth, middle(), size, shape, CPU)
+    assert network_size(of, chosen, size, shape, CPU) <= share * plain
+    rows = [(name, e) for name, group in GROUPS.items() for e in range(group.shape[0])]
+    sums = np.zeros((2, 1))  # worth and size of all beginnings
+    for name, e in rows:
+        each = np.stack([worth[name][e].numpy(), budget.sizes.entries[name][e].numpy()])
+        sums = (sums[:, :, None] + each[:, None, :]).reshape(2, -1)
+    best = sums[0][sums[1] + budget.sizes.fixed <= share * plain].max()
+    assert sum(float((worth[name] * chosen[name]).sum()) for name in GROUPS) == pytest.approx(best)
+
+
+def test_what_a_kind_is_worth_is_what_its_swap_changes() -> None:
+    job = OnePass(PLAN, images(), follow=SHARES)
+    batches = job._judging(2)
+    found = worth(job.net, job.A_bar, batches)
+    with batch_statistics(job.net.module):
+        before = losses(job.net, job.A_bar, batches).mean()
+        after = losses(job.net, swapped(job.A_bar, Row("body", 1), 3), batches).mean()
+    assert float(found["body"][1, 3]) == pytest.approx(float(before - after), rel=1e-5)
+    assert all((found[name][job.A_bar[name] == 1] == 0).all() for name in GROUPS)
+
+
+def test_a_pass_within_a_limit_goes_on_to_the_bit() -> None:
+    plan = replace(PLAN, limit_of="params", limit=3000.0, limit_asked="limit")
+    whole = finished(OnePass(plan, images(), follow=SHARES))
+    assert sum(w.numel() for w in whole.network().parameters()) <= 3000
+    assert whole.choice and not whole.tried
+    for stop in (3, 9):
+        first = OnePass(plan, images(), follow=SHARES)
+        for _ in range(stop):
+            first.totals.add(first.step())
+        second = OnePass(plan, images(), follow=SHARES)
+        second.load_state_dict(copy.deepcopy(first.state_dict()))
+        assert same(finished(second), whole) and second.genotype() == whole.genotype()
+
+
 def test_by_the_clock_it_ends_and_the_network_is_the_one_that_was_trained() -> None:
     job = finished(OnePass(PLAN, images()))
     assert job.pace.used() >= PLAN.seconds and job.pace.shares[-1] < 1
@@ -98,8 +149,28 @@ def test_kinds_are_tried_out_at_first_only() -> None:
 
 def test_it_learns() -> None:
     job = finished(OnePass(PLAN, images(), follow=[i / 120 for i in range(120)]))
-    assert job.valid is not None
-    assert job.evaluation(job.network(), job.valid).accuracy > 0.9
+    assert job.data.valid is not None
+    assert job.evaluation(job.network(), job.data.valid).accuracy > 0.9
+
+
+def test_held_out_images_are_trained_on_once_everything_is_chosen() -> None:
+    """They are asked a last time before; a valid part of the data themselves is never trained
+    on."""
+    job = OnePass(PLAN, images(), follow=SHARES)
+    held, seen = len(job.data.valid or ()), len(job.data.train.part)
+    assert job.data.everything and len(job.data.everything.part) == held + seen
+    while SHARES[len(job.pace.shares)] < TOGETHER:
+        job.step()
+        assert job.data.last is None and job.data.everything.t == 0
+    before = job.validation()
+    job.step()
+    assert job.data.last == before and job.data.everything.t == 1
+    for _ in range(3):
+        job.step()
+    assert job.validation() == before and "valid_loss" not in finished(job).row(0.0)
+    arrays = stripes(200)
+    own = images(x_valid=arrays["x_train"][:40], y_valid=arrays["y_train"][:40])
+    assert OnePass(PLAN, own).data.everything is None
 
 
 def net() -> Supernet:

@@ -29,7 +29,7 @@ class FitConfig(ImageFlags, FitOptions):
     cells the epochs of the protocol, in any time)."""
     space: str = "auto"
     """Where to search: as in `proxnas search`, and so are --method and --eta. auto: resnet, where
-    the search is the training; darts7 if a limit, a method or epochs are asked for."""
+    the search is the training; darts7 if a method, --cost or epochs are asked for."""
     eta: Annotated[float, Range(0, 1e9)] = 0.0
     protocol: Literal["auto", "quick", "cifar", "imagenet", "tinyimagenet"] = "auto"
     """Sizes and training; auto: cifar for a CIFAR folder, tinyimagenet for its folder, else
@@ -40,6 +40,9 @@ class FitConfig(ImageFlags, FitOptions):
     channels: Annotated[int, Range(0, 4096)] = 0
     flip: Literal["auto", "yes", "no"] = "auto"
     """Mirror training images; auto: photos, as their colours tell (for --space auto and resnet)."""
+    flip_test: bool = False
+    """Answer by the mean over an image and its mirror image, in model.onnx too: more accurate on
+    photos, and twice as slow (for --space auto and resnet)."""
     finish: bool = False
     """Make of a stopped run a tested, exported model now (for --space auto and resnet)."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 
 import torch
@@ -24,18 +23,19 @@ from proxnas.common.environment import pick_device, set_threads
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.selection import changed
+from proxnas.core.size.budget import Budget
 from proxnas.core.size.complexity import multiply_adds
 from proxnas.core.supernet import Supernet
-from proxnas.core.swaps import Swap, batch_statistics, losses, propose, swapped
-from proxnas.domains.images.data.augment import Augment
+from proxnas.core.swaps import batch_statistics, losses, propose, swapped
 from proxnas.domains.images.data.images import Images
-from proxnas.domains.images.data.stream import ImageBatches, Stream
+from proxnas.domains.images.data.stream import ImageBatches
 from proxnas.domains.images.evaluate import Evaluation, Judged, evaluation_of
+from proxnas.domains.images.limits import budget_for, within, worth
 from proxnas.domains.images.model import check_shape
 from proxnas.domains.images.networks.chain import Chain
 from proxnas.domains.images.networks.cnn import Size, channels_last
-from proxnas.domains.images.parts import train_parts
-from proxnas.domains.images.recipe import Plan, class_weights, sides
+from proxnas.domains.images.pass_images import PassImages, Verdict
+from proxnas.domains.images.recipe import Plan, sides
 from proxnas.domains.images.spaces.resnet import GROUPS, cut_out, middle, resnet
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run, write_atomically
@@ -56,8 +56,8 @@ BATCH, SCORED, JUDGED = 128, 1, 6
 """Images of a batch that a swap is judged on; batches for the gradient, and for the decision."""
 LEAST_EPOCH = 25
 """Steps of an epoch at least: each ends with an evaluation and a line of metrics."""
-TRAINED_FOR_ONE = 14
-"""Images that are trained on, at least, for each that is evaluated: 4% of the time goes there."""
+TRAINED_FOR_ONE = 40
+"""Images that are trained on, at least, for each that is evaluated: 1% of the time goes there."""
 
 
 class OnePass:
@@ -74,22 +74,23 @@ class OnePass:
         self.device = pick_device(plan.device)
         set_threads(plan.threads)
         torch.manual_seed(stable_seed(plan.seed, "weights"))
-        self.size = Size(plan.cells, plan.channels, images.shape[0], images.num_classes)
+        self.size = Size(
+            *(plan.cells, plan.channels, images.shape[0], images.num_classes), mirror=plan.flip_test
+        )
         module = channels_last(resnet().choice_network(self.size).to(self.device))
         check_shape(images.shape, self.size, module)
         self.net = Supernet(module, GROUPS)
         self.A_bar = middle()
+        self.budget: Budget | None = None
+        if plan.limit_of:
+            self.budget = budget_for(
+                *(plan.limit_of, plan.limit, plan.limit_asked),
+                *(self.size, images.shape, self.device),
+            )
         self.optimizer = MuonAndSgd(module, Rates(convolutions=plan.learning_rate))
         self.guard = self.optimizer.guard
-        train, valid = train_parts(images, plan.valid_share)
-        self.valid = ImageBatches(images, valid, device=self.device) if valid else None
-        part = ImageBatches(images, train, Augment(flip=plan.flip), device=self.device)
-        self.train = Stream(part, min(plan.batch_size, len(part)), plan.seed, "train")
-        self.weights: Tensor | None = None
-        if plan.weighted:
-            found = class_weights(train[1], images.num_classes)
-            self.weights = torch.tensor(found, dtype=torch.float32, device=self.device)
-        self.pace = Pace(plan.seconds, follow, clock)
+        self.data = PassImages(plan, images, self.device)
+        self.pace = Pace(plan.seconds, follow, clock, plan.delivery, plan.busy)
         self.clock, self.totals, self.epochs_done = Clock(self.device), Totals(self.device), 0
         self.proposals = 0
         self.tried: list[list[Any]] = []
@@ -108,8 +109,9 @@ class OnePass:
 
     def __len__(self) -> int:
         """Steps of an epoch; when the time is over, those that are done."""
-        steps, judged = len(self.train), len(self.valid) if self.valid else 0
-        least = max(LEAST_EPOCH, TRAINED_FOR_ONE * judged // self.train.order.batch_size)
+        train, valid = self.data.train, self.data.valid
+        steps, judged = len(train), len(valid) if valid else 0
+        least = max(LEAST_EPOCH, TRAINED_FOR_ONE * judged // train.order.batch_size)
         whole = steps * -(-least // steps)
         return min(whole, max(1, self.totals.steps)) if self.pace.over() else whole
 
@@ -121,19 +123,30 @@ class OnePass:
         share = self.pace.next()
         self.net.module.train()
         self.net.use(self.path(share))
-        batch = self.train.next()
+        batch = self.data.next(share, self._judge)
         x = self._shrunk(batch.x, sides(min(self.images.shape[1:]), share))
         with self.clock("forward"):
             logits = self.net(x)
             smoothing = self.config.label_smoothing
-            loss = self.images.target.loss(logits, batch.y, self.weights, smoothing)
+            loss = self.images.target.loss(logits, batch.y, self.data.weights, smoothing)
         with self.clock("backward"):
             loss.backward()
         with self.clock("update"):
             self.optimizer.step(loss.detach(), rate_factor(share))
-        changes = self._search(share) if self.config.search and self.valid else 0
+        changes = self._search(share) if self.config.search else 0
         right = self.images.target.right(logits, batch.y)
         return Metrics(loss.detach(), right, len(batch.y), changes)
+
+    def _judge(self, part: ImageBatches) -> Verdict:
+        """The network of A_bar on a part."""
+        with self.clock("evaluate"):
+            found = self.evaluation(self.network(), part)
+        check_finite(found.loss)
+        return Verdict(found.loss, found.accuracy)
+
+    def validation(self) -> Verdict | None:
+        """How good it is on images that were not trained on; None: there are none."""
+        return self.data.validation(self._judge)
 
     def _shrunk(self, x: Tensor, side: int) -> Tensor:
         """Images with `side` pixels on their shorter side."""
@@ -168,6 +181,7 @@ class OnePass:
             return 0
         before = self.A_bar
         with self.clock("arch"):
+            self.keep_limit()
             if self.proposals < PROPOSALS:
                 self._propose()
             else:
@@ -181,9 +195,23 @@ class OnePass:
         swap = propose(self.net, self.A_bar, score, judge)
         if swap is None:
             return
-        if swap.wins:
-            self.A_bar = swapped(self.A_bar, swap.row, swap.new)
-        self.tried.append(_listed(swap))
+        after = swapped(self.A_bar, swap.row, swap.new)
+        made = swap.wins and (self.budget is None or self.budget.meets(after))
+        if made:
+            self.A_bar = after
+        row = swap.row
+        self.tried.append([row.group, row.edge, swap.old, swap.new, swap.gain, swap.error, made])
+
+    def keep_limit(self) -> None:
+        """A run that was stopped early may be too large still."""
+        if self.budget and not self.budget.meets(self.A_bar):
+            self._project(self.budget)
+
+    def _project(self, budget: Budget) -> None:
+        """The plain network is too large: what is within the limit, and loses least; A rests."""
+        found = worth(self.net, self.A_bar, self._judging(SCORED + JUDGED))
+        self.A_bar = within(budget, found, self.A_bar, self.size, self.images.shape, self.device)
+        self.proposals = PROPOSALS
 
     def _rest(self) -> None:
         """Both networks on the same images, as they are now."""
@@ -192,19 +220,18 @@ class OnePass:
             with batch_statistics(self.net.module):
                 plain = losses(self.net, middle(), judge)
                 found = losses(self.net, self.A_bar, judge)
+            network = cut_out(self.net.module, middle(), self.size).to(self.device).eval()
+            valid = self.data.valid
             self.choice = {
+                "valid_accuracy": self.evaluation(network, valid).accuracy if valid else None,
                 "gain": float((plain - found).mean()),
                 "error": float((plain - found).std()) / len(plain) ** 0.5,
                 "seconds": self.pace.used(),
-                "weights": cut_out(self.net.module, middle(), self.size).state_dict(),
+                "weights": network.state_dict(),
             }
 
     def _judging(self, most: int) -> list[Batch]:
-        """Batches of the validation images, others each time."""
-        assert self.valid is not None
-        everything = list(islice(self.valid.evaluation_batches(BATCH), 64))
-        first = self.proposals * most % len(everything)
-        return (everything[first:] + everything[:first])[:most]
+        return self.data.choosing(BATCH, most, self.proposals)
 
     def genotype(self) -> Genotype:
         return resnet().genotype(self.A_bar)
@@ -233,10 +260,7 @@ class OnePass:
             "changes": self.totals.changes,
             "genotype": json.loads(self.genotype().to_json()),
         }
-        if self.valid:
-            with self.clock("evaluate"):
-                found = self.evaluation(self.network(), self.valid)
-            check_finite(found.loss)
+        if self.data.last is None and (found := self.validation()):
             row |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
         parts = ("arch", "forward", "backward", "update", "evaluate")
         seconds = dict.fromkeys(parts, 0.0) | self.clock.take()
@@ -252,26 +276,24 @@ class OnePass:
             "weights": self.net.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "A_bar": self.A_bar,
-            "train": self.train.state_dict(),
+            "data": self.data.state_dict(),
             "pace": self.pace.state_dict(),
             "totals": self.totals.state_dict(),
             "epochs_done": self.epochs_done,
             "proposals": self.proposals,
             "tried": self.tried,
             "choice": self.choice,
+            "budget": self.budget.state_dict() if self.budget else None,
         }
 
     def load_state_dict(self, state: State) -> None:
         self.net.module.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.A_bar = state["A_bar"]
-        self.train.load_state_dict(state["train"])
+        self.data.load_state_dict(state["data"])
         self.pace.load_state_dict(state["pace"])
         self.totals.load_state_dict(state["totals"])
         self.epochs_done, self.proposals = state["epochs_done"], state["proposals"]
         self.tried, self.choice = state["tried"], state["choice"]
-
-
-def _listed(swap: Swap) -> list[Any]:
-    row = swap.row
-    return [row.group, row.edge, swap.old, swap.new, swap.gain, swap.error, swap.wins]
+        if self.budget:
+            self.budget.load_state_dict(state["budget"])

@@ -19,6 +19,7 @@ from torch import nn
 from proxnas.common.cores import Asked
 from proxnas.common.seeds import Array
 from proxnas.domains.images.data.images import Images
+from proxnas.domains.images.limits import network_size
 from proxnas.domains.images.networks.chain import chain_network
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.spaces.resnet import middle, resnet
@@ -39,7 +40,11 @@ COST = 1.6
 """Time of a step grows with this power of the width, as measured from 16 to 32."""
 UNEQUAL = 1.5
 """Times that the largest class is larger than the smallest, from which on classes are weighted."""
+FEW_EPOCHS = 25
+"""So many see images that are shifted by less: there is no time to learn them by heart."""
 PROBE_STEPS = 3
+LARGER = 3.0
+"""Times that the plain network may be larger than the limit on what becomes of it."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Plan:
     """Everything that is decided before the first step; kept, so that a run can go on with it."""
 
     seconds: float
-    """Time of the training, by the clock."""
+    """Time of the training, by the clock, on a machine as busy as at the start."""
     batch_size: int
     channels: int
     image_size: int
@@ -57,6 +62,10 @@ class Plan:
     search: bool
     """Whether blocks may change their kind."""
     flip: bool
+    flip_test: bool
+    """Whether answers are means over an image and its mirror image."""
+    reach: float
+    """Share of a side that images are shifted by at most."""
     weighted: bool
     """Whether rare classes count more."""
     seed: int = 0
@@ -67,6 +76,15 @@ class Plan:
     valid_share: float = 0.1
     learning_rate: float = Rates.convolutions
     checkpoint_minutes: float = 1.0
+    delivery: float = 0.0
+    """Seconds of computing that follow: test, export, report."""
+    busy: float = 1.0
+    """Times that everything took longer at the start than it computed."""
+    limit_of: str = ""
+    """What the delivered network may have only so much of: params, flops or latency."""
+    limit: float = 0.0
+    limit_asked: str = ""
+    """The option and its value, as they were written."""
 
     def to_json(self) -> dict[str, Any]:
         """What is kept of it: not what the next call may do otherwise."""
@@ -80,6 +98,11 @@ def batch_size_for(images: int) -> int:
     while size > 32 and images < 20 * size:
         size //= 2
     return max(2, min(size, images))
+
+
+def reach_for(epochs: float) -> float:
+    """How far images are shifted, as a share of a side."""
+    return 1 / 16 if epochs <= FEW_EPOCHS else 1 / 8
 
 
 def mirrored(images: Images) -> bool:
@@ -141,6 +164,27 @@ def step_seconds(
         optimizer.step(loss.detach(), 0.0)
         found.append(clock() - start)
     return min(found[1:])
+
+
+def width_within(width: int, of: str, limit: float, images: Images) -> int:
+    """At most that width, and so wide only that the plain network is at most LARGER times as large
+    as the limit: blocks that are much cheaper than 3x3 convolutions lose more than channels do."""
+    for narrower in (width, *(w for w in sorted(WIDTHS, reverse=True) if w < width)):
+        size = Size(1, narrower, images.shape[0], images.num_classes)
+        plain = network_size(of, middle(), size, images.shape, torch.device("cpu"))
+        if plain <= LARGER * limit:
+            return narrower
+    return WIDTHS[0]
+
+
+def tested_seconds(
+    images: int, batch_size: int, side: int, channels: int, probe: Callable[[int, int], float]
+) -> float:
+    """Time to test so many images: a third of a step each, at their whole side."""
+    small = min(side, SIDES[-1])
+    wider: float = (channels / WIDTHS[1]) ** COST
+    step = probe(WIDTHS[1], small) * wider * (side / small) ** 2
+    return step / 3 / batch_size * images
 
 
 def choose_sizes(

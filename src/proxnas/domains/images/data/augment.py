@@ -30,8 +30,10 @@ class Augment:
     """What is done to training images."""
 
     shift: bool | None = None
-    """By up to an eighth of the side, black beyond the edge; None: as suits the data (but not with
+    """By up to `reach`, black beyond the edge; None: as suits the data (but not with
     resized_crop)."""
+    reach: float = 1 / 8
+    """Share of a side; one pixel at least."""
     flip: bool | None = None
     """Left and right exchanged in half of the images; None: as suits the data."""
     cutout: int = 0

@@ -55,7 +55,8 @@ class ImageBatches:
             raise InputError(f"{images.name}: this part has no images: give more images a class")
         self.augment = augment.settled(images)
         self.pad = tuple(
-            max(1, side // 8) if self.augment.shift else 0 for side in (self.height, self.width)
+            max(1, int(side * self.augment.reach)) if self.augment.shift else 0
+            for side in (self.height, self.width)
         )
         self.device = torch.device(device)
         self.source = source_of(x, self.device, workers)

@@ -1,0 +1,88 @@
+"""A limit on the network that a pass by the clock delivers.
+
+Decisions in the space `resnet` are independent, so once it is known what each kind of each block
+would cost in loss, the best network within a limit is an exact knapsack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+from proxnas.common.types import Batch, Matrices
+from proxnas.core.choice import Row
+from proxnas.core.size import costs
+from proxnas.core.size.budget import Budget, Sizes
+from proxnas.core.size.complexity import multiply_adds, parameters
+from proxnas.core.size.costs import materialised
+from proxnas.core.size.latency import latency
+from proxnas.core.supernet import Supernet
+from proxnas.core.swaps import batch_statistics, losses, swapped
+from proxnas.domains.images.networks.cnn import Size, channels_last
+from proxnas.domains.images.spaces.resnet import GROUPS, resnet
+
+TRIES = 6
+"""Networks that are timed until one is as quick as was asked."""
+
+Shape = tuple[int, int, int]
+
+
+def measure(of: str, shape: Shape, device: torch.device) -> Callable[[nn.Module], float]:
+    """Counts parameters or multiply-adds of a network, or times it."""
+    measures: dict[str, Callable[[nn.Module], float]] = {
+        "params": parameters,
+        "flops": lambda network: multiply_adds(network, shape),
+        "latency": lambda network: (
+            latency(channels_last(materialised(network, device)), shape).seconds
+        ),
+    }
+    return measures[of]
+
+
+def network_size(of: str, A_bar: Matrices, size: Size, shape: Shape, device: torch.device) -> float:
+    """Parameters, multiply-adds or seconds of the network of A_bar."""
+    with torch.device("meta"):
+        network = resnet().network(resnet().genotype(A_bar), size)
+    return measure(of, shape, device)(network)
+
+
+def budget_for(
+    of: str, limit: float, asked: str, size: Size, shape: Shape, device: torch.device
+) -> Budget:
+    """The limit, and all sizes that there are; an InputError if no network is within it."""
+    with torch.device("meta"):
+        module, x = resnet().choice_network(size).eval(), torch.empty(1, *shape)
+    entries = costs.entries(Supernet(module, GROUPS), x, of, device)
+    sizes = Sizes(of, entries, GROUPS, lambda A_bar: network_size(of, A_bar, size, shape, device))
+    return Budget(sizes, limit, asked, " or fewer {channels}")
+
+
+def worth(net: Supernet, A_bar: Matrices, batches: Sequence[Batch]) -> Matrices:
+    """For every kind of every block: how much lower the loss is on the same images if it alone is
+    exchanged (below 0: higher)."""
+    found = {name: torch.zeros_like(matrix) for name, matrix in A_bar.items()}
+    with batch_statistics(net.module):
+        plain = losses(net, A_bar, batches).mean()
+        for name, matrix in A_bar.items():
+            for e, k in (matrix == 0).nonzero().tolist():
+                changed = losses(net, swapped(A_bar, Row(name, e), k), batches)
+                found[name][e, k] = float(plain - changed.mean())
+    net.use(A_bar)
+    return found
+
+
+def within(
+    budget: Budget, found: Matrices, A_bar: Matrices, size: Size, shape: Shape, device: torch.device
+) -> Matrices:
+    """The network within the limit that is worth most. Seconds do not quite add up: what is too
+    slow is projected again, onto less."""
+    chosen = budget.project(found, A_bar)
+    for _ in range(TRIES if budget.sizes.of == "latency" else 0):
+        seconds = network_size("latency", chosen, size, shape, device)
+        if seconds <= budget.limit or budget.aim < budget.sizes.smallest:
+            break
+        budget.tighten(seconds)
+        chosen = budget.project(found, A_bar)
+    return chosen
