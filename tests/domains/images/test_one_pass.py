@@ -161,10 +161,10 @@ def test_held_out_images_are_trained_on_once_everything_is_chosen() -> None:
     assert job.data.everything and len(job.data.everything.part) == held + seen
     while SHARES[len(job.pace.shares)] < TOGETHER:
         job.step()
-        assert job.data.last is None and job.data.everything.t == 0
+        assert job.data.last is None and job.data.everything.delivered == 0
     before = job.validation()
     job.step()
-    assert job.data.last == before and job.data.everything.t == 1
+    assert job.data.last == before and job.data.everything.delivered == 1
     for _ in range(3):
         job.step()
     assert job.validation() == before and "valid_loss" not in finished(job).row(0.0)
