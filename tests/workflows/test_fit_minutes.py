@@ -16,6 +16,7 @@ from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.domains.images import networks, one_pass
 from proxnas.domains.images.data.images import Images
+from proxnas.domains.images.export import as_input
 from proxnas.domains.images.fit_options import FitConfig
 from proxnas.domains.images.one_pass import OnePass
 from proxnas.domains.images.recipe import Plan
@@ -146,6 +147,7 @@ def test_what_is_delivered_is_within_its_limit(
     assert found["params"] <= 9000 < found["budget"]["largest"] and found["budget"]["limit"] == 9000
     parameters = load_model(folder).model.network.parameters()
     assert sum(w.numel() for w in parameters) == found["params"]
+    capsys.readouterr()
     assert call(*command(data, tmp_path / "none", "--max-params=10")) == 2
     assert "--max-params 10" in one_line(capsys.readouterr().err)
 
@@ -163,7 +165,7 @@ def test_answers_can_be_means_over_mirror_images(data: Path, tmp_path: Path, cap
     torch.testing.assert_close(model.network(x), expected)
     assert not torch.equal(plain(x), model.network(x))
     program = torch.export.load(folder / result(folder)["exported"]).module()
-    images = torch.from_numpy(np.load(data)["x_train"][:8]).float().div(255)[:, None]
+    images = as_input(np.load(data)["x_train"][:8])
     torch.testing.assert_close(program(images), expected, rtol=1e-3, atol=1e-4)
     capsys.readouterr()
     for flags in (("--flip-test",), (*both, "--epochs=1")):

@@ -37,6 +37,7 @@ PLAN = Plan(
     flip=False,
     flip_test=False,
     reach=1 / 8,
+    rotation=0.0,
     weighted=False,
     threads=1,
     device="cpu",
@@ -125,6 +126,12 @@ def test_a_pass_within_a_limit_goes_on_to_the_bit() -> None:
         assert same(finished(second), whole) and second.genotype() == whole.genotype()
 
 
+def test_images_that_are_seen_often_are_changed_more() -> None:
+    assert recipe.reach_for(5) < recipe.reach_for(100)
+    assert recipe.rotation_for(5, flip=False) == recipe.rotation_for(100, flip=True) == 0
+    assert recipe.rotation_for(100, flip=False) > 0
+
+
 def test_by_the_clock_it_ends_and_the_network_is_the_one_that_was_trained() -> None:
     job = finished(OnePass(PLAN, images()))
     assert job.pace.used() >= PLAN.seconds and job.pace.shares[-1] < 1
@@ -165,9 +172,8 @@ def test_held_out_images_are_trained_on_once_everything_is_chosen() -> None:
     before = job.validation()
     job.step()
     assert job.data.last == before and job.data.everything.delivered == 1
-    for _ in range(3):
-        job.step()
-    assert job.validation() == before and "valid_loss" not in finished(job).row(0.0)
+    job.totals.add(job.step())
+    assert job.validation() == before and "valid_loss" not in job.row(0.0)
     arrays = stripes(200)
     own = images(x_valid=arrays["x_train"][:40], y_valid=arrays["y_train"][:40])
     assert OnePass(PLAN, own).data.everything is None

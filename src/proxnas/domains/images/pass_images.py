@@ -37,7 +37,7 @@ class PassImages:
     def __init__(self, plan: Plan, images: Images, device: torch.device) -> None:
         train, valid = train_parts(images, plan.valid_share)
         self.valid = ImageBatches(images, valid, device=device) if valid else None
-        augment = Augment(flip=plan.flip, reach=plan.reach)
+        augment = Augment(flip=plan.flip, reach=plan.reach, rotation=plan.rotation)
 
         def stream(part: Part, name: str) -> Stream:
             batches = ImageBatches(images, part, augment, device=device)

@@ -42,6 +42,7 @@ UNEQUAL = 1.5
 """Times that the largest class is larger than the smallest, from which on classes are weighted."""
 FEW_EPOCHS = 25
 """So many see images that are shifted by less: there is no time to learn them by heart."""
+ROTATION = 10.0
 PROBE_STEPS = 3
 LARGER = 3.0
 """Times that the plain network may be larger than the limit on what becomes of it."""
@@ -66,6 +67,8 @@ class Plan:
     """Whether answers are means over an image and its mirror image."""
     reach: float
     """Share of a side that images are shifted by at most."""
+    rotation: float
+    """Degrees that images are turned by at most."""
     weighted: bool
     """Whether rare classes count more."""
     seed: int = 0
@@ -103,6 +106,11 @@ def batch_size_for(images: int) -> int:
 def reach_for(epochs: float) -> float:
     """How far images are shifted, as a share of a side."""
     return 1 / 16 if epochs <= FEW_EPOCHS else 1 / 8
+
+
+def rotation_for(epochs: float, flip: bool) -> float:
+    """How far images are turned: writing and drawings that are seen often."""
+    return 0.0 if flip or epochs <= FEW_EPOCHS else ROTATION
 
 
 def mirrored(images: Images) -> bool:
