@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from proxnas.common.errors import InputError
+from proxnas.common.options import OptionError, escape
 from proxnas.report.page import embedded, live_html, policy
 from proxnas.report.page_data import page_data
 from proxnas.report.reading import Record, find_runs, in_use, run_folders
@@ -137,8 +138,7 @@ def _bound(port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPSer
     try:
         server = ThreadingHTTPServer((ADDRESS, port), handler)
     except (OSError, OverflowError) as error:
-        raise InputError(
-            f"--port {port}: cannot be used ({error}): choose another, or leave it out"
-        ) from error
+        advice = f"cannot be used ({escape(error)}): choose another, or leave it out"
+        raise OptionError("port", port, advice) from error
     server.daemon_threads = True
     return server

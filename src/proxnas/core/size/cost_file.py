@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxnas.common.errors import InputError, unknown
+from proxnas.common.errors import unknown
+from proxnas.common.options import OptionError, escape
 from proxnas.core.choice import NONE, Group
 
 
@@ -24,39 +25,28 @@ def read_costs(path: Path, groups: Mapping[str, Group]) -> dict[str, Tensor]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(
-            f"--cost {path}: cannot be read ({error.strerror}): give a JSON file of costs"
-        ) from error
+        why = f"cannot be read ({error.strerror}): give a JSON file of costs"
+        raise _bad(path, why) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"--cost {path}: not JSON ({error}): give an object {{operation: cost}}"
-        ) from error
+        raise _bad(path, f"not JSON ({error}): give an object {{operation: cost}}") from error
     if not isinstance(data, dict):
-        raise InputError(
-            f"--cost {path}: not a JSON object {{operation: cost}} or {{group: {{operation:"
-            " cost}}"
-        )
+        raise _bad(path, "not a JSON object {operation: cost} or {group: {operation: cost}}")
     known = {name for group in groups.values() for name in group.candidates}
     for name in data:
         if name not in known and name not in groups:
-            raise InputError(
-                f"--cost {path}: {unknown('operation or group', name, {*known, *groups})}"
-            )
+            raise _bad(path, str(unknown("operation or group", name, {*known, *groups})))
     return {name: _of_group(path, name, group, data) for name, group in groups.items()}
 
 
 def _of_group(path: Path, name: str, group: Group, data: dict[str, Any]) -> Tensor:
     own = data.get(name, {}) if name not in group.candidates else {}
     if not isinstance(own, dict):
-        raise InputError(
-            f"--cost {path}: group {name} has {json.dumps(own)[:40]}: give an object {{operation:"
-            " cost}"
-        )
+        found = json.dumps(own)[:40]
+        raise _bad(path, f"group {name} has {found}: give an object {{operation: cost}}")
     for op in own:
         if op not in group.candidates:
-            raise InputError(
-                f"--cost {path}: group {name}: {unknown('operation', op, group.candidates)}"
-            )
+            known = str(unknown("operation", op, group.candidates))
+            raise _bad(path, f"group {name}: {known}")
     return torch.tensor(
         [_cost(path, name, op, own, data) for op in group.candidates], dtype=torch.float64
     )
@@ -65,12 +55,13 @@ def _of_group(path: Path, name: str, group: Group, data: dict[str, Any]) -> Tens
 def _cost(path: Path, group: str, op: str, own: dict[str, Any], data: dict[str, Any]) -> float:
     value = own.get(op, data.get(op, 0.0 if op == NONE else None))
     if value is None:
-        raise InputError(
-            f"--cost {path}: no cost for {op} of group {group}: give one, 0 if it is free"
-        )
+        raise _bad(path, f"no cost for {op} of group {group}: give one, 0 if it is free")
     if type(value) not in (int, float) or not 0 <= value <= 1e300 or not math.isfinite(value):
-        raise InputError(
-            f"--cost {path}: {op} costs {json.dumps(value)[:40]}: give a finite number of at"
-            " least 0"
-        )
+        found = json.dumps(value)[:40]
+        raise _bad(path, f"{op} costs {found}: give a finite number of at least 0")
     return float(value)
+
+
+def _bad(path: Path, why: str) -> OptionError:
+    """The error for a file of costs."""
+    return OptionError("cost", path, escape(why))

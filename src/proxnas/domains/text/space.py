@@ -31,6 +31,7 @@ from proxnas.core.space import selected_edges
 from proxnas.domains.text.language import NOTHING, Dropouts, Hidden, LanguageModel, LanguageSize
 from proxnas.domains.text.network import FIRST, CellWeights, recurrent_network
 from proxnas.domains.text.recurrence import ACTIVATIONS, Highway, Plan, Trace, normalised, unroll
+from proxnas.domains.text.spaces import KIND, SPACES
 
 NODES = 8
 SOURCES = [i for n in range(NODES) for i in range(n + 1)]
@@ -44,7 +45,7 @@ ROWS_AT_ONCE = 512
 class RecurrentSpace:
     """One predecessor and one activation a node."""
 
-    name: str = "rnn"
+    name: str = next(iter(SPACES))
     candidates: tuple[str, ...] = ("tanh", "relu", "sigmoid", "identity")
 
     @property
@@ -65,7 +66,7 @@ class RecurrentSpace:
     def genotype(self, A_bar: Matrices) -> Genotype:
         edges = selected_edges(self.groups[NAME], A_bar[NAME].tolist(), SOURCES)
         cell = Cell(tuple(map(tuple, edges)), tuple(range(1, NODES + 1)))
-        return Genotype("rnn", {NAME: cell}, space=self.name)
+        return Genotype(KIND, {NAME: cell}, space=self.name)
 
     def network(
         self, genotype: Genotype, size: LanguageSize, searched: bool = False
