@@ -34,7 +34,7 @@ from proxnas.domains.text.data import corpus, text
 from proxnas.domains.text.language import LanguageSize
 from proxnas.domains.text.model import TextModel, load_text_model, save_text_model
 from proxnas.report import reading
-from proxnas.runs.checkpoint import SCHEMA, digest
+from proxnas.runs.checkpoint import SCHEMA, checksum
 from proxnas.runs.folder import Run
 from proxnas.searching.options import SearchOptions
 
@@ -128,7 +128,7 @@ def _train_config(path: Path) -> None:
 def _weights() -> Made:
     buffer = io.BytesIO()
     state = {"w": torch.arange(60.0), "n": [1, 2], "epochs_done": 3, "name": "nasp"}
-    torch.save({"schema": SCHEMA, "sha256": digest(state), "state": state}, buffer)
+    torch.save({"schema": SCHEMA, "sha256": checksum(SCHEMA, state), "state": state}, buffer)
     yield (
         "checkpoint",
         "checkpoint.pt",

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import torch
 
+import proxnas.runs.checkpoint
 import proxnas.runs.folder
 from proxnas.common.errors import InputError
-from proxnas.runs.checkpoint import digest
+from proxnas.runs.checkpoint import checksum, digest
 from proxnas.runs.folder import FILES, Run, open_run, write_atomically
 
 HOLD = """
@@ -388,7 +389,7 @@ def test_a_crash_while_saving_loses_no_checkpoint(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         if crash_at == 0:
-            patch.setattr(proxnas.runs.folder.torch, "save", crash)
+            patch.setattr(proxnas.runs.checkpoint.torch, "save", crash)
         else:
             patch.setattr(proxnas.runs.folder.os, "replace", crash)
         run.save_checkpoint(state | {"epochs_done": 2})
@@ -439,9 +440,9 @@ def test_a_truncated_checkpoint_is_found(run: Run, state: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("schema", [None, 0, 2, "1"])
 def test_a_checkpoint_of_another_form_is_refused_and_kept(
-    run: Run, state: dict[str, Any], schema: object
+    run: Run, state: dict[str, Any], schema: Any
 ) -> None:
-    content = {"schema": schema, "sha256": digest(state), "state": state}
+    content = {"schema": schema, "sha256": checksum(schema, state), "state": state}
     if schema is None:  # as it was before it had a number
         del content["schema"]
     torch.save(content, run / "checkpoint.pt")

@@ -26,13 +26,13 @@ class Checkpoint(TypedDict):
 
     schema: int
     sha256: str
-    """Of the state."""
+    """Of both."""
     state: State
 
 
 def write_state(state: State, file: IO[bytes]) -> None:
     """Writes the checkpoint of a state."""
-    content: Checkpoint = {"schema": SCHEMA, "sha256": digest(state), "state": state}
+    content: Checkpoint = {"schema": SCHEMA, "sha256": checksum(SCHEMA, state), "state": state}
     torch.save(content, file)
 
 
@@ -46,9 +46,9 @@ def sound_state(path: Path) -> State | None:
             # one number can be seen as a tensor of any size
             if claimed(state) > SHARED * path.stat().st_size:
                 return None
-            if found["sha256"] != digest(state):
-                return None
             schema = found.get("schema")
+            if found["sha256"] != checksum(schema, state):
+                return None
         except DAMAGE:
             return None
     if schema != SCHEMA:
@@ -57,6 +57,11 @@ def sound_state(path: Path) -> State | None:
             f" of proxnas reads {SCHEMA}: go on with the version that wrote it, or use {{force}}"
         )
     return state
+
+
+def checksum(schema: int | None, state: State) -> str:
+    """Of a checkpoint; of one without a schema, as there were once, of its state alone."""
+    return digest(state if schema is None else [schema, state])
 
 
 def claimed(state: State) -> int:
