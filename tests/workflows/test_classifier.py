@@ -21,6 +21,8 @@ from sklearn.utils import estimator_checks
 
 import proxnas
 from proxnas.domains.images.data.given import paths_of
+from proxnas.domains.images.data.kept import csv_of
+from proxnas.domains.images.domain import IMAGES
 from proxnas.workflows.classifier import ImageClassifier, codes_of, names_of
 from support.commands import stripes
 from support.quick_fits import hurry
@@ -175,6 +177,11 @@ def test_paths_in_a_table(images: tuple[Any, Any], tmp_path: Path) -> None:
     model = fitted(table, y)
     assert model.classes_.tolist() == sorted(NAMES) and model.score(table, y) > 0.8
     assert (model.predict(paths[:9]) == model.predict(x[:9])).all()
+    lines = csv_of(Frame(path=["a.png", "b.png"], tag=["x", "y,z"])).decode().splitlines()
+    first, second = (Path(name).absolute() for name in ("a.png", "b.png"))
+    assert lines == ["file,tag", f"{first},x", f'{second},"y,z"']
+    assert csv_of((["a.png"], [3])).decode().splitlines()[1].endswith("a.png,3")
+    assert IMAGES.kept_as((x, y)) == "data.npz" and IMAGES.kept_as(table) == "data.csv"
     assert paths_of(np.array([["a.png"], ["b.png"]], dtype=object)) == ["a.png", "b.png"]
     assert paths_of(x) is None and paths_of([1, 2]) is None and paths_of("a.png") is None
 

@@ -105,8 +105,7 @@ class TrainableDomain(Domain, Protocol):
     def fitting(self) -> Fitting:
         """How it is fitted: search, training, test and export in one go."""
 
-    @property
-    def kept_as(self) -> str:
+    def kept_as(self, data: Any) -> str:
         """The name of a file that DATA in memory is kept in."""
 
     def content_of(self, data: Any) -> bytes:

@@ -145,7 +145,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _data(self, X: Any, y: Any, folder: Path) -> tuple[Any, Array | None]:
         """What `proxnas.fit` takes, and the labels in the order of its classes; None: its own."""
         if y is None:
-            return _labelled(X), None
+            if isinstance(X, str | os.PathLike) or is_torch_dataset(X):
+                return X, None
+            raise BadImages("requires y to be passed, but the target y is None: give labels")
         if isinstance(X, str | os.PathLike) or is_torch_dataset(X):
             raise BadImages("X brings its labels along: leave y out")
         classes, codes = codes_of(y)
@@ -216,18 +218,6 @@ def is_torch_dataset(X: Any) -> bool:
     """Whether items are to be had by number, and X is no list, array or table."""
     plain = isinstance(X, list | tuple) or hasattr(X, "shape") or hasattr(X, "columns")
     return is_dataset(X) and not plain
-
-
-def _labelled(X: Any) -> Any:
-    """Data with labels of their own as `proxnas.fit` takes them."""
-    if isinstance(X, str | os.PathLike):
-        return X
-    if not is_torch_dataset(X):
-        raise BadImages("requires y to be passed, but the target y is None: give labels")
-    images = from_dataset(X)
-    arrays = {"x_train": images.x_train, "y_train": images.y_train}
-    arrays |= {"x_test": images.x_test, "y_test": images.y_test}
-    return arrays | {"classes": np.array(images.classes)}
 
 
 def codes_of(y: Any) -> tuple[Array, Array]:

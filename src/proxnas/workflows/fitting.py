@@ -66,8 +66,8 @@ def fit(
 
     Args:
         data: as on the command line (digits, pydocs, a path, hf:NAME). Images may be a pair of
-            arrays (x, y), a dict of arrays (x_train, y_train, x_test, ...) or a torch Dataset of
-            (image, label) too.
+            arrays (x, y), a dict of arrays (x_train, y_train, x_test, ...), a torch Dataset of
+            (image, label), paths and labels, or a DataFrame with a column of each, too.
         run: a folder for everything that is made; without it a new one in the system's place for
             such things.
         progress: say how far it is.

@@ -26,7 +26,7 @@ def keep_in(folder: Path, data: Any, options: Mapping[str, Any]) -> dict[str, st
         words["data"] = os.fspath(data)
     else:
         domain = trainable(of_data(data))
-        words["data"] = _keep(folder / domain.kept_as, domain.content_of(data), replace)
+        words["data"] = _keep(folder / domain.kept_as(data), domain.content_of(data), replace)
     for name in CONFIGS:
         values = options.get(name)
         if isinstance(values, Mapping):

@@ -46,7 +46,6 @@ class ImageDomain:
     shared: tuple[str, ...] = ()
     train_options: type[TrainOptions] = ImageTrainOptions
     test_options: type[TestOptions] = ImageTestOptions
-    kept_as = "data.npz"
     fitting = ImageFitting()
     search_options: type[DomainOptions] = ImageSearchOptions
 
@@ -88,10 +87,15 @@ class ImageDomain:
 
         return load(data, load_options(options))
 
-    def content_of(self, data: Any) -> bytes:
-        from proxnas.domains.images.data.kept import npz_of
+    def kept_as(self, data: Any) -> str:
+        from proxnas.domains.images.data.kept import is_of_paths
 
-        return npz_of(data)
+        return "data.csv" if is_of_paths(data) else "data.npz"
+
+    def content_of(self, data: Any) -> bytes:
+        from proxnas.domains.images.data.kept import csv_of, is_of_paths, npz_of
+
+        return csv_of(data) if is_of_paths(data) else npz_of(data)
 
     def task(self, options: Any, data: Any, space: Any, device: torch.device) -> ImageTask:
         from proxnas.domains.images.task import ImageTask

@@ -45,7 +45,6 @@ class TextDomain:
     shared = TOKENS
     train_options: type[TrainOptions] = TextTrainOptions
     test_options: type[TestOptions] = TextTestOptions
-    kept_as = "data.txt"
     fitting = TextFitting()
     search_options: type[DomainOptions] = TextSearchOptions
 
@@ -74,6 +73,9 @@ class TextDomain:
         from proxnas.domains.text.data.text import Text, load
 
         return data if isinstance(data, Text) else load(data, text_options(options))
+
+    def kept_as(self, data: Any) -> str:
+        return "data.txt"
 
     def content_of(self, data: Any) -> bytes:
         raise InputError(f"data: a {type(data).__name__} is no text: give its name or path")

@@ -28,9 +28,7 @@ def paths_of(X: Any) -> list[str] | None:
     """The paths, if X is a list, an array or a column of them, or a table with such a column; else
     None."""
     if hasattr(X, "columns"):
-        names = {str(name).strip().lower(): name for name in X.columns}
-        known = [names[name] for name in PATH_COLUMNS if name in names]
-        column = known[0] if known else X.columns[0] if len(X.columns) == 1 else None
+        column = path_column(X)
         if column is None:
             return None
         X = X[column]
@@ -44,6 +42,14 @@ def paths_of(X: Any) -> list[str] | None:
     if not all(isinstance(value, str | os.PathLike) for value in values):
         return None
     return [os.fspath(value) for value in values]
+
+
+def path_column(table: Any) -> Any:
+    """The name of the column of paths in a table: a usual one, or the only one; None: there is
+    none."""
+    names = {str(name).strip().lower(): name for name in table.columns}
+    known = [names[name] for name in PATH_COLUMNS if name in names]
+    return known[0] if known else table.columns[0] if len(table.columns) == 1 else None
 
 
 def pixels_of(X: Any, shape: Sequence[int] | None = None) -> Array:

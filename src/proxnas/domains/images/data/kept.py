@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +13,35 @@ import numpy as np
 from proxnas.common.errors import InputError
 from proxnas.common.seeds import Array
 from proxnas.domains.images.data.arrays import PARTS, Images
+from proxnas.domains.images.data.given import path_column, paths_of
 from proxnas.domains.images.data.images import of_python
+
+
+def is_of_paths(data: Any) -> bool:
+    """Whether images are given by their paths: in a table, or in a pair with their labels."""
+    if isinstance(data, tuple | list) and len(data) == 2:
+        return paths_of(data[0]) is not None
+    return hasattr(data, "columns") and paths_of(data) is not None
+
+
+def csv_of(data: Any) -> bytes:
+    """A .csv file of the table, or of the pair, whose paths are valid from everywhere."""
+    if isinstance(data, tuple | list):
+        names, columns = ["file", "label"], [paths_of(data[0]) or [], list(data[1])]
+    else:
+        names = [str(name) for name in data.columns]
+        columns = [list(data[name]) for name in data.columns]
+        at = names.index(str(path_column(data)))
+        names[at], columns[at] = "file", paths_of(data) or []
+    at = names.index("file")
+    columns[at] = [os.path.abspath(path) for path in columns[at]]
+    if len({len(column) for column in columns}) > 1:
+        raise InputError("data: not as many labels as paths: give one label an image")
+    text = io.StringIO(newline="")
+    rows = csv.writer(text)
+    rows.writerow(names)
+    rows.writerows(zip(*columns, strict=True))
+    return text.getvalue().encode()
 
 
 def npz_of(data: Any) -> bytes:
