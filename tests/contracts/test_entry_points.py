@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 import proxnas
+from proxnas.common.options import AboutOptions
+from proxnas.runs.loggers import check_logger
+from proxnas.runs.logging_options import LogFlags
 from support.packages import installed
 
 TOY = '''
@@ -62,7 +65,6 @@ toy_scale = toy_package:scale
 toy = toy_package:stripes
 [proxnas.loggers]
 counter = toy_package:Counter
-lost = toy_package:Nothing
 """
 
 
@@ -94,11 +96,14 @@ def test_a_search_is_made_of_what_others_bring(place: dict[str, str], tmp_path: 
     assert "loggers" not in json.loads((run / "config.json").read_text())
 
 
-def test_what_cannot_be_loaded_is_named(place: dict[str, str], tmp_path: Path) -> None:
-    for name, said in (
-        ("lost", "logger lost: toy_package:Nothing cannot be loaded: AttributeError"),
-        ("countr", "unknown --loggers 'countr': did you mean counter?"),
+def test_what_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = {"counter": "json:dumps", "lost": "json:Nothing"}
+    monkeypatch.setattr("proxnas.runs.loggers.of_others", lambda group: others)
+    with pytest.raises(
+        proxnas.InputError, match="logger lost: json:Nothing cannot be loaded: Attr"
     ):
-        done = call(place, "search", "digits", f"--loggers={name}", f"--run={tmp_path / 'run'}")
-        assert done.returncode == 2 and said in done.stderr
-    assert not (tmp_path / "run").exists()
+        check_logger("lost")
+    with pytest.raises(AboutOptions) as caught:
+        LogFlags(loggers="countr")
+    assert caught.value.as_flag() == "unknown --loggers 'countr': did you mean counter?"
+    assert LogFlags(True, "counter,tensorboard").names() == ["tensorboard", "counter"]

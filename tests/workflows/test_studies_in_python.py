@@ -53,9 +53,14 @@ def test_arrays_are_compared_as_the_command_compares_their_file(here: Here, tmp_
     assert (here.ran, again.rows) == ([], found.rows)
 
 
-def test_a_sweep_takes_lists(tmp_path: Path) -> None:
-    found = proxnas.sweep(stripes(80), eta=[1, 0.5], seeds=[3], run=tmp_path / "run", **SMALL)
+def test_a_sweep_takes_lists_and_keeps_its_data(tmp_path: Path) -> None:
+    asked = {"eta": [1, 0.5], "seeds": [3], "run": tmp_path / "run", **SMALL}
+    found = proxnas.sweep(stripes(80), **asked)
     assert [(row["eta"], row["seeds"]) for row in found.rows] == [(0.5, [3]), (1.0, [3])]
+    before = (tmp_path / "run" / "data.npz").read_bytes()
+    with pytest.raises(proxnas.InputError, match="holds other data than these: give force"):
+        proxnas.sweep(stripes(84), **asked)
+    assert (tmp_path / "run" / "data.npz").read_bytes() == before
 
 
 def test_errors_name_the_field(tmp_path: Path) -> None:
@@ -78,11 +83,3 @@ def test_what_failed_is_told_and_the_rest_is_there(tmp_path: Path) -> None:
     found = proxnas.compare(stripes(80), "nasp,pa", seeds=[0], run=tmp_path / "run", **SMALL)
     assert list(found.failed) == ["nasp seed 0"]
     assert found.best["method"] == "pa"
-
-
-def test_other_data_do_not_replace_those_of_a_run(tmp_path: Path) -> None:
-    proxnas.sweep(stripes(80), eta=[1], seeds=[3], run=tmp_path / "run", **SMALL)
-    before = (tmp_path / "run" / "data.npz").read_bytes()
-    with pytest.raises(proxnas.InputError, match="holds other data than these: give force"):
-        proxnas.sweep(stripes(84), eta=[1], seeds=[3], run=tmp_path / "run", **SMALL)
-    assert (tmp_path / "run" / "data.npz").read_bytes() == before
