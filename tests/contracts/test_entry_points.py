@@ -99,9 +99,7 @@ def test_a_search_is_made_of_what_others_bring(place: dict[str, str], tmp_path: 
 def test_what_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     others = {"counter": "json:dumps", "lost": "json:Nothing"}
     monkeypatch.setattr("proxnas.runs.loggers.of_others", lambda group: others)
-    with pytest.raises(
-        proxnas.InputError, match="logger lost: json:Nothing cannot be"
-    ):
+    with pytest.raises(proxnas.InputError, match="logger lost: json:Nothing cannot be"):
         check_logger("lost")
     with pytest.raises(AboutOptions) as caught:
         LogFlags(loggers="countr")

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import json
-import statistics
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from proxnas import methods
-from proxnas.common.errors import InputError
 from proxnas.common.help import help_lines
 from proxnas.common.launch import check_flags
-from proxnas.common.options import OptionError, Options, changed, flag_of, flat_hints
+from proxnas.common.options import AboutOptions, Options, changed, flag_of, flat_hints
 from proxnas.common.quantities import shown_budget
 from proxnas.common.say import say
-from proxnas.common.words import command_line, config_file, given_values, with_help, words_for
+from proxnas.common.words import (
+    command_line,
+    config_file,
+    given_values,
+    with_help,
+    words_without_flags,
+)
 from proxnas.domains.search_options import DomainOptions
 from proxnas.domains.spaces import SPACES
 from proxnas.methods.limit_options import LimitOptions
 from proxnas.methods.options import MethodOptions, RatesOfW
-from proxnas.runs.deadline import Deadline, deadline_of
-from proxnas.runs.executors.choice import check
-from proxnas.runs.lengthening import parse_resumed, store
+from proxnas.runs.deadline import deadline_of
+from proxnas.runs.lengthening import parse_resumed
 from proxnas.runs.logging_options import LogFlags
 from proxnas.runs.processes import run_together, to_start
 from proxnas.runs.stored_options import storable, stored
@@ -32,12 +35,10 @@ from proxnas.searching.defaults import below_flags, check_asked, default_values,
 from proxnas.searching.options import Course, SearchJob, SearchOptions, What, foreign, parts_for
 from proxnas.workflows.folders import data_word, run_folder
 from proxnas.workflows.jobs import fitted_to_minutes, run_search
+from proxnas.workflows.seeds import by_table, check_workers, search_seeds
 
 PROG = "proxnas search"
 PRINT_CONFIG = "--print-config"
-ALONE: dict[str, Any] = {"workers": 1, "ray": "", "cpus_per_task": 0, "gpus_per_task": -1.0}
-"""One of several searches: the workers are for all of them together."""
-
 
 TITLES: dict[type[Options], str] = {
     What: "what:",
@@ -98,19 +99,6 @@ def chosen_by(argv: list[str], hints: Mapping[str, Any]) -> dict[str, Any]:
     return found | ({"data": words[0]} if words else {})
 
 
-def words_without_flags(argv: list[str], without_value: set[str]) -> list[str]:
-    """The words of a command line that are neither flags nor their values."""
-    found, is_value = [], False
-    for word in argv:
-        flag = word.startswith("--")
-        if not is_value and not word.startswith("-"):
-            found.append(word)
-        negated = word.replace("--no-", "--", 1)
-        alone = "=" in word or {word, negated} & without_value
-        is_value = flag and not is_value and not alone
-    return found
-
-
 def _check_foreign(argv: list[str], space: str, method: str) -> None:
     """An InputError for a flag of another method or domain, which says whose it is."""
     known = flat_hints(SearchOptions, parts_for(space, method))
@@ -155,7 +143,7 @@ def main(argv: list[str]) -> None:
     # and is told first
     built = build_search(config) if new or not config.job.resume else None
     result = (
-        _many(config, folder, deadline)
+        search_seeds(config, folder, deadline)
         if config.job.seeds
         else run_search(config, folder, built, deadline)
     )
@@ -194,110 +182,10 @@ def _check_together(config: SearchOptions) -> None:
     )
 
 
-def by_table(config: SearchOptions) -> bool:
-    """Whether cells are looked up, not trained."""
-    return getattr(config.method_options, "evaluate", "train") == "table"
-
-
-def check_workers(config: SearchOptions) -> None:
-    """An InputError if there is nothing that workers could do at the same time, or if they cannot
-    be had."""
-    name = "ray" if config.ray else "workers"
-    if config.at_once and not config.job.seeds:
-        if not config.method_options.traits.samples_cells:
-            advice = f"one search by {config.method} is one task: give {{seeds}}, or leave it out"
-            raise OptionError(name, getattr(config, name), advice)
-        if by_table(config):
-            advice = "{evaluate} table only looks cells up: leave it out"
-            raise OptionError(name, getattr(config, name), advice)
-    check(config.workers_options)
-
-
 def default_folder(config: SearchOptions) -> str:
     """runs/search-<data>-<space>-<method>-<seed>."""
     seeds = "-".join(str(seed) for seed in config.all_seeds())
     return f"runs/search-{data_word(config.data)}-{config.space}-{config.method}-{seeds}"
-
-
-def _many(config: SearchOptions, folder: Path, deadline: Deadline) -> dict[str, Any]:
-    """A search a seed, each in a folder of its own; a finished one is not run again. They share the
-    time equally."""
-    from proxnas.runs.folder import open_run, write_atomically
-
-    folders = {seed: folder / f"seed-{seed}" for seed in config.all_seeds()}
-    with open_run(folder, config.resume, config.force) as run:
-        if (
-            config.force
-        ):  # all at once, or a later --resume would find seeds of the earlier run finished
-            for place in folders.values():
-                with open_run(place, force=True):
-                    pass
-        store(config, "search", run)
-        parts = {
-            changed(
-                config, seed=seed, seeds="", pick=False, force=False, minutes=0.0, **ALONE
-            ): place
-            for seed, place in folders.items()
-        }
-        if config.at_once:
-            _at_once(config, parts, deadline)
-        resume = config.resume or config.at_once
-        results: list[dict[str, Any]] = []
-        for part, place in parts.items():
-            share = Deadline(deadline.left() / (len(parts) - len(results)))
-            results.append(run_search(changed(part, resume=resume), place, deadline=share))
-        result = _summary(results, config.pick)
-        if config.pick:
-            write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
-        run.write_json("result.json", result)
-        return result
-
-
-def _at_once(config: SearchOptions, parts: dict[SearchOptions, Path], deadline: Deadline) -> None:
-    """Fills the folders by several processes; what failed is said here."""
-    from rich.console import Console
-
-    from proxnas.runs.executors.choice import make
-    from proxnas.runs.executors.progress import shown
-    from proxnas.runs.executors.tasks import Task, check_done, share_time
-
-    tasks = [
-        Task(
-            f"{part.method} seed {part.seed}",
-            ("search", *words_for(storable(changed(part, threads="auto")))),
-            place,
-        )
-        for part, place in parts.items()
-    ]
-    with shown(
-        Console(highlight=False), f"{len(tasks)} searches", len(tasks), config.quiet
-    ) as board:
-        timed = share_time(tasks, deadline, config.workers)
-        check_done(
-            make(config.workers_options, config.threads).run(timed, board, lambda outcome: None)
-        )
-
-
-def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:
-    """Mean and spread over seeds; with `pick` the best by validation, at the cost of all."""
-    accurate = "valid_accuracy" in results[0]
-    key, plural = (
-        ("valid_accuracy", "valid_accuracies")
-        if accurate
-        else ("valid_perplexity", "valid_perplexities")
-    )
-    figures = [result[key] for result in results]
-    several = {
-        "seeds": [result["seed"] for result in results],
-        plural: figures,
-        "mean": statistics.mean(figures),
-        "std": statistics.stdev(figures) if len(figures) > 1 else 0.0,
-        "seconds": sum(result["seconds"] for result in results),
-        "epochs": sum(result["epochs"] for result in results),
-    }
-    if pick:
-        return (max if accurate else min)(results, key=lambda result: result[key]) | several
-    return {key: results[0][key] for key in ("method", "space", "data")} | several
 
 
 def _print_result(result: dict[str, Any], folder: Path) -> None:
@@ -328,6 +216,6 @@ def _dry_run(config: SearchOptions) -> None:
     from proxnas.workflows.plan import plan, plan_text
 
     if config.seeds:
-        raise InputError("--dry-run: one search at a time, leave --seeds out")
+        raise AboutOptions("{dry_run}: one search at a time, leave {seeds} out")
     figures = plan(config)
     say(json.dumps(figures, indent=2) if config.json else plan_text(figures))

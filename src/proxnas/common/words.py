@@ -32,6 +32,19 @@ def given_values(argv: list[str], name: str) -> list[str]:
     return given + [word.removeprefix(f"{name}=") for word in argv if word.startswith(f"{name}=")]
 
 
+def words_without_flags(argv: list[str], without_value: set[str]) -> list[str]:
+    """The words of a command line that are neither flags nor their values."""
+    found, is_value = [], False
+    for word in argv:
+        flag = word.startswith("--")
+        if not is_value and not word.startswith("-"):
+            found.append(word)
+        negated = word.replace("--no-", "--", 1)
+        alone = "=" in word or {word, negated} & without_value
+        is_value = flag and not is_value and not alone
+    return found
+
+
 def flag_words(name: str, value: Any) -> list[str]:
     """A flag with its value; what is false or empty needs none."""
     if isinstance(value, bool):

@@ -8,8 +8,9 @@ from typing import Any, get_type_hints
 
 from proxnas.common.config_file import STAMP
 from proxnas.common.errors import InputError
+from proxnas.common.options import flag_of
 from proxnas.common.stored import parse, read_json
-from proxnas.common.words import given_values
+from proxnas.common.words import given_values, words_without_flags
 from proxnas.domains import TrainableDomain, every_domain, named, of_cell, of_space
 from proxnas.domains.domain import USUAL, of_unusual_data, trainable
 from proxnas.runs.options import RunConfig
@@ -18,18 +19,10 @@ from proxnas.runs.options import RunConfig
 def words_of(argv: list[str], *classes: type[RunConfig]) -> list[str]:
     """The words of a command line that are neither flags nor their values; `classes` say which
     flags have none."""
-    alone = {
-        f"--{name.replace('_', '-')}"
-        for cls in classes
-        for name, hint in get_type_hints(cls).items()
-        if hint is bool
-    } | {"--help", "-h"}
-    found, value = [], False
-    for word in argv:
-        if not value and not word.startswith("-"):
-            found.append(word)
-        value = not value and word.startswith("--") and "=" not in word and word not in alone
-    return found
+    alone = {"--help", "-h"}
+    for cls in classes:
+        alone |= {flag_of(name) for name, hint in get_type_hints(cls).items() if hint is bool}
+    return words_without_flags(argv, alone)
 
 
 def trainable_domains() -> list[TrainableDomain]:
