@@ -60,7 +60,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "eta": {"eta": 3.0},
     "eta_cells": {"eta_cells": "normal", "eta": 3.0},
     "eta_at": {"eta_at": "A", "eta": 3.0},
-    "cost": {"cost": "flops", "eta": 3.0},
+    "cost": {"cost": "flops", "eta": 3.0, "expected_cost": 3.0},
     "explore": {"explore": 3.0},
     "look_ahead": {"look_ahead": 1},
     "horizon": {"horizon": 40.0, "look_ahead": 1},
@@ -120,7 +120,7 @@ ELSEWHERE |= {
     "evaluate",
     "refine",
 }
-ELSEWHERE |= {"max_flops", "max_latency", "fixed_reduction", "start", "channel_part"}
+ELSEWHERE |= {"max_flops", "max_latency", "latency_by", "fixed_reduction", "start", "channel_part"}
 """What the data, the network and the command make use of, whatever the method: tested where they
 are."""
 

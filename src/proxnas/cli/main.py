@@ -66,6 +66,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "proxnas.cli.query:main",
         "look a NAS-Bench-201 cell up in a table of trained networks",
     ),
+    "latency": (
+        "proxnas.cli.latency:main",
+        "measure the operations of a space on this machine, for limits on time",
+    ),
     "bench": ("proxnas.cli.bench:main", "time and memory of an iteration, NASP beside DARTS"),
 }
 """Command -> (module:function that takes the rest of the command line, what it does)."""

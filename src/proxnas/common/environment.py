@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -67,6 +68,19 @@ def set_deterministic(on: bool) -> None:
             "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
         )  # read when CUDA starts, which is later
         torch.use_deterministic_algorithms(True)
+
+
+def processor_name() -> str:
+    """The model of the processor, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
 
 
 def describe(device: torch.device) -> dict[str, Any]:

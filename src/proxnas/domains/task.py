@@ -53,13 +53,16 @@ class Task(Protocol):
     def seconds(self, network: nn.Module) -> float:
         """Of a final network for one image or one word on the device: the median of some runs."""
 
+    def total_seconds(self, A_bar: Matrices) -> float:
+        """Of the final network that A_bar selects: measured, or by a table."""
+
     def entries(self, of: str) -> Matrices:
         """Group -> (E, K): what each entry of A_bar adds to the params, flops or latency of the
         final network."""
 
     def candidate_costs(self, of: str) -> dict[str, Tensor]:
-        """Group -> p_k (K,): flops or latency of operation k in the search network, the mean over
-        its places."""
+        """Group -> p_k (K,): flops of operation k in the search network, or its latency in the
+        final one (where there is one), the mean over its places."""
 
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         """A row's entries for `train` or `valid`."""

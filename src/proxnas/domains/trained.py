@@ -18,10 +18,11 @@ from proxnas.cells.designs import Architecture
 from proxnas.common.environment import pick_device
 from proxnas.common.errors import InputError
 from proxnas.common.files import write_atomically
+from proxnas.common.onnx_runtime import onnx_available
 from proxnas.common.options import build
 from proxnas.common.say import say
 from proxnas.domains.domain import TrainableDomain, of_metadata
-from proxnas.domains.exporting import CARD, ONNX, PROGRAM, Exported, check_places, onnx_available
+from proxnas.domains.exporting import CARD, ONNX, PROGRAM, Exported, check_places
 from proxnas.report.page import FILE as PAGE
 from proxnas.report.page import write_report
 from proxnas.report.reading import find_runs, read_result

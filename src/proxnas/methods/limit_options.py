@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from proxnas.common import quantities
-from proxnas.common.options import AboutOptions, Options, escape
+from proxnas.common.options import AboutOptions, OptionError, Options, escape
 from proxnas.methods.options import check_cost
 
 
@@ -35,11 +35,16 @@ class LimitOptions(Options):
     """Most multiply-adds of it for one image, for example 20M."""
     max_latency: str = ""
     """Longest time of it for one image on this machine, for example 2ms."""
+    latency_by: str = "auto"
+    """What measures latency: onnx (ONNX Runtime, by which networks are deployed), torch, or a
+    table of `proxnas latency build`: table (the one that is kept) or its FILE.json. auto: the
+    table that is kept, if it fits; else onnx, if it is installed; else torch."""
 
     def check(self) -> None:
         """One limit at most, and one that can be read."""
         super().check()
         self.limit()
+        check_latency_by(self.latency_by)
 
     def limit(self) -> Limit | None:
         """The limit that is asked for; an InputError for what is none."""
@@ -66,3 +71,12 @@ class BudgetFlags(LimitOptions):
         """A cost that exists."""
         super().check()
         check_cost(self.cost)
+
+
+RUNTIMES = ("auto", "onnx", "torch", "table")
+
+
+def check_latency_by(by: str) -> None:
+    """An InputError for what measures nothing."""
+    if by not in RUNTIMES and not by.endswith(".json"):
+        raise OptionError("latency_by", by, "give auto, onnx, torch, table or a .json file")

@@ -257,8 +257,9 @@ class Search:
 def with_fixed_threads(config: SearchOptions) -> SearchOptions:
     """With a number of threads that stays, if seconds count: those of one number say nothing about
     another."""
-    timed = config.max_latency or config.cost_of_R() == "latency"
-    return changed(config, threads=available()) if timed and config.threads == "auto" else config
+    if not config.timed or config.threads != "auto":
+        return config
+    return changed(config, threads=available())
 
 
 def _judge(config: SearchOptions) -> Callable[[Genotype], float] | None:

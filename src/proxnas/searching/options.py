@@ -164,6 +164,10 @@ class SearchOptions(Composed):
             raise OptionError("table", self.course.table, f"needs {{space}} {' or '.join(tabled)}")
         if self.course.refine:
             self._check_refine()
+        by = self.limits.latency_by
+        if by not in ("auto", "torch") and not self.domain.cells_of_images:
+            advice = f"is for images, not for {{space}} {what.space}: leave it out, or give torch"
+            raise OptionError("latency_by", by, advice)
 
     def _check_text(self) -> None:
         own = self.method_options
@@ -196,6 +200,11 @@ class SearchOptions(Composed):
         limit = self.limits.limit()
         return cost if cost != "auto" else limit.of if limit else "params"
 
+    @property
+    def timed(self) -> bool:
+        """Whether seconds of networks count."""
+        return bool(self.limits.max_latency) or self.cost_of_R() == "latency"
+
     def weight_of_R(self) -> float:
         """The weight of R(A) that is asked for."""
         eta: float = getattr(self.method_options, "eta", 0.0)
@@ -203,7 +212,8 @@ class SearchOptions(Composed):
 
     def idle(self) -> dict[str, str]:
         """Option -> when it does nothing, in words, for those that do nothing in this search."""
-        return self.method_options.idle(self._beside())
+        untimed = {} if self.timed else {"latency_by": "without {max_latency} or {cost} latency"}
+        return self.method_options.idle(self._beside()) | untimed
 
     def beyond(self) -> str:
         """What the search does beyond the published algorithm, and how to do without; empty: it is

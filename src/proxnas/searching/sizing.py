@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from proxnas.cells.genotype import Genotype
+from proxnas.common.types import Matrices
 from proxnas.core.size.budget import Budget, Sizes
 from proxnas.core.size.complexity import parameter_costs, parameters, shares
 from proxnas.core.size.cost_file import read_costs
@@ -32,17 +33,16 @@ def costs_of_R(config: SearchOptions, task: Task) -> dict[str, Tensor]:
 
 def sizes(of: str, task: Task, space: Space[Any]) -> Sizes:
     """Parameters, multiply-adds or seconds of all the final networks of a search."""
-    measures: dict[str, Callable[[nn.Module], float]] = {
+    counts: dict[str, Callable[[nn.Module], float]] = {
         "params": parameters,
         "flops": task.multiply_adds,
-        "latency": task.seconds,
     }
-    return Sizes(
-        of,
-        task.entries(of),
-        task.net.groups,
-        lambda A_bar: measures[of](task.final_network(space.genotype(A_bar))),
-    )
+
+    def counted(A_bar: Matrices) -> float:
+        return counts[of](task.final_network(space.genotype(A_bar)))
+
+    total = task.total_seconds if of == "latency" else counted
+    return Sizes(of, task.entries(of), task.net.groups, total)
 
 
 def budget(config: SearchOptions, task: Task, space: Space[Any]) -> Budget | None:

@@ -155,7 +155,7 @@ def plan_minutes(config: FitConfig, figures: dict[str, Any]) -> dict[str, Any]:
 
 def load_exporters() -> None:
     """Libraries that are slow to load are loaded while there is time."""
-    from proxnas.domains.exporting import onnx_available
+    from proxnas.common.onnx_runtime import onnx_available
 
     if onnx_available():
         import onnxruntime.quantization  # noqa: F401

@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 from proxnas.common.errors import InputError
-from proxnas.common.options import build
+from proxnas.common.options import Options, build
 from proxnas.common.words import command_line, config_file, with_help
 from proxnas.domains import TrainableDomain
-from proxnas.runs.options import RunConfig
 from proxnas.training.options import TrainOptions
 from proxnas.workflows.about import training_domain
 
@@ -51,7 +50,7 @@ def _settle(
     return options
 
 
-def need(config: RunConfig, *names: str) -> None:
+def need(config: Options, *names: str) -> None:
     """An InputError unless the words that have no flag are all there."""
     for name in names:
         if not getattr(config, name):

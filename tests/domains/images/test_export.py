@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from proxnas.cells.genotype import Cell, Edge, Genotype
 from proxnas.cli.main import main
+from proxnas.common import onnx_runtime
 from proxnas.common.errors import InputError
-from proxnas.domains import exporting
 from proxnas.domains.images import export, networks
 from proxnas.domains.images.data.images import load
 from proxnas.domains.images.domain import IMAGES
@@ -35,7 +35,7 @@ from proxnas.domains.trained import TrainedModel, found_by
 from proxnas.training.model_file import FILE
 
 needs_onnx = pytest.mark.skipif(
-    not exporting.onnx_available(), reason="the extra onnx is not installed"
+    not onnx_runtime.onnx_available(), reason="the extra onnx is not installed"
 )
 
 
@@ -97,7 +97,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def onnx_file(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """By the command, without DATA: the run says digits. With its card. (Exporting takes seconds,
     so once for all.)"""
-    if not exporting.onnx_available():
+    if not onnx_runtime.onnx_available():
         pytest.skip("the extra onnx is not installed")
     folder = tmp_path_factory.mktemp("files")
     assert (
@@ -188,7 +188,7 @@ def test_without_the_extra_onnx_is_refused_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(
-        exporting, "find_spec", lambda name: None if name == "onnxscript" else object()
+        onnx_runtime, "find_spec", lambda name: None if name == "onnxscript" else object()
     )
     assert main(["export", str(run_folder), "--onnx", str(tmp_path / "m.onnx")]) == 2
     error = capsys.readouterr().err

@@ -19,11 +19,9 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
-from proxnas.common.clock import Clock
 from proxnas.common.types import Inputs, Matrices
 from proxnas.core.choice import NONE, Call, Choice, Row, Source
 from proxnas.core.size.complexity import parameters
-from proxnas.core.size.latency import warm_runs
 from proxnas.core.supernet import Supernet
 
 KINDS = ("params", "flops", "latency")
@@ -48,9 +46,17 @@ def places(net: Supernet, x: Tensor | Inputs) -> list[Place]:
     return [Place(choice.row, choice, source) for choice, source in met if choice.row is not None]
 
 
-def sums(net: Supernet, met: list[Place], measure: Measure) -> tuple[Matrices, Matrices]:
-    """(group -> (E, K): the measure of each candidate summed over its places, group -> (E, 1): how
-    many these are).
+class Sums(NamedTuple):
+    """What candidates measure at their places."""
+
+    total: Matrices
+    """Group -> (E, K): of each candidate, summed over its places."""
+    number: Matrices
+    """Group -> (E, 1): how many these are."""
+
+
+def sums(net: Supernet, met: list[Place], measure: Measure) -> Sums:
+    """Of the Choices that were met.
 
     `none` costs nothing. Each operation is measured once for each shape of its input.
     """
@@ -78,19 +84,23 @@ def sums(net: Supernet, met: list[Place], measure: Measure) -> tuple[Matrices, M
                 if key not in known:
                     known[key] = measure(candidate, source)
                 total[group][e, k] += known[key]
-    return total, number
+    return Sums(total, number)
 
 
 def candidate_costs(
-    net: Supernet, x: Tensor | Inputs, of: str, device: torch.device
+    net: Supernet, x: Tensor | Inputs, of: str, seconds: Measure
 ) -> dict[str, Tensor]:
     """Group -> p_k (K,) of operation k in this network, its mean over all places: multiply-adds or
-    seconds."""
-    total, number = sums(net, places(net, x), _measures(len(x), device)[of])
-    return {name: total[name].sum(0) / number[name].sum().clamp(min=1) for name in total}
+    seconds, which are of the whole batch as they are measured."""
+    return means(sums(net, places(net, x), _measures(len(x), seconds)[of]))
 
 
-def entries(net: Supernet, x: Tensor | Inputs, of: str, device: torch.device) -> Matrices:
+def means(of: Sums) -> dict[str, Tensor]:
+    """Group -> (K,): the mean of each candidate over all its places."""
+    return {name: of.total[name].sum(0) / of.number[name].sum().clamp(min=1) for name in of.total}
+
+
+def entries(net: Supernet, x: Tensor | Inputs, of: str, seconds: Measure) -> Matrices:
     """Group -> (E, K): what each entry of A_bar adds to the network, over all cells that share its
     row."""
     if of == "params":  # modules, not calls: one that runs twice has its weights once
@@ -99,14 +109,14 @@ def entries(net: Supernet, x: Tensor | Inputs, of: str, device: torch.device) ->
             for choice in net.choices.values()
             if choice.row is not None
         ]
-        return sums(net, met, lambda candidate, source: parameters(candidate))[0]
-    return sums(net, places(net, x), _measures(len(x), device)[of])[0]
+        return sums(net, met, lambda candidate, source: parameters(candidate)).total
+    return sums(net, places(net, x), _measures(len(x), seconds)[of]).total
 
 
-def _measures(examples: int, device: torch.device) -> dict[str, Measure]:
+def _measures(examples: int, seconds: Measure) -> dict[str, Measure]:
     return {
         "flops": lambda candidate, source: multiply_adds_at(candidate, source) / examples,
-        "latency": lambda candidate, source: seconds_at(candidate, source, device) / examples,
+        "latency": lambda candidate, source: seconds(candidate, source) / examples,
     }
 
 
@@ -119,43 +129,6 @@ def multiply_adds_at(candidate: nn.Module, source: Source) -> float:
     return float(counter.get_total_flops() / 2)
 
 
-@torch.inference_mode()
-def seconds_at(
-    candidate: nn.Module, source: Source, device: torch.device, runs: int = 30, limit: float = 0.5
-) -> float:
-    """Median of the runs of a candidate on an input of that shape, after some that do not count."""
-    real = materialised(candidate, device)
-    args, kwargs = tree_map(lambda x: _alike(x, device), (source.args, dict(source.kwargs)))
-    seconds = warm_runs(lambda: real(*args, **kwargs), Clock(device, exact=True), runs, limit)
-    return sorted(seconds)[len(seconds) // 2]
-
-
-def materialised(module: nn.Module, device: torch.device) -> nn.Module:
-    """A copy on the device, also of a module on the meta device, with weights that are numbers as
-    good as any to be timed: not zeros, and none that are denormal, which some processors are slow
-    at."""
-    real = copy.deepcopy(module).to_empty(device=device)
-    generator = torch.Generator().manual_seed(0)
-    for name, x in (*real.named_parameters(), *real.named_buffers()):
-        if x.is_floating_point():
-            value = torch.rand(x.shape, generator=generator) * 0.2 + (
-                1.0 if name.endswith("running_var") else -0.1
-            )
-            x.data.copy_(value)
-        else:
-            x.data.zero_()
-    return real
-
-
 def on_meta(x: Any) -> Any:
     """A tensor's shape alone; anything else as it is."""
     return x.to("meta") if isinstance(x, Tensor) else x
-
-
-def _alike(x: Any, device: torch.device) -> Any:
-    if not isinstance(x, Tensor):
-        return x
-    if not x.is_floating_point():
-        return torch.zeros(x.shape, dtype=x.dtype, device=device)
-    real = torch.rand(x.shape, dtype=x.dtype, device=device)
-    return real.to(memory_format=torch.channels_last) if real.ndim == 4 else real

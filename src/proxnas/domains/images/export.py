@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from proxnas import __version__
-from proxnas.domains.exporting import TOLERANCE, check_places, onnx_session, quiet
+from proxnas.common.onnx_runtime import onnx_session, quiet
+from proxnas.domains.exporting import TOLERANCE, check_places
 from proxnas.domains.images.model import Model
 from proxnas.domains.images.targets import CLASSES, Target
 from proxnas.runs.folder import write_atomically

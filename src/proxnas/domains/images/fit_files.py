@@ -69,7 +69,7 @@ def compare_files(onnx: Path, int8: Path, images: Images) -> dict[str, Any]:
     """The accuracy, or what there is in its place, of both versions on the same test images."""
     import numpy as np
 
-    from proxnas.domains.exporting import onnx_session
+    from proxnas.common.onnx_runtime import onnx_session
     from proxnas.domains.images.quantise import answers, some_of
 
     count = min(MOST_TESTED, len(images.y_test))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import is_dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -11,10 +13,11 @@ from torch import Tensor, nn
 from proxnas.cells.genotype import Genotype
 from proxnas.common.options import OptionError
 from proxnas.common.types import Batch, Matrices
+from proxnas.core.choice import Source
 from proxnas.core.size import costs
 from proxnas.core.size.complexity import multiply_adds
-from proxnas.core.size.costs import materialised
-from proxnas.core.size.latency import latency
+from proxnas.core.size.latency_table import About, LatencyTable, find_table
+from proxnas.core.size.stopwatch import ROUNDS, Stopwatch, choose
 from proxnas.core.space import Space
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images.data.augment import Augment
@@ -39,6 +42,7 @@ class ImageSearch(Protocol):
     max_skip: int
     cutout: int
     channel_part: int
+    latency_by: str
     batch_size: int
     precision: str
     seed: int
@@ -100,22 +104,71 @@ class ImageTask:
     def score(self, measured: Validation) -> float:
         return measured.figure
 
+    @property
+    def about(self) -> About:
+        """The final networks of this search."""
+        c, images = self.config, self.images
+        sizes = (c.final_cells, c.final_channels)
+        return About(self.space.name, images.shape, images.num_classes, *sizes)
+
+    @cached_property
+    def table(self) -> LatencyTable | None:
+        """The table of latencies that is asked for, or kept; None: everything is measured."""
+        return find_table(self.config.latency_by, self.about, self.space.groups, self.device)
+
+    @cached_property
+    def watch(self) -> Stopwatch:
+        """What times networks."""
+        by = self.table.by if self.table else self.config.latency_by
+        return Stopwatch(choose(by, self.device))
+
     def seconds(self, network: nn.Module) -> float:
-        return latency(channels_last(materialised(network, self.device)), self.images.shape).seconds
+        return self.seconds_of([network])[0]
+
+    def seconds_of(self, networks: Sequence[nn.Module]) -> list[float]:
+        """Of each of them for one image, measured in turn."""
+        with torch.device("meta"):
+            one = Source.of((torch.empty(1, *self.images.shape),), {})
+        found: list[float] = []
+        for _ in range(ROUNDS):
+            found = [self.watch.seconds(channels_last(network), one) for network in networks]
+        return found
+
+    def total_seconds(self, A_bar: Matrices) -> float:
+        if self.table:
+            return self.table.seconds(A_bar)
+        return self.seconds(self.final_network(self.space.genotype(A_bar)))
 
     def entries(self, of: str) -> Matrices:
+        if of == "latency":
+            return self.table.entries if self.table else self.operations.total
+        return costs.entries(*self._final_choices(), of, self.watch.added)
+
+    @cached_property
+    def operations(self) -> costs.Sums:
+        """Seconds of all candidates in the final network, for one image."""
+        if self.table:
+            return self.table.operations
+        net, x = self._final_choices()
+        met = costs.places(net, x)
+        return [costs.sums(net, met, self.watch.added) for _ in range(ROUNDS)][-1]
+
+    def _final_choices(self) -> tuple[Supernet, Tensor]:
+        """The final network with all candidates, without memory behind it, and an image for it."""
         with torch.device("meta"):
             module = self.space.choice_network(
                 self._size(self.config.final_cells, self.config.final_channels)
             )
             assert module is not None, "cells of images are made of Choices"
             x = torch.empty(1, *self.images.shape)
-        return costs.entries(Supernet(module.eval(), self.net.groups), x, of, self.device)
+        return Supernet(module.eval(), self.net.groups), x
 
     def candidate_costs(self, of: str) -> dict[str, Tensor]:
+        if of == "latency":
+            return costs.means(self.operations)
         # two images: the statistics of one would be undefined where it is a single pixel
         x = torch.zeros(2, *self.images.shape, device=self.device)
-        return costs.candidate_costs(self.net, x, of, self.device)
+        return costs.candidate_costs(self.net, x, of, self.watch.added)
 
     def figures(self, part: str, measured: Validation) -> dict[str, float]:
         return {f"{part}_loss": measured.loss, f"{part}_accuracy": measured.figure}

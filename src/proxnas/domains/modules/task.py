@@ -21,9 +21,10 @@ from proxnas.common.errors import InputError
 from proxnas.common.types import Batch, Inputs, Matrices
 from proxnas.core.check import check_candidates, check_parameters
 from proxnas.core.size import costs
-from proxnas.core.size.costs import materialised
 from proxnas.core.size.latency import warm_runs
+from proxnas.core.size.materialised import materialised
 from proxnas.core.size.nesting import check_holders, own_parameters
+from proxnas.core.size.stopwatch import Stopwatch, Torch
 from proxnas.core.supernet import Supernet
 from proxnas.domains.modules.batches import UserStream, fingerprint_of, passes, target_of
 from proxnas.domains.modules.space import CustomSpace, skeleton
@@ -214,6 +215,9 @@ class CustomTask:
             warm_runs(lambda: run(real, self.example), Clock(self.device, exact=True))
         )
 
+    def total_seconds(self, A_bar: Matrices) -> float:
+        return self.seconds(self.final_network(self.space.genotype(A_bar)))
+
     def entries(self, of: str) -> Matrices:
         if of == "params":
             return own_parameters(self.net.module, self.net.groups)
@@ -222,10 +226,12 @@ class CustomTask:
                 where = f"Choice {name!r} stands inside a candidate of {group.inside.group!r}"
                 raise InputError(f"{where}: there only parameters can be limited: give max_params")
         check_holders(self.net.module)
-        return costs.entries(self.net, self.example.x, of, self.device)
+        return costs.entries(self.net, self.example.x, of, Stopwatch(Torch(self.device)).added)
 
     def candidate_costs(self, of: str) -> dict[str, Tensor]:
-        return costs.candidate_costs(self.net, self.example.x, of, self.device)
+        return costs.candidate_costs(
+            self.net, self.example.x, of, Stopwatch(Torch(self.device)).added
+        )
 
     def score(self, measured: Validation) -> float:
         """By the loss: of a metric of the user's nobody knows whether more is better."""

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from proxnas import __version__
-from proxnas.domains.exporting import TOLERANCE, check_places, onnx_session, quiet
+from proxnas.common.onnx_runtime import onnx_session, quiet
+from proxnas.domains.exporting import TOLERANCE, check_places
 from proxnas.domains.text.language import Hidden, LanguageModel
 from proxnas.domains.text.model import TextModel
 from proxnas.domains.text.network import LSTM

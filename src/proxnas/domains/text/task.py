@@ -25,8 +25,8 @@ from proxnas.common.launch import here
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.size.complexity import multiply_adds_of
-from proxnas.core.size.costs import materialised
 from proxnas.core.size.latency import warm_runs
+from proxnas.core.size.materialised import materialised
 from proxnas.core.supernet import Supernet
 from proxnas.domains.text.data.text import Text
 from proxnas.domains.text.data.text_stream import TextStream, windows
@@ -248,7 +248,10 @@ class TextTask:
         group = self.net.groups[NAME]
         A_bar = torch.zeros(group.shape, dtype=torch.float64)
         A_bar[[rows[0] for rows in group.nodes], k] = 1.0
-        return self.seconds(self.final_network(self.space.genotype({NAME: A_bar})))
+        return self.total_seconds({NAME: A_bar})
+
+    def total_seconds(self, A_bar: Matrices) -> float:
+        return self.seconds(self.final_network(self.space.genotype(A_bar)))
 
     def candidate_costs(self, of: str) -> dict[str, Tensor]:
         """Activations have neither weights nor products: only seconds differ, of a batch of the
