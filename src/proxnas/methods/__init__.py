@@ -41,6 +41,7 @@ METHODS: dict[str, str | type[Method]] = {
     "score": "proxnas.methods.score:Score",
     "mnasnet": "proxnas.methods.mnasnet:MnasnetSearch",
     "nao": "proxnas.methods.nao:NaoSearch",
+    "genet": "proxnas.methods.genet:GenetSearch",
 }
 """Name -> the class of the method, or where it is. Packages of others add theirs by the entry point
 `proxnas.methods`, programs by `register`."""
