@@ -29,6 +29,7 @@ DESIGNS: dict[str, str] = {
     "FBNet_A": "proxnas.domains.images.networks.published_mobile:fbnet_a",
     "FBNet_B": "proxnas.domains.images.networks.published_mobile:fbnet_b",
     "FBNet_C": "proxnas.domains.images.networks.published_mobile:fbnet_c",
+    "SPOS": "proxnas.domains.images.networks.one_shot:spos",
 }
 """Name -> 'module:function' that makes its network, resolved late."""
 

@@ -37,6 +37,7 @@ IMAGENET = {
     "FBNet_A": (4_321_464, 249.9),
     "FBNet_B": (4_813_048, 296.6),
     "FBNet_C": (5_572_200, 385.0),
+    "SPOS": (3_346_088, 318.7),
 }
 """Parameters and millions of multiply-adds of 224 x 224 pixels and 1,000 classes, as widely
 published."""
