@@ -3,8 +3,9 @@
 States of a cell are numbered. cnn: 0 and 1 are the outputs of the two previous cells, node n (from
 0) is n + 2. rnn: 0 is the first state (tanh of the linear map), node n is n + 1 and has one input.
 nasbench201: 0 is the input, nodes 1, 2 and 3 have one edge from every state before them. chain: 0
-is the image, every node has one edge, from the state before it, in turn an entry and a body. A node
-is the sum of its edges. custom: a module of the user's own; its cells are its Choices by name, each
+is the image, every node has one edge, from the state before it, in turn an entry and a body. genet:
+of a stage 0 is the first node, every other has one edge from every node before it. A node is the
+sum of its edges. custom: a module of the user's own; its cells are its Choices by name, each
 one node with one edge from the input, state 0.
 """
 
@@ -42,6 +43,17 @@ SKIP = "skip_connect"
 MOBILE_LATER = (*MOBILE_FIRST, SKIP)
 MOBILE_BLOCKS = (4, 4, 4, 4, 4, 1)
 """Of every stage; the first of them cannot be skipped."""
+
+
+class Stage(NamedTuple):
+    """Of a network of Genetic CNN."""
+
+    name: str
+    nodes: int
+
+
+GENET_STAGES = (Stage("stage1", 3), Stage("stage2", 4), Stage("stage3", 5))
+"""As the paper has them on CIFAR-10."""
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "cnn": (
         *(
@@ -68,6 +80,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "nasbench201": ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3"),
     "chain": (*CHAIN_ENTRIES, *CHAIN_BODIES),
     "mobile": MOBILE_LATER,
+    "genet": ("none", SKIP),
 }
 CELLS: dict[str, tuple[str, ...]] = {
     "cnn": ("normal", "reduce"),
@@ -75,6 +88,7 @@ CELLS: dict[str, tuple[str, ...]] = {
     "nasbench201": ("cell",),
     "chain": ("chain",),
     "mobile": ("mobile",),
+    "genet": tuple(stage.name for stage in GENET_STAGES),
 }
 CUSTOM = "custom"
 """The kind of any module that holds Choices: it has cells and operations of its own."""
@@ -89,8 +103,14 @@ CHAINS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
 }
 """Kinds in which every node reads the one before it: what each of their nodes may be."""
+COMPLETE: dict[str, dict[str, tuple[int, tuple[int, ...]]]] = {
+    "nasbench201": {"cell": (3, (3,))},
+    "genet": {stage.name: (stage.nodes - 1, tuple(range(stage.nodes))) for stage in GENET_STAGES},
+}
+"""Kinds in which every node has an edge from every state before it, absent ones being `none`: the
+nodes of each cell, and its output."""
 FIRST_NODE: dict[str, int] = {
-    **{"cnn": 2, "rnn": 1, "nasbench201": 1, CUSTOM: 1},
+    **{"cnn": 2, "rnn": 1, "nasbench201": 1, "genet": 1, CUSTOM: 1},
     **dict.fromkeys(CHAINS, 1),
 }
 
@@ -332,10 +352,13 @@ def _check_cell(kind: str, name: str, cell: Cell | None) -> Cell:
         _check_node(kind, f"cell {name}, node {i}", i, node)
     if kind == CUSTOM and ([len(node) for node in nodes] != [1] or cell.concat not in ([1], (1,))):
         raise InputError(f"cell {name}: a Choice is one node with one edge, and concat [1]")
-    if kind == "nasbench201":
-        if len(nodes) != 3 or cell.concat not in ([3], (3,)):
+    if kind in COMPLETE:
+        wanted, concat = COMPLETE[kind][name]
+        if len(nodes) != wanted or tuple(cell.concat or ()) != concat:
+            title = {"nasbench201": "NAS-Bench-201 cell"}.get(kind, f"{name} of kind {kind}")
             raise InputError(
-                f"cell {name}: a NAS-Bench-201 cell has 3 nodes (not {len(nodes)}) and concat [3]"
+                f"cell {name}: a {title} has {wanted} nodes (not {len(nodes)}) and concat"
+                f" {list(concat)}"
             )
         nodes = tuple(tuple(sorted(node, key=lambda edge: edge.input)) for node in nodes)
     if kind in CHAINS:
@@ -414,7 +437,7 @@ def _check_node(kind: str, where: str, index: int, node: tuple[Edge, ...]) -> No
             )
     if kind == "rnn" and len(node) != 1:
         raise InputError(f"{where} has {len(node)} edges: a node of an rnn cell has one")
-    if kind == "nasbench201" and sorted(edge.input for edge in node) != list(range(index)):
+    if kind in COMPLETE and sorted(edge.input for edge in node) != list(range(index)):
         raise InputError(
             f"{where} needs one edge from each of the states 0 to {index - 1} (absent ones are"
             " 'none')"

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from torch import nn
 
 from proxnas.cells.genotype import Edge, Genotype
+from proxnas.common.options import AboutOptions
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Group
 
@@ -29,13 +30,23 @@ class Space(Protocol[Size]):
 
     def choice_network(self, size: Size) -> nn.Module | None:
         """The final network with all candidates as Choices: for counting what each would add. None:
-        no Choices."""
+        no Choices, or sizes that are no sums."""
 
     def genotype(self, A_bar: Matrices) -> Genotype:
         """The cell that A_bar selects."""
 
     def network(self, genotype: Genotype, size: Size, searched: bool = False) -> nn.Module:
         """The discrete network of a genotype; `searched`: normalised as in the search network."""
+
+
+class NoSums(AboutOptions):
+    """What goes by sums of sizes is asked for where sizes are none."""
+
+    def __init__(self, space: str) -> None:
+        super().__init__(
+            f"{{space}} {space}: the sizes of its networks are no sums over decisions: leave limits"
+            " and costs out"
+        )
 
 
 def selected_edges(group: Group, A_bar: list[list[float]], sources: list[int]) -> list[list[Edge]]:

@@ -24,6 +24,9 @@ TITLES = {
     "cell": "cell",
     "chain": "chain of blocks",
     "mobile": "chain of inverted residual blocks",
+    "stage1": "stage 1",
+    "stage2": "stage 2",
+    "stage3": "stage 3",
 }
 INPUTS = {
     "cnn": ("c_{k-2}", "c_{k-1}"),
@@ -31,6 +34,7 @@ INPUTS = {
     "nasbench201": ("input",),
     "chain": ("image",),
     "mobile": ("stem",),
+    "genet": ("node 0",),
     CUSTOM: ("input",),
 }
 OUTPUTS = {
@@ -39,6 +43,7 @@ OUTPUTS = {
     "nasbench201": ("output", ""),
     "chain": ("classifier", ""),
     "mobile": ("head", ""),
+    "genet": ("output", "ends among"),
     CUSTOM: ("output", ""),
 }
 

@@ -11,6 +11,7 @@ from proxnas.common.memory import peak_memory
 from proxnas.common.options import changed
 from proxnas.common.quantities import shown_budget
 from proxnas.core.size.complexity import parameters
+from proxnas.core.space import NoSums
 from proxnas.domains import load_for_search
 from proxnas.runs.job import Job
 from proxnas.runs.threads import threads_for
@@ -34,17 +35,13 @@ def plan(config: SearchOptions) -> dict[str, Any]:
 def plan_search(search: Search) -> dict[str, Any]:
     """The same for a search that is built; it makes some steps."""
     config = search.config
-    params, flops = (sizes(of, search.task, search.space) for of in ("params", "flops"))
     seconds, peak = measure(search, search.figures)
     return {
         "space": config.space,
         "method": config.method,
         **search.task.describe(),
         "search_network_params": parameters(search.net.module),
-        "params_smallest": round(params.smallest),
-        "params_largest": round(params.largest),
-        "flops_smallest": round(flops.smallest),
-        "flops_largest": round(flops.largest),
+        **_ends(search),
         "budget": search.budget.to_json() if search.budget else None,
         "epochs": config.epochs,
         "steps_per_epoch": len(search.train),
@@ -55,6 +52,19 @@ def plan_search(search: Search) -> dict[str, Any]:
             if config.refine
             else 0
         ),
+    }
+
+
+def _ends(search: Search) -> dict[str, int]:
+    """The sizes of the smallest and the largest final network; nothing where they are not known."""
+    try:
+        found = {of: sizes(of, search.task, search.space) for of in ("params", "flops")}
+    except NoSums:
+        return {}
+    return {
+        f"{of}_{end}": round(getattr(size, end))
+        for of, size in found.items()
+        for end in ("smallest", "largest")
     }
 
 
@@ -90,6 +100,15 @@ def epochs_text(f: dict[str, Any]) -> str:
     )
 
 
+def _ends_text(f: dict[str, Any]) -> str:
+    if "params_smallest" not in f:
+        return ""
+    return (
+        f", {f['params_smallest']:,} to {f['params_largest']:,} parameters,"
+        f" {f['flops_smallest']:,} to {f['flops_largest']:,} multiply-adds"
+    )
+
+
 def plan_text(figures: dict[str, Any]) -> str:
     """The figures for people."""
     f = figures
@@ -108,10 +127,7 @@ def plan_text(figures: dict[str, Any]) -> str:
         [
             f"{f['method']} on {f['space']}: {data}",
             f"search network: {searched}, {f['search_network_params']:,} parameters",
-            (
-                f"final network:  {final}, {f['params_smallest']:,} to {f['params_largest']:,}"
-                f" parameters, {f['flops_smallest']:,} to {f['flops_largest']:,} multiply-adds"
-            ),
+            f"final network:  {final}{_ends_text(f)}",
             *([f"limit {shown_budget(f['budget'])}"] if f["budget"] else []),
             epochs_text(f),
             *([REFINED.format(f["refine"] + 1)] if f["refine"] else []),

@@ -91,8 +91,13 @@ def mobile() -> dict[str, Any]:
     return {"cells": 1, "stem": "cifar", "auxiliary": 0.0}
 
 
+def genet() -> dict[str, Any]:
+    """Stages of Genetic CNN: one convolution a node, no auxiliary tower, no path dropout."""
+    return {"cells": 1, "channels": 32, "stem": "cifar", "auxiliary": 0.0, "drop_path": 0.0}
+
+
 PROTOCOLS = {"quick": quick, "cifar": cifar, "imagenet": imagenet, "tinyimagenet": tinyimagenet}
-BY_KIND = {"nasbench201": nasbench201, "chain": chain, "mobile": mobile}
+BY_KIND = {"nasbench201": nasbench201, "chain": chain, "mobile": mobile, "genet": genet}
 """What networks of a kind are made of, whatever the protocol."""
 OF_CELLS: dict[str, Any] = {"cells": 1, "channels": 1, "auxiliary": 0.0, "drop_path": 0.0}
 """What a network made by hand has no use for, with the values that ask for nothing."""

@@ -24,7 +24,8 @@ class ImageSearchOptions(ImageFlags, DomainOptions):
     or_smaller: ClassVar[str] = ", or fewer {final_cells} or {final_channels}"
 
     cells: Annotated[int, CELLS] = 5
-    """Cells of the search network; nasbench201 and resnet: of a stage; mobile: 1."""
+    """Cells of the search network; nasbench201 and resnet: of a stage; mobile: 1; genet:
+    convolutions of a node."""
     channels: Annotated[int, CHANNELS] = 16
     """Channels of its first cell."""
     final_cells: Annotated[int, CELLS] = 8
@@ -89,6 +90,10 @@ OF_SPACE: dict[str, dict[str, dict[str, int]]] = {
     },
     # the network that is searched is the one that is trained, in width and in depth
     "resnet": {"quick": CHAIN, "cifar": CHAIN},
+    "genet": {
+        "quick": MOBILE | {"channels": 16, "final_channels": 32},
+        "cifar": MOBILE | {"channels": 16, "final_channels": 32},
+    },
     "mobile": {
         "quick": MOBILE | {"channels": 8, "final_channels": 8},
         "cifar": MOBILE | {"channels": 16, "final_channels": 16},

@@ -18,7 +18,7 @@ from proxnas.core.size import costs
 from proxnas.core.size.complexity import multiply_adds
 from proxnas.core.size.latency_table import About, LatencyTable, find_table
 from proxnas.core.size.stopwatch import ROUNDS, Stopwatch, choose
-from proxnas.core.space import Space
+from proxnas.core.space import NoSums, Space
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images.data.augment import Augment
 from proxnas.domains.images.data.images import Images, search_parts
@@ -159,7 +159,8 @@ class ImageTask:
             module = self.space.choice_network(
                 self._size(self.config.final_cells, self.config.final_channels)
             )
-            assert module is not None, "cells of images are made of Choices"
+            if module is None:
+                raise NoSums(self.space.name)
             x = torch.empty(1, *self.images.shape)
         return Supernet(module.eval(), self.net.groups), x
 

@@ -20,6 +20,7 @@ NETWORKS: dict[str, str] = {
     "nasbench201": "proxnas.domains.images.networks.nasbench201:nasbench201_network",
     "chain": "proxnas.domains.images.networks.chain:chain_network",
     "mobile": "proxnas.domains.images.networks.mobile:mobile_network",
+    "genet": "proxnas.domains.images.networks.genet:genet_network",
 }
 """Kind of a genotype -> 'module:function' that makes its network, resolved late."""
 

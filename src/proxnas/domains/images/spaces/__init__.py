@@ -12,6 +12,7 @@ SPACES: dict[str, str] = {
     "nasbench201": "proxnas.domains.images.spaces.nasbench201:NasBench201",
     "resnet": "proxnas.domains.images.spaces.resnet:resnet",
     "mobile": "proxnas.domains.images.spaces.mobile:mobile",
+    "genet": "proxnas.domains.images.spaces.genet:GenetSpace",
     "enas5": "proxnas.domains.images.spaces.enas5:Enas5",
 }
 """Name -> 'module:what makes it'; those of other packages (entry point `proxnas.spaces`) too."""
@@ -26,6 +27,7 @@ TRAITS: dict[str, SpaceTraits] = {
     ),
     "resnet": CHAIN,
     "mobile": SpaceTraits(kind="mobile", parted=False),
+    "genet": SpaceTraits(kind="genet", parted=False, reduces=False),
 }
 """Of each space."""
 
