@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from proxnas.cells.genotype import Genotype
+from proxnas.cells.table import look_up
 from proxnas.cli.search import parse_search
 from proxnas.core.size.complexity import parameters
 from proxnas.domains import spaces
@@ -465,3 +466,40 @@ def cell(op: str) -> dict[str, Any]:
     nodes = (f"|{'|'.join(f'{op}~{i}' for i in range(node))}|" for node in range(1, 4))
     stored: dict[str, Any] = json.loads(Genotype.from_string("+".join(nodes)).to_json())
     return stored
+
+
+def test_the_chain_table_ranks_what_was_found(tmp_path: Path) -> None:
+    chain = script("chain_table")
+    everything = chain.all_genotypes()
+    assert len({chain.arch(genotype) for genotype in everything}) == 3**5
+    rows = [
+        {"arch": chain.arch(genotype), "seed": seed, "test": i / 300}
+        for i, genotype in enumerate(everything)
+        for seed in (0, 1)
+    ]
+    chain.write_table(rows, chain.digits(), tmp_path / "table.csv")
+    table = chain.read_table(tmp_path / "table.csv")
+    assert chain.ranks(table, 0)[chain.arch(everything[-1])] == 1
+    assert look_up(tmp_path / "table.csv", everything[3])["test"] == 1.0
+    limit = sorted(row["params"] for row in table)[40]
+    within = chain.ranks(table, limit)
+    assert 41 <= len(within) < 243 and min(within.values()) == 1
+    found = [
+        {
+            "method": "nasp",
+            "seed": 0,
+            "limit": 0,
+            "arch": chain.arch(everything[-2]),
+            "seconds": 1.0,
+        }
+    ]
+    lines = chain.report(table, found)
+    assert "| one random network | | 122 of 243 | 40.33 | |" in lines
+    assert lines[-1] == "| `nasp` | 1 | 2.0 | 80.33 | 1.0 |"
+
+
+def test_a_search_in_the_small_chain_finds_a_network_of_the_table() -> None:
+    chain = script("chain_table")
+    chain.SEARCH[chain.SEARCH.index("10")] = "1"
+    found = chain.arch(chain.search("random", 0, 0, chain.digits()))
+    assert found in {chain.arch(genotype) for genotype in chain.all_genotypes()}

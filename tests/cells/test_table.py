@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxnas.cells.genotype import Genotype
+from proxnas.cells.genotype import Cell, Edge, Genotype
 from proxnas.cells.table import look_up
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
@@ -35,6 +35,15 @@ def test_a_cell_is_found_with_its_figures(table: Path) -> None:
         "cifar10_test": 93.66,
         "note": "good",
     }
+
+
+def test_a_chain_is_named_by_its_blocks(tmp_path: Path) -> None:
+    kinds = ("conv_3x3", "res_3x3", "conv_5x5", "skip_connect", "sep_conv_3x3", "bottleneck_4")
+    nodes = tuple((Edge(kind, i),) for i, kind in enumerate(kinds))
+    chain = Genotype("chain", {"chain": Cell(nodes, (6,))}, "resnet")
+    path = tmp_path / "table.csv"
+    path.write_text(f"arch,test\n{'+'.join(kinds)},91.5\n")
+    assert look_up(path, chain) == {"test": 91.5}
 
 
 def test_factors_of_a_cell_do_not_matter(table: Path) -> None:

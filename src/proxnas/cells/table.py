@@ -1,5 +1,5 @@
-"""Look-up of a NAS-Bench-201 cell in a table of trained networks: csv or csv.gz with a column
-`arch`."""
+"""Look-up of a NAS-Bench-201 cell, or of a chain, in a table of trained networks: csv or csv.gz
+with a column `arch`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from proxnas.cells.genotype import Genotype
+from proxnas.cells.genotype import CHAINS, Genotype
 from proxnas.common.errors import InputError
 
 MAX_BYTES, BLANK, RATIO = 64 * 2**20, 8 * 2**20, 20
@@ -60,7 +60,12 @@ def validation(path: Path) -> Callable[[Genotype], float]:
 
 
 def _name(genotype: Genotype) -> str:
-    return genotype.without_values().to_string()  # the table's networks have no factors
+    """As the column `arch` has it: the benchmark's string, of a chain its blocks with + between."""
+    plain = genotype.without_values()  # the table's networks have no factors
+    if plain.kind in CHAINS:
+        (cell,) = plain.cells.values()
+        return "+".join(node[0].op for node in cell.nodes)
+    return plain.to_string()
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:

@@ -17,7 +17,7 @@ from proxnas.common.words import command_line
 
 @dataclass(frozen=True)
 class QueryConfig:
-    """Look a NAS-Bench-201 cell up in a table of trained networks."""
+    """Look a NAS-Bench-201 cell, or a chain of blocks, up in a table of trained networks."""
 
     arch: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ARCH")]
     """A cell string, a genotype JSON file or a run folder."""
