@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from proxnas.common.options import AboutOptions
+from proxnas.common.options import AboutOptions, OptionError
 from proxnas.domains.images.fit_options import FitConfig
 
 if TYPE_CHECKING:
@@ -62,6 +62,12 @@ def make_plan(
     limit = config.limit()
     if limit and not images.target.searchable:
         raise AboutOptions(f"{limit.asked()}: is for classes, not for {images.target.kind}")
+    if config.latency_by not in ("auto", "torch"):
+        raise OptionError(
+            "latency_by",
+            config.latency_by,
+            "one pass by the clock times networks by torch: give {epochs} too, or leave it out",
+        )
     if (run / RECIPE).exists():
         return recipe.Plan(**run.read_json(RECIPE), **call)
     load_exporters()

@@ -16,8 +16,9 @@ from proxnas.core.choice import Row
 from proxnas.core.size import costs
 from proxnas.core.size.budget import Budget, Sizes
 from proxnas.core.size.complexity import multiply_adds, parameters
-from proxnas.core.size.costs import materialised
 from proxnas.core.size.latency import latency
+from proxnas.core.size.materialised import materialised
+from proxnas.core.size.stopwatch import Stopwatch, Torch
 from proxnas.core.supernet import Supernet
 from proxnas.core.swaps import batch_statistics, losses, swapped
 from proxnas.domains.images.networks.cnn import Size, channels_last
@@ -54,7 +55,8 @@ def budget_for(
     """The limit, and all sizes that there are; an InputError if no network is within it."""
     with torch.device("meta"):
         module, x = resnet().choice_network(size).eval(), torch.empty(1, *shape)
-    entries = costs.entries(Supernet(module, GROUPS), x, of, device)
+    added = Stopwatch(Torch(device)).added  # quick to begin with: the time is for the training
+    entries = costs.entries(Supernet(module, GROUPS), x, of, added)
     sizes = Sizes(of, entries, GROUPS, lambda A_bar: network_size(of, A_bar, size, shape, device))
     return Budget(sizes, limit, asked, " or fewer {channels}")
 
