@@ -30,6 +30,7 @@ from proxnas.domains.images.networks.chain import chain_network
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.quantise import answers, quantise, some_of
 from proxnas.domains.images.spaces.resnet import middle, resnet
+from proxnas.domains.images.targets import Numbers
 from proxnas.domains.trained import TrainedModel
 
 pytestmark = pytest.mark.skipif(
@@ -42,7 +43,8 @@ def chain_model(**changes: Any) -> Model:
     import torch
 
     torch.manual_seed(0)
-    images, size, genotype = load("digits"), Size(1, 8, 1, 10), resnet().genotype(middle())
+    images, genotype = load("digits"), resnet().genotype(middle())
+    size = changes.get("size", Size(1, 8, 1, 10))
     parts: dict[str, Any] = {
         "network": channels_last(chain_network(genotype, size)).eval(),
         "genotype": genotype,
@@ -100,14 +102,30 @@ def test_layers_stay_in_float_where_answers_change(
 
     def note(source: Path, images: Any, kept: Any) -> bytes:
         tried.append(kept)
-        return source.read_bytes() if kept else (folder / "model_int8.onnx").read_bytes()
+        return (folder / ("model.onnx" if kept else "model_int8.onnx")).read_bytes()
 
     monkeypatch.setattr("proxnas.domains.images.quantise._quantised", note)
     quantise(folder / "model.onnx", tmp_path / "q.onnx", x)
-    assert tried[0] == () and len(tried[1]) == 2
+    assert tried[0] == [] and len(tried[1]) == 2
     types = {node.name: node.op_type for node in onnx.load(folder / "model.onnx").graph.node}
     assert [types[name] for name in tried[1]] == ["Conv", "Gemm"]
     assert (tmp_path / "q.onnx").read_bytes() == (folder / "model.onnx").read_bytes()  # as it is
+
+
+@pytest.mark.slow
+def test_numbers_of_unlike_units_stay_apart(tmp_path: Path) -> None:
+    """One is a thousandth of the other: bytes of one scale for both would lose it."""
+    size = Size(1, 8, 1, 2)
+    scale = Numbers((0.5, 500.0), (0.2, 200.0))
+    model = chain_model(size=size, classes=("small", "large"), target=scale)
+    x = some_of(load("digits").x_train, 64)
+    export_model(model, x[:4], tmp_path / "model.onnx")
+    quantise(tmp_path / "model.onnx", tmp_path / "q.onnx", x)
+    exact, coarse = (
+        answers(onnx_session((tmp_path / name).read_bytes()), x)
+        for name in ("model.onnx", "q.onnx")
+    )
+    assert (np.sqrt(np.mean((exact - coarse) ** 2, 0)) < 0.1 * exact.std(0)).all()
 
 
 def test_both_versions_are_held_to_each_other_on_test_images(folder: Path) -> None:

@@ -132,10 +132,15 @@ class ImageFitting:
         found: Mapping[str, Any],
         say: Say,
     ) -> dict[str, Any]:
+        from proxnas.domains.images.data.sheet import data_sheet, sheet_warnings
         from proxnas.domains.images.fit_files import write_files
 
-        files, doubts = write_files(model, folder, _load(training), found, say)
+        images = _load(training)
+        sheet = data_sheet(images)
+        files, doubts = write_files(model, folder, images, found, say)
         files.pop("latency_ms", None)
+        doubts += sheet_warnings(sheet)
+        files["data_sheet"] = sheet
         return files | ({"warning": "; ".join(doubts)} if doubts else {})
 
 

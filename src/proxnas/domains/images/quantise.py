@@ -42,8 +42,9 @@ def quantise(source: Path, target: Path, images: Array) -> None:
     trained on. Where its answers are too far off the first and the last layer stay in float, and of
     the two the better is kept."""
     expected = answers(onnx_session(source.read_bytes()), images)
+    ends, tail = _ends(source)
     tried: list[tuple[float, bytes]] = []
-    for kept in ((), _ends(source)):
+    for kept in (tail, ends + tail):
         file = _quantised(source, images, kept)
         error = answers(onnx_session(file), images) - expected
         different = float(np.sqrt(np.mean(error**2)) / max(expected.std(), 1e-12))
@@ -59,13 +60,15 @@ def answers(session: Any, images: Array) -> Array:
     return np.concatenate([session.run(None, {INPUT: part})[0] for part in parts])
 
 
-def _ends(source: Path) -> tuple[str, ...]:
-    """The first and the last layer with weights."""
+def _ends(source: Path) -> tuple[list[str], list[str]]:
+    """The first and the last layer with weights; and what comes after the last, which brings
+    numbers to their units: bytes of one scale for all of them would be too coarse."""
     import onnx
 
-    nodes = onnx.load(source).graph.node
-    layers = [node.name for node in nodes if node.op_type in ("Conv", "Gemm", "MatMul")]
-    return layers[0], layers[-1]
+    nodes = list(onnx.load(source).graph.node)
+    layers = [k for k, node in enumerate(nodes) if node.op_type in ("Conv", "Gemm", "MatMul")]
+    first, last = layers[0], layers[-1]
+    return [nodes[first].name, nodes[last].name], [node.name for node in nodes[last + 1 :]]
 
 
 def _quantised(source: Path, images: Array, kept: Sequence[str]) -> bytes:
