@@ -335,7 +335,7 @@ def test_a_dry_run(data: Path, tmp_path: Path, capsys: Any) -> None:
             "drop_path (in --train-config) 7: give a number from 0 to 0.99",
         ),
         ("{data} --train-config {larger}", "--batch-size 73: this part has 72 images"),
-        ("{data} --max-params 1", "give at least that, or fewer --cells or --channels"),
+        ("{data} --max-params 1", "give at least that, or fewer --channels"),
         ("{data} --search-config {bad}", "unknown key 'epoch'"),
     ],
 )

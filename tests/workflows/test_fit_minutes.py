@@ -150,6 +150,7 @@ def test_what_is_delivered_is_within_its_limit(
     capsys.readouterr()
     assert call(*command(data, tmp_path / "none", "--max-params=10")) == 2
     assert "--max-params 10" in one_line(capsys.readouterr().err)
+    assert not (tmp_path / "none").exists()
 
 
 def test_answers_can_be_means_over_mirror_images(data: Path, tmp_path: Path, capsys: Any) -> None:

@@ -19,7 +19,7 @@ from proxnas.domains.images.fit_options import FitConfig
 from proxnas.workflows.fit_board import simple_models
 from proxnas.workflows.fit_data import say_sheet, with_sheet
 from proxnas.workflows.fit_delivery import deliver_pass
-from proxnas.workflows.fit_plan import RECIPE, SPACE, Say, make_plan, usual_seconds
+from proxnas.workflows.fit_plan import RECIPE, SPACE, Say, check_asked, make_plan, usual_seconds
 
 if TYPE_CHECKING:
     from proxnas.domains.images.data.images import Images
@@ -65,6 +65,7 @@ def fit_minutes(
 
     start = (clock(), time.process_time()) if begun is None else (begun, 0.0)
     images = load(config.data, config.load_options())  # before the folder is touched
+    check_asked(config, images)
     with open_run(folder, config.resume or config.finish, config.force) as run:
         if config.finish and not (run / "checkpoint.pt").exists() and not run.finished:
             raise InputError(f"{folder}: holds no run to finish: leave --finish out to begin one")

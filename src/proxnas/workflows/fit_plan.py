@@ -38,6 +38,42 @@ def usual_seconds(images: int) -> float:
     return min(MOST_SECONDS, max(LEAST_SECONDS, SECONDS_AN_IMAGE * images))
 
 
+def mirrors(config: FitConfig, images: Images) -> bool:
+    """Whether training images are mirrored."""
+    from proxnas.domains.images.recipe import mirrored
+
+    return {"auto": mirrored(images), "yes": True, "no": False}[config.flip]
+
+
+def check_asked(config: FitConfig, images: Images) -> None:
+    """An error for what cannot be done with these images, before there is a run."""
+    from proxnas.common.environment import pick_device
+    from proxnas.domains.images import recipe
+    from proxnas.domains.images.limits import budget_for
+    from proxnas.domains.images.networks.cnn import Size
+
+    if config.flip_test and not mirrors(config, images):
+        raise AboutOptions(
+            "{flip_test}: is for images that are mirrored in training: give {flip} yes too, or"
+            " leave it out"
+        )
+    if config.latency_by not in ("auto", "torch"):
+        raise OptionError(
+            "latency_by",
+            config.latency_by,
+            "one pass by the clock times networks by torch: give {epochs} too, or leave it out",
+        )
+    limit = config.limit()
+    if not limit:
+        return
+    if not images.target.searchable:
+        raise AboutOptions(f"{limit.asked()}: is for classes, not for {images.target.kind}")
+    width = config.channels or recipe.WIDTHS[0]
+    size = Size(1, width, images.shape[0], images.num_classes)
+    device = pick_device(config.device)
+    budget_for(limit.of, limit.value, limit.asked(), size, images.shape, device)
+
+
 def make_plan(
     config: FitConfig,
     run: Run,
@@ -53,21 +89,7 @@ def make_plan(
     from proxnas.domains.images.parts import train_parts
 
     call: dict[str, Any] = {"device": config.device, "threads": config.threads}
-    flip = {"auto": recipe.mirrored(images), "yes": True, "no": False}[config.flip]
-    if config.flip_test and not flip:
-        raise AboutOptions(
-            "{flip_test}: is for images that are mirrored in training: give {flip} yes too, or"
-            " leave it out"
-        )
-    limit = config.limit()
-    if limit and not images.target.searchable:
-        raise AboutOptions(f"{limit.asked()}: is for classes, not for {images.target.kind}")
-    if config.latency_by not in ("auto", "torch"):
-        raise OptionError(
-            "latency_by",
-            config.latency_by,
-            "one pass by the clock times networks by torch: give {epochs} too, or leave it out",
-        )
+    flip, limit = mirrors(config, images), config.limit()
     if (run / RECIPE).exists():
         return recipe.Plan(**run.read_json(RECIPE), **call)
     load_exporters()

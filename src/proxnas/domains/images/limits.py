@@ -58,7 +58,7 @@ def budget_for(
     added = Stopwatch(Torch(device)).added  # quick to begin with: the time is for the training
     entries = costs.entries(Supernet(module, GROUPS), x, of, added)
     sizes = Sizes(of, entries, GROUPS, lambda A_bar: network_size(of, A_bar, size, shape, device))
-    return Budget(sizes, limit, asked, " or fewer {channels}")
+    return Budget(sizes, limit, asked, ", or fewer {channels}")
 
 
 def worth(net: Supernet, A_bar: Matrices, batches: Sequence[Batch]) -> Matrices:
