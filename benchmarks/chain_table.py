@@ -33,7 +33,8 @@ from rich.console import Console
 from torch import nn
 
 from proxnas import methods
-from proxnas.cells.genotype import Cell, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Cell, Edge
 from proxnas.cli.search import parse_search
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Matrices

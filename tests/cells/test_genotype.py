@@ -17,16 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxnas.cells.genotype import (
-    CELLS,
-    CHAINS,
-    FIRST_NODE,
-    MAX_BYTES,
-    OPERATIONS,
-    Cell,
-    Edge,
-    Genotype,
-)
+from proxnas.cells.genotype import MAX_BYTES, Genotype
+from proxnas.cells.kinds import CELLS, CHAINS, FIRST_NODE, OPERATIONS
+from proxnas.cells.parts import Cell, Edge
 from proxnas.cells.reading import read_genotype
 from proxnas.common.errors import InputError
 from support.places import SHARED

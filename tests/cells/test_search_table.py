@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxnas.cells.genotype import OPERATIONS, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import OPERATIONS
 from proxnas.cells.table import look_up, validation
 from proxnas.cli.main import main
 from proxnas.cli.search import parse_search

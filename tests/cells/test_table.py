@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxnas.cells.genotype import Cell, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Cell, Edge
 from proxnas.cells.table import look_up
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError

@@ -15,7 +15,7 @@ import torch
 
 import proxnas
 from proxnas import domains
-from proxnas.cells.genotype import CUSTOM
+from proxnas.cells.kinds import CUSTOM
 from proxnas.common.errors import InputError
 from proxnas.common.options import OptionError, build
 from proxnas.domains.domain import DOMAINS, Domain, TrainableDomain, every_domain, of_options

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from proxnas.cells import genotype
+from proxnas.cells import kinds
 from proxnas.cells.genotype import Genotype
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Choice
@@ -173,8 +173,8 @@ def test_multiply_adds_leaves_the_module_as_it_is() -> None:
 
 
 def test_genotypes_name_the_operations_that_exist() -> None:
-    assert genotype.OPERATIONS["cnn"] == tuple(ops.CNN)
-    assert genotype.OPERATIONS["nasbench201"] == tuple(ops.NASBENCH201)
+    assert kinds.OPERATIONS["cnn"] == tuple(ops.CNN)
+    assert kinds.OPERATIONS["nasbench201"] == tuple(ops.NASBENCH201)
 
 
 @pytest.mark.parametrize("side", [8, 7])

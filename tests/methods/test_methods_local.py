@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from proxnas.cells.genotype import OPERATIONS, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import OPERATIONS
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.common.types import Matrices

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxnas.cells.genotype import OPERATIONS, Cell, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import OPERATIONS
+from proxnas.cells.parts import Cell, Edge
 from proxnas.report.cell import cell_svg, cell_text
 from support.places import SHARED
 

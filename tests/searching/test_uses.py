@@ -15,7 +15,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 import proxnas
-from proxnas.cells.genotype import CUSTOM
+from proxnas.cells.kinds import CUSTOM
 from proxnas.cli.search import parse_search
 from proxnas.common.errors import InputError
 from proxnas.common.options import flag_of, flatten

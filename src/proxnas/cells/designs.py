@@ -10,7 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from proxnas.cells.genotype import BY_HAND, SCHEMA, Genotype
+from proxnas.cells.genotype import SCHEMA, Genotype
+from proxnas.cells.kinds import BY_HAND
 from proxnas.common.errors import InputError, unknown
 
 DESIGNS: dict[str, str] = {

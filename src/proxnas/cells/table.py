@@ -11,7 +11,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from proxnas.cells.genotype import CHAINS, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import CHAINS
 from proxnas.common.errors import InputError
 
 MAX_BYTES, BLANK, RATIO = 64 * 2**20, 8 * 2**20, 20

@@ -7,7 +7,8 @@ from typing import Protocol, TypeVar
 
 from torch import nn
 
-from proxnas.cells.genotype import Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Edge
 from proxnas.common.options import AboutOptions
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Group

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from proxnas.cells.genotype import CUSTOM
+from proxnas.cells.kinds import CUSTOM
 from proxnas.common.errors import InputError, unknown
 from proxnas.common.options import AboutOptions, escape
 from proxnas.common.plugins import of_others, resolve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from proxnas.cells.genotype import CUSTOM
+from proxnas.cells.kinds import CUSTOM
 from proxnas.common.errors import unknown
 from proxnas.common.options import OptionError
 from proxnas.common.plugins import resolve

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from xml.sax.saxutils import escape
 
-from proxnas.cells.genotype import CUSTOM, FIRST_NODE, Cell, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import CUSTOM, FIRST_NODE, RECURRENT
+from proxnas.cells.parts import Cell
 from proxnas.report.layout import (
     INK,
     INPUTS,
@@ -84,9 +86,9 @@ def _text_rows(kind: str, cell: Cell) -> list[tuple[str, str]]:
     """(name of a state, how it is computed) for every line below the cell's title."""
 
     def name(i: int) -> str:  # state 0 of an rnn is a node like the others
-        return INPUTS[kind][i] if i < FIRST_NODE[kind] and kind != "rnn" else f"node {i}"
+        return INPUTS[kind][i] if i < FIRST_NODE[kind] and kind != RECURRENT else f"node {i}"
 
-    rows = [("node 0", "tanh(x_{t}, h_{t-1})")] if kind == "rnn" else []
+    rows = [("node 0", "tanh(x_{t}, h_{t-1})")] if kind == RECURRENT else []
     for i, node in enumerate(cell.nodes, FIRST_NODE[kind]):
         terms = (f"{operation(edge)}({name(edge.input)})" for edge in node if edge.op != "none")
         rows.append((name(i), " + ".join(terms) or "0"))

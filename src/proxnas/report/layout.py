@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from proxnas.cells.genotype import CUSTOM, Cell, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import CUSTOM, RECURRENT
+from proxnas.cells.parts import Cell, Edge
 
 TITLES = {
     "normal": "normal cell",
@@ -30,7 +32,7 @@ TITLES = {
 }
 INPUTS = {
     "cnn": ("c_{k-2}", "c_{k-1}"),
-    "rnn": ("x_{t}, h_{t-1}",),
+    RECURRENT: ("x_{t}, h_{t-1}",),
     "nasbench201": ("input",),
     "chain": ("image",),
     "mobile": ("stem",),
@@ -39,7 +41,7 @@ INPUTS = {
 }
 OUTPUTS = {
     "cnn": ("c_{k}", "concat"),
-    "rnn": ("h_{t}", "mean"),
+    RECURRENT: ("h_{t}", "mean"),
     "nasbench201": ("output", ""),
     "chain": ("classifier", ""),
     "mobile": ("head", ""),
@@ -144,7 +146,7 @@ def operation(edge: Edge) -> str:
 
 def state_name(kind: str, state: int) -> str:
     """What state i of a cell is called in a drawing."""
-    return INPUTS[kind][state] if kind != "rnn" and state < len(INPUTS[kind]) else str(state)
+    return INPUTS[kind][state] if kind != RECURRENT and state < len(INPUTS[kind]) else str(state)
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def _graph(kind: str, cell: Cell) -> _Graph:
     edges: list[list[Edge]] = [sorted(node, key=lambda edge: -edge.input) for node in shown]
     first, outputs = len(INPUTS[kind]), list(cell.concat)
     if (
-        kind == "rnn"
+        kind == RECURRENT
     ):  # the first state is drawn as what it is, the tanh of the inputs, which come before it
         edges = [[Edge("tanh", -1)], *edges]
         edges = [[edge._replace(input=edge.input + 1) for edge in node] for node in edges]
@@ -177,10 +179,10 @@ def _graph(kind: str, cell: Cell) -> _Graph:
     edges = [[] for _ in range(first)] + edges
     labels = [
         *INPUTS[kind],
-        *(str(i if kind != "rnn" else i - 1) for i in range(first, len(edges))),
+        *(str(i if kind != RECURRENT else i - 1) for i in range(first, len(edges))),
     ]
     columns, order = (
-        _tree(edges) if kind == "rnn" else (list(range(len(edges))), list(range(len(edges))))
+        _tree(edges) if kind == RECURRENT else (list(range(len(edges))), list(range(len(edges))))
     )
     return _Graph(labels, edges, outputs, columns, order, first, OUTPUTS[kind])
 

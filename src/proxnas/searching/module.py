@@ -19,7 +19,7 @@ from rich.console import Console
 from torch import nn
 
 from proxnas import methods
-from proxnas.cells.genotype import CUSTOM
+from proxnas.cells.kinds import CUSTOM
 from proxnas.common.cores import Asked
 from proxnas.common.errors import InputError, unknown
 from proxnas.common.options import flat_hints, flatten

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from proxnas import methods
-from proxnas.cells.genotype import CUSTOM
+from proxnas.cells.kinds import CUSTOM
 from proxnas.common.options import (
     COUNT,
     AboutOptions,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxnas.cells.genotype import CUSTOM
+from proxnas.cells.kinds import CUSTOM
 from proxnas.cells.table import look_up
 from proxnas.core.selection import without_weights
 from proxnas.core.size.complexity import parameters

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from proxnas.cells.genotype import Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Edge
 from proxnas.cells.reading import read_genotype
 from proxnas.common.errors import InputError
 from proxnas.common.options import OptionError

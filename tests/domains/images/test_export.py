@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import Cell, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Cell, Edge
 from proxnas.cli.main import main
 from proxnas.common import onnx_runtime
 from proxnas.common.errors import InputError

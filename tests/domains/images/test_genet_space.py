@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import GENET_STAGES, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import GENET_STAGES
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.common.types import Batch, Matrices

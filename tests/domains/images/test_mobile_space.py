@@ -5,15 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from proxnas.cells.genotype import (
-    CHAINS,
-    MOBILE_BLOCKS,
-    MOBILE_FIRST,
-    MOBILE_LATER,
-    SKIP,
-    Edge,
-    Genotype,
-)
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import CHAINS, MOBILE_BLOCKS, MOBILE_FIRST, MOBILE_LATER, SKIP
+from proxnas.cells.parts import Edge
 from proxnas.common.errors import InputError
 from proxnas.core.selection import random_selection
 from proxnas.core.supernet import Supernet

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.cells import zoo
-from proxnas.cells.genotype import Cell, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Cell, Edge
 from proxnas.common.errors import InputError
 from proxnas.core.size.complexity import parameters
 from proxnas.domains.images import networks

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from proxnas.cells.genotype import CHAIN_BODIES, CHAIN_ENTRIES, CHAIN_STAGES, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import CHAIN_BODIES, CHAIN_ENTRIES, CHAIN_STAGES
 from proxnas.common.errors import InputError
 from proxnas.core.selection import random_selection
 from proxnas.core.supernet import Supernet

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import Cell, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Cell, Edge
 from proxnas.core.size.complexity import parameters
 from proxnas.domains.text import language
 from proxnas.domains.text.language import Dropouts, LanguageModel, LanguageSize, decoded_loss, speak

@@ -17,7 +17,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from proxnas.cells.genotype import Cell, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Cell, Edge
 from proxnas.common.errors import InputError
 from proxnas.domains.text import training
 from proxnas.domains.text.data.text import Text, TextOptions

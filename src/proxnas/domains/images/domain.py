@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxnas.cells.designs import Architecture, Design
-from proxnas.cells.genotype import BY_HAND
+from proxnas.cells.kinds import BY_HAND
 from proxnas.cells.reading import read_architecture
 from proxnas.common.errors import InputError
 from proxnas.common.options import OptionError

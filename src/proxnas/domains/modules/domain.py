@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from proxnas.cells.genotype import CUSTOM
+from proxnas.cells.kinds import CUSTOM
 from proxnas.common.errors import InputError
 from proxnas.domains.modules.options import ModuleSearchOptions
 from proxnas.domains.search_options import DomainOptions

@@ -13,7 +13,9 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import CUSTOM, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import CUSTOM
+from proxnas.cells.parts import Edge
 from proxnas.common.errors import InputError, unknown
 from proxnas.common.types import Matrices
 from proxnas.core.choice import NONE, Choice, Group, Node, Row

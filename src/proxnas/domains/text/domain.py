@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import RECURRENT
 from proxnas.cells.reading import read_genotype
 from proxnas.cells.zoo import LSTM, PREFIX
 from proxnas.common.errors import InputError
@@ -23,7 +24,7 @@ from proxnas.domains.text.options import (
     text_options,
 )
 from proxnas.domains.text.search_options import TextSearchOptions
-from proxnas.domains.text.spaces import KIND, SPACES, space_traits
+from proxnas.domains.text.spaces import SPACES, space_traits
 from proxnas.training.options import Defaults, TestOptions, TrainOptions
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class TextDomain:
         if is_lstm(cell):
             return True
         try:
-            return read_genotype(cell).kind == KIND
+            return read_genotype(cell).kind == RECURRENT
         except InputError:
             return False
 

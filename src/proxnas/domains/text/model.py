@@ -22,6 +22,7 @@ from torch import Tensor
 
 from proxnas import __version__
 from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import RECURRENT
 from proxnas.cells.zoo import LSTM
 from proxnas.common.errors import InputError
 from proxnas.common.options import AboutOptions, escape
@@ -30,7 +31,6 @@ from proxnas.domains.text.data.corpus import read
 from proxnas.domains.text.data.text import Text, TextOptions, to_numbers
 from proxnas.domains.text.language import NOTHING, Dropouts, LanguageModel, LanguageSize
 from proxnas.domains.text.network import lstm_network, recurrent_network
-from proxnas.domains.text.spaces import KIND
 from proxnas.training.answers import Answer
 from proxnas.training.model_file import entry, read_file, read_weights, write_weights
 
@@ -140,7 +140,7 @@ def language_network(
     """The language model of a recurrent genotype; None: the LSTM."""
     if cell is None:
         return lstm_network(size, dropouts)
-    if cell.kind != KIND:
+    if cell.kind != RECURRENT:
         raise InputError(
             f"a cell of kind {cell.kind} makes no language model: give a recurrent one, or zoo:LSTM"
         )
@@ -230,7 +230,7 @@ def _size(values: Any, vocabulary: Sequence[str], genotype: Genotype | None) -> 
         raise InputError(
             f"a vocabulary of {len(vocabulary)} words for a network of {values['words']}: damaged"
         )
-    nodes = len(genotype.cells["recurrent"].nodes) if genotype and genotype.kind == KIND else 8
+    nodes = len(genotype.cells["recurrent"].nodes) if genotype and genotype.kind == RECURRENT else 8
     if 2 * (nodes + 2) * values["units"] ** 2 > MOST_WEIGHTS:
         raise InputError("a network of so many weights cannot be meant: the file is damaged")
     return LanguageSize(**values)

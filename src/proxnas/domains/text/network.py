@@ -10,7 +10,8 @@ import math
 
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import Cell, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Cell
 from proxnas.domains.text.language import (
     NOTHING,
     Dropouts,

@@ -22,7 +22,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import Cell, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import RECURRENT
+from proxnas.cells.parts import Cell
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Call, Group, OwnCall, Route, Row
 from proxnas.core.scoring import inner
@@ -31,7 +33,7 @@ from proxnas.core.space import selected_edges
 from proxnas.domains.text.language import NOTHING, Dropouts, Hidden, LanguageModel, LanguageSize
 from proxnas.domains.text.network import FIRST, CellWeights, recurrent_network
 from proxnas.domains.text.recurrence import ACTIVATIONS, Highway, Plan, Trace, normalised, unroll
-from proxnas.domains.text.spaces import KIND, SPACES
+from proxnas.domains.text.spaces import SPACES
 
 NODES = 8
 SOURCES = [i for n in range(NODES) for i in range(n + 1)]
@@ -66,7 +68,7 @@ class RecurrentSpace:
     def genotype(self, A_bar: Matrices) -> Genotype:
         edges = selected_edges(self.groups[NAME], A_bar[NAME].tolist(), SOURCES)
         cell = Cell(tuple(map(tuple, edges)), tuple(range(1, NODES + 1)))
-        return Genotype(KIND, {NAME: cell}, space=self.name)
+        return Genotype(RECURRENT, {NAME: cell}, space=self.name)
 
     def network(
         self, genotype: Genotype, size: LanguageSize, searched: bool = False

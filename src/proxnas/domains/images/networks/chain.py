@@ -17,7 +17,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Edge
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite, set_drop_path
 from proxnas.domains.images.operations import Norm, final_norm, search_norm

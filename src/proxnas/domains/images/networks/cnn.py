@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import Cell, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Cell, Edge
 from proxnas.common.errors import unknown
 from proxnas.domains.images.networks.parts import STEMS, AuxiliaryHead, DropPath, set_drop_path
 from proxnas.domains.images.operations import (

@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import GENET_STAGES, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import GENET_STAGES
 from proxnas.domains.images.networks.chain import STRIDES, Halve
 from proxnas.domains.images.networks.cnn import Size, sum_of
 from proxnas.domains.images.networks.parts import set_drop_path

@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import MOBILE_BLOCKS, MOBILE_FIRST, SKIP, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import MOBILE_BLOCKS, MOBILE_FIRST, SKIP
+from proxnas.cells.parts import Edge
 from proxnas.common.options import OptionError
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite, set_drop_path

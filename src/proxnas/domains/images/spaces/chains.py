@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from proxnas.cells.genotype import Cell, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Cell, Edge
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Group
 from proxnas.core.space import selected_edges

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import Cell, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Cell
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Choice, Group, Node, Row
 from proxnas.core.space import selected_edges

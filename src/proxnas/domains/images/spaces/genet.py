@@ -16,7 +16,9 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import GENET_STAGES, Cell, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.kinds import GENET_STAGES
+from proxnas.cells.parts import Cell, Edge
 from proxnas.common.types import Matrices
 from proxnas.core.choice import NONE, SKIP, Choice, Group, Node, Row
 from proxnas.core.space import selected_edges

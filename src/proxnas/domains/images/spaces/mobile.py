@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from proxnas.cells.genotype import MOBILE_BLOCKS, MOBILE_FIRST, MOBILE_LATER
+from proxnas.cells.kinds import MOBILE_BLOCKS, MOBILE_FIRST, MOBILE_LATER
 from proxnas.common.types import Matrices
 from proxnas.core.choice import Choice, Row
 from proxnas.domains.images.networks.cnn import Size

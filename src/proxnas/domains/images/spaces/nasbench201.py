@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from proxnas.cells.genotype import Cell, Edge, Genotype
+from proxnas.cells.genotype import Genotype
+from proxnas.cells.parts import Cell, Edge
 from proxnas.common.types import Matrices
 from proxnas.core.choice import NONE, Choice, Group, Node, Row
 from proxnas.core.space import selected_edges
