@@ -18,9 +18,11 @@ from proxnas import domains
 from proxnas.cells.kinds import CUSTOM
 from proxnas.common.errors import InputError
 from proxnas.common.options import OptionError, build
+from proxnas.core.selection import one_hot
 from proxnas.domains.domain import DOMAINS, Domain, TrainableDomain, every_domain, of_options
 from proxnas.domains.spaces import SPACES, find
 from proxnas.domains.trained import TrainedModel
+from proxnas.searching.defaults import resolve
 from proxnas.training.options import TrainOptions
 
 NAMES = list(DOMAINS)
@@ -287,3 +289,20 @@ def test_every_training_has_the_common_options() -> None:
         assert isinstance(domain, TrainableDomain) and issubclass(
             domain.train_options, TrainOptions
         )
+
+
+@pytest.mark.parametrize("protocol", ["quick", "cifar"])
+@pytest.mark.parametrize("space", [name for name in SPACES if name != "rnn"])
+def test_a_search_counts_the_network_that_a_training_builds_by_itself(
+    space: str, protocol: str
+) -> None:
+    """Else a limit would hold for a network that nobody trains."""
+    groups = find(space).groups
+    A = {name: torch.rand(group.shape, dtype=torch.float64) for name, group in groups.items()}
+    A_bar = {name: one_hot(a, groups[name]) for name, a in A.items()}
+    found = domains.named("images")
+    assert isinstance(found, TrainableDomain)
+    trained = found.train_values(protocol, "digits", find(space).genotype(A_bar))
+    searched = resolve({"space": space, "protocol": protocol})
+    sizes = (searched.domain.final_cells, searched.domain.final_channels)  # type: ignore[attr-defined]
+    assert sizes == (trained["cells"], trained["channels"])

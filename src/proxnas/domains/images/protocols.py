@@ -75,30 +75,32 @@ def tinyimagenet() -> dict[str, Any]:
     return imagenet() | images | {"batch_size": 96, "stem": "tinyimagenet"}
 
 
-def chain() -> dict[str, Any]:
+def chain(protocol: str) -> dict[str, Any]:
     """Residual stages: one block a stage, 32 channels in the first, no auxiliary tower."""
     return {"cells": 1, "channels": 32, "stem": "cifar", "auxiliary": 0.0}
 
 
-def nasbench201() -> dict[str, Any]:
+def nasbench201(protocol: str) -> dict[str, Any]:
     """The benchmark's own network: five cells a stage, sixteen channels, no auxiliary tower, no
     path dropout."""
     return {"cells": 5, "channels": 16, "stem": "cifar", "auxiliary": 0.0, "drop_path": 0.0}
 
 
-def mobile() -> dict[str, Any]:
-    """Inverted residual blocks: as many as the search left in, no auxiliary tower."""
-    return {"cells": 1, "stem": "cifar", "auxiliary": 0.0}
+def mobile(protocol: str) -> dict[str, Any]:
+    """Inverted residual blocks: as many as the search left in, as wide as it counted them; no
+    auxiliary tower."""
+    channels = {"quick": 8}.get(protocol, 16)
+    return {"cells": 1, "channels": channels, "stem": "cifar", "auxiliary": 0.0}
 
 
-def genet() -> dict[str, Any]:
+def genet(protocol: str) -> dict[str, Any]:
     """Stages of Genetic CNN: one convolution a node, no auxiliary tower, no path dropout."""
     return {"cells": 1, "channels": 32, "stem": "cifar", "auxiliary": 0.0, "drop_path": 0.0}
 
 
 PROTOCOLS = {"quick": quick, "cifar": cifar, "imagenet": imagenet, "tinyimagenet": tinyimagenet}
 BY_KIND = {"nasbench201": nasbench201, "chain": chain, "mobile": mobile, "genet": genet}
-"""What networks of a kind are made of, whatever the protocol."""
+"""What networks of a kind are made of, by the name of the protocol."""
 OF_CELLS: dict[str, Any] = {"cells": 1, "channels": 1, "auxiliary": 0.0, "drop_path": 0.0}
 """What a network made by hand has no use for, with the values that ask for nothing."""
 
@@ -115,4 +117,4 @@ def protocol_values(protocol: str, data: str, kind: str = "") -> dict[str, Any]:
     name = auto_protocol(data) if protocol == "auto" else protocol
     values = PROTOCOLS[name]() | {"protocol": name}
     of_kind = BY_KIND.get(kind)
-    return values | (of_kind() if of_kind else {})
+    return values | (of_kind(name) if of_kind else {})
