@@ -16,11 +16,12 @@ from proxnas import Choice
 from proxnas.cells.genotype import Genotype
 from proxnas.common.types import Matrices
 from proxnas.methods import METHODS, find
+from proxnas.methods.sampling import Sampling
 from proxnas.runs.metrics import Validation
 from proxnas.searching.job import Search
 from proxnas.searching.start import selecting
 from support.methods import SAMPLING
-from support.searches import steps
+from support.searches import same, steps, stored
 from support.short_searches import short
 
 MakeSearch = Callable[..., Search]
@@ -64,6 +65,29 @@ def test_the_figures_of_a_row_are_those_of_its_genotype(
     assert {name for name in row if name.startswith("supernet")} == (
         {"supernet_loss", "supernet_accuracy"} if method in MIXING else set()
     )
+
+
+def test_a_cell_that_a_limit_puts_in_place_of_the_best_is_trained_by_itself(
+    make_search: MakeSearch,
+) -> None:
+    """As where seconds are measured at the end, and the limit is tightened: weights of another cell
+    say nothing about it."""
+    size = ("--final-cells", "1", "--final-channels", "4", "--max-params", "5500")
+    words = ("--method", "random", "--space", "nasbench201", *short("random"), *size)
+    search = make_search(*words)
+    steps(search, 4)
+    assert search.budget is not None
+    search.budget.aim = search.budget.sizes.smallest
+    before, returned = stored(search.state_dict()), search.returned()
+    assert returned is not search.method.architecture()[1]
+    found = search.validation()
+    assert same(stored(search.state_dict()), before)
+    alone = make_search(*words).method
+    assert isinstance(alone, Sampling)
+    expected = None
+    while expected is None:
+        expected = alone.evaluator.step(returned).measured
+    assert found == expected
 
 
 def test_what_the_mixture_had_is_another_figure(make_search: MakeSearch) -> None:

@@ -75,6 +75,9 @@ class Judged(Protocol):
 
     def validation(self) -> Validation: ...
 
+    def judge(self, A_bar: Matrices) -> Validation:
+        """How good another one is that is returned in its place; changes nothing that is kept."""
+
 
 @runtime_checkable
 class Mixing(Protocol):

@@ -18,6 +18,7 @@ Both can stop after any step and go on as if they had not.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar, NamedTuple, Protocol
@@ -78,6 +79,9 @@ class Evaluator(Protocol):
 
     def measure(self, A_bar: Matrices) -> Validation:
         """How good the cell under way is as it stands."""
+
+    def judge(self, A_bar: Matrices) -> Validation:
+        """How good a cell is that nobody asked for; what is under way is left as it is."""
 
     def keep(self) -> None:
         """Remember what came of the cell just judged: it is the best so far."""
@@ -143,6 +147,20 @@ class ByTraining:
         self.net.use(A_bar)
         return self.evaluate()
 
+    def judge(self, A_bar: Matrices) -> Validation:
+        weights, batches = self._copied(), self.train.state_dict()
+        optimizer = copy.deepcopy(self.w_optimizer.state_dict())
+        seconds = self.clock.take()  # whoever wants to know counts these as its own
+        self.w_optimizer.restart()
+        measured = None
+        while measured is None:
+            measured = self.step(A_bar).measured
+        self.net.module.load_state_dict(weights)
+        self.train.load_state_dict(batches)
+        self.w_optimizer.load_state_dict(optimizer)
+        self.clock.seconds = seconds
+        return measured
+
     def state_dict(self) -> State:
         state = self.w_optimizer.state_dict()
         return state | {"initial": self.initial, "kept": self.kept} if self.keeps else state
@@ -158,7 +176,7 @@ class ByJudge:
 
     def __init__(self, setup: Setup[SamplesCells], judge: Evaluate) -> None:
         assert setup.genotype is not None, "a judge is asked about genotypes"
-        self.judge, self.genotype, self.clock = judge, setup.genotype, setup.clock
+        self.ask, self.genotype, self.clock = judge, setup.genotype, setup.clock
         self.device = setup.net.device
 
     def step(self, A_bar: Matrices) -> Work:
@@ -168,8 +186,11 @@ class ByJudge:
         return Work(loss, right, 1, measured)
 
     def measure(self, A_bar: Matrices) -> Validation:
-        accuracy = self.judge(self.genotype(A_bar))
+        accuracy = self.ask(self.genotype(A_bar))
         return Validation(1 - accuracy, accuracy)
+
+    def judge(self, A_bar: Matrices) -> Validation:
+        return self.measure(A_bar)
 
     def keep(self) -> None:
         """There are no weights."""
@@ -197,6 +218,7 @@ class Sampling:
             ByTraining(setup) if setup.judge is None else ByJudge(setup, setup.judge)
         )
         self.measured: Validation | None = None
+        self.judged: tuple[Matrices, Validation] | None = None
         self._take(strategy.ask())
         self._keep()
 
@@ -256,6 +278,12 @@ class Sampling:
     def validation(self) -> Validation:
         """As the best cell was judged; before the first is, the one under way."""
         return self.measured or self.evaluator.measure(self.A_bar)
+
+    def judge(self, A_bar: Matrices) -> Validation:
+        """As the evaluator judges it, once for the same cell."""
+        if self.judged is None or changed(self.judged[0], A_bar):
+            self.judged = A_bar, self.evaluator.judge(A_bar)
+        return self.judged[1]
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         """The best cell so far, as both A and A_bar: there is no continuous architecture."""

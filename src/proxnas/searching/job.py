@@ -126,11 +126,14 @@ class Search:
 
     def validation(self) -> Validation:
         """How good the cell is that would be returned now: by the shared weights, whatever mixture
-        trained them."""
+        trained them, or by its own where each cell is trained by itself."""
         returned = self.returned()
-        if isinstance(self.method, Judged) and returned is self.method.architecture()[1]:
+        if not isinstance(self.method, Judged):
+            return self.measure(returned)
+        if returned is self.method.architecture()[1]:
             return self.method.validation()
-        return self.measure(returned)
+        with self._random_numbers_kept():
+            return self.method.judge(returned)
 
     def measure(self, A_bar: Matrices) -> Validation:
         """How good a cell is by the weights as they stand; its entries are factors only with the
