@@ -121,6 +121,15 @@ def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, text: str, why:
     assert "labels.csv" in str(error.value) and "\n" not in str(error.value)
 
 
+def test_a_table_about_something_else_leaves_class_folders_as_they_are(tmp_path: Path) -> None:
+    for file, label in pictures(tmp_path / "all"):
+        (tmp_path / label).mkdir(exist_ok=True)
+        (tmp_path / "all" / file).rename(tmp_path / label / file)
+    (tmp_path / "all").rmdir()
+    written(tmp_path / "metadata.csv", [("7", "8")], "year,place")
+    check(load(str(tmp_path)))
+
+
 def test_numbers_as_classes_are_in_their_order(tmp_path: Path) -> None:
     rows = [(file, str(9 + k % 3)) for k, (file, _) in enumerate(pictures(tmp_path))]
     assert load(str(written(tmp_path / "labels.csv", rows))).classes == ("9", "10", "11")

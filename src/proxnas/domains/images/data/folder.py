@@ -67,6 +67,11 @@ def _listed(folder: Path, for_model: bool) -> tuple[dict[str, Listed], list[str]
     return found, unused
 
 
+def has_classes(folder: Path) -> bool:
+    """Whether there are images in folders of a folder."""
+    return any(_images(folder / name) for name in _folders(folder))
+
+
 def _check_no_parts(folder: Path, tops: list[str]) -> None:
     """Folders that hold the same folders, or are called like parts, are no classes."""
     inside = [set(_folders(folder / name)) for name in tops]

@@ -14,6 +14,7 @@ import numpy as np
 from proxnas.common.errors import InputError
 from proxnas.common.plugins import of_others, resolve
 from proxnas.common.seeds import split, stable_seed
+from proxnas.common.telling import tell
 from proxnas.domains.images.data import table
 from proxnas.domains.images.data.arrays import Images, Part, from_arrays, search_parts, sized
 from proxnas.domains.images.data.options import DEFAULTS, LoadOptions
@@ -126,7 +127,12 @@ def _folder(path: Path, options: LoadOptions) -> Images:
     if (found := cifar.find(path)) is not None:
         return sized(cifar.read(*found), options)
     if tables := table.beside(path):
-        return table.read(tables, {}, options)
+        try:
+            return table.read(tables, {}, options)
+        except table.NoFiles as error:
+            if not folder.has_classes(path):
+                raise
+            tell(f"{error}; the class folders are taken")
     return folder.read(path, options)
 
 

@@ -43,6 +43,10 @@ LOOKED_AT = 50
 """Rows that columns are recognised by."""
 
 
+class NoFiles(InputError):
+    """A table that names no image files, and so may be about something else."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of one CSV file."""
@@ -211,7 +215,7 @@ def _file_column(table: Table, asked: str) -> int:
     for at in range(len(table.columns)):
         if rows and sum(_looks_like_file(row[at].strip()) for row in rows) > len(rows) / 2:
             return at
-    raise InputError(
+    raise NoFiles(
         f"{table.path}: no column of image files among {listed(table.columns, 20)}: call one file,"
         " or give ?file=COLUMN behind the name"
     )
