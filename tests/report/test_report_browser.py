@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from proxnas.domains.images.examine import png
 from proxnas.report.live import serve
 from proxnas.report.page import report_html
 from proxnas.report.reading import find_runs
@@ -86,7 +88,8 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     for context in contexts:
         context.close()
     assert complaints == []
-    assert set(asked) <= {"", "data.json", "data:,"}
+    inside = [url for url in asked if url.startswith("data:image/png;base64,")]
+    assert set(asked) - set(inside) <= {"", "data.json", "data:,"}
 
 
 def operations(page: Page) -> list[list[str]]:
@@ -102,6 +105,22 @@ def operations(page: Page) -> list[list[str]]:
 def wanted(row: dict[str, Any]) -> list[list[str]]:
     cells = row["genotype"]["cells"].values()
     return [sorted(op for node in cell["nodes"] for op, _ in node) for cell in cells]
+
+
+def test_what_a_test_tells_is_shown_and_not_obeyed(show: Open, tmp_path: Path) -> None:
+    run = make_training(tmp_path / "a")
+    dot = png(np.zeros((1, 1, 1), np.uint8))
+    mistake = {"png": dot, "true": EVIL[:40], "answer": "b", "probability": 0.75, "image": 3}
+    told = {"classes": [EVIL, "b"], "confusion": [[3, 1], [0, 4]], "mistakes": [mistake]}
+    told |= {"calibration": {"error": 0.125, "bins": [[0.7, 0.5, 3], [0.9, 0.95, 5]]}}
+    write_json(run / "test.json", told)
+    page = show(run)
+    assert page.locator(".matrix td.on").all_inner_texts() == ["3", "4"]
+    assert page.get_by_text("expected calibration error 0.1250").count() == 1
+    assert page.locator(".curve svg circle").count() == 2
+    assert page.locator(".mistake img").evaluate("image => image.naturalWidth") == 1
+    assert page.locator(".mistake figcaption").inner_text() == f"b 0.750, is {EVIL[:40]}"
+    assert page.evaluate("window.hacked") is None
 
 
 def test_the_slider_replays_the_search(show: Open, tmp_path: Path) -> None:

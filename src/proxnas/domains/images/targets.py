@@ -301,7 +301,7 @@ def require_classes(target: Target, name: str) -> None:
     if target.kind != CLASSES.kind:
         raise InputError(
             f"{name}: its targets are {target.kind}, which only proxnas fit with --space auto or"
-            " resnet learns, by --minutes: leave other methods, spaces, limits and epochs out"
+            " resnet learns: leave other methods, spaces and epochs, and --dry-run, out"
         )
 
 
