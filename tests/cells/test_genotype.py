@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxnas.cells.genotype import MAX_BYTES, Genotype
-from proxnas.cells.kinds import CELLS, CHAINS, FIRST_NODE, OPERATIONS
+from proxnas.cells.kinds import CELLS, CHAINS, COMPLETE, FIRST_NODE, OPERATIONS
 from proxnas.cells.parts import Cell, Edge
 from proxnas.cells.reading import read_genotype
 from proxnas.common.errors import InputError
@@ -36,11 +36,11 @@ HUGE = 10**400
 def genotypes(draw: st.DrawFn) -> Genotype:
     kind = draw(st.sampled_from(sorted(OPERATIONS)))
     space = draw(st.none() | st.text(st.characters(categories=("L", "N", "P", "S")), max_size=8))
-    return Genotype(kind, {name: draw(_cells(kind)) for name in CELLS[kind]}, space)
+    return Genotype(kind, {name: draw(_cells(kind, name)) for name in CELLS[kind]}, space)
 
 
 @st.composite
-def _cells(draw: st.DrawFn, kind: str) -> Cell:
+def _cells(draw: st.DrawFn, kind: str, name: str) -> Cell:
     ops = st.sampled_from(OPERATIONS[kind])
     values = st.just(1.0) | st.floats(allow_nan=False, allow_infinity=False)
     if kind in CHAINS:
@@ -50,15 +50,16 @@ def _cells(draw: st.DrawFn, kind: str) -> Cell:
     first = FIRST_NODE[kind]
 
     def node(index: int) -> tuple[Edge, ...]:
-        if kind == "nasbench201":
+        if kind in COMPLETE:  # one edge from every state before
             return tuple(Edge(draw(ops), i, draw(values)) for i in range(index))
         edges = st.builds(Edge, ops, st.integers(0, index - 1), values)
         return tuple(draw(st.lists(edges, min_size=1, max_size=1 if kind == "rnn" else 4)))
 
-    count = 3 if kind == "nasbench201" else draw(st.integers(1, 6))
+    if kind in COMPLETE:
+        count, concat = COMPLETE[kind][name]
+        return Cell(tuple(node(first + n) for n in range(count)), concat)
+    count = draw(st.integers(1, 6))
     nodes = tuple(node(first + n) for n in range(count))
-    if kind == "nasbench201":
-        return Cell(nodes, (3,))
     states = st.integers(0, first + count - 1)
     return Cell(nodes, tuple(draw(st.lists(states, min_size=1, unique=True))))
 
