@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from proxnas.cli.main import main
@@ -78,6 +79,26 @@ def test_more_epochs_equal_a_run_that_had_them_from_the_start(
         json.loads((tmp_path / name / "config.json").read_text()) for name in ("longer", "whole")
     ]
     assert stored[0] == stored[1] and stored[0]["epochs"] == 3
+
+
+@pytest.mark.parametrize("kind", ["search", "train"])
+def test_a_refusal_leaves_a_finished_run_as_it_was(
+    kind: str, stripes: Path, tmp_path: Path
+) -> None:
+    """The data have changed: that is told before anything of the run is."""
+    data, run = tmp_path / "data.npz", tmp_path / "run"
+    data.write_bytes(stripes.read_bytes())
+    words = {
+        "search": ["search", str(data), *SEARCH],
+        "train": ["train", BENCH, str(data), *TRAIN],
+    }[kind]
+    assert main([*words, *ALL, "--epochs=1", "--run", str(run)]) == 0
+    before = {path.name: path.read_bytes() for path in run.glob("*.json")}
+    with np.load(stripes) as found:
+        arrays = dict(found)
+    np.savez(data, **arrays | {"y_train": arrays["y_train"][::-1]})
+    assert main([*words, *ALL, "--epochs=2", "--resume", "--run", str(run)]) == 2
+    assert {path.name: path.read_bytes() for path in run.glob("*.json")} == before
 
 
 def test_more_patience_equals_a_run_that_had_it_from_the_start(

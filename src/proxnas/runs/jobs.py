@@ -13,7 +13,7 @@ from proxnas.cells.designs import Architecture
 from proxnas.common.launch import here
 from proxnas.common.options import Options, flatten
 from proxnas.runs.folder import Run, open_run, write_atomically
-from proxnas.runs.lengthening import store
+from proxnas.runs.lengthening import check_stored, lengthen, store
 from proxnas.runs.loggers import Progress, check_logger, with_loggers
 from proxnas.runs.logging_options import LogFlags
 from proxnas.runs.processes import run_together
@@ -55,8 +55,8 @@ def run_job(
     for name in loggers:
         check_logger(name)
     with open_run(folder, asked["resume"], asked["force"]) as run:
-        store(options, command, run)
-        if run.finished:
+        more = check_stored(options, command, run)
+        if run.finished and not more:
             return run.result(NEEDED[command])
         silent = quiet or asked["quiet"] or not here().leads
         with (
@@ -67,6 +67,7 @@ def run_job(
             check_data(run, built.fingerprint)
             if "cell" in asked:
                 check_searched(asked["cell"], asked["data"], run, built.fingerprint)
+            lengthen(run, more)  # not before: what is refused leaves a finished run as it was
             return work(built, run, progress)
 
 

@@ -93,32 +93,42 @@ def _check(name: str, old: int, new: int, known: MayBeLonger, where: Path) -> No
         )
 
 
-def lengthen(given: Options, known: Options, run: Run) -> None:
-    """Makes of a finished run one that is under way, if it is given more than it had; config.json
-    says so.
-
-    result.json goes first: a crash in between leaves a run that resumes to where it was.
-    """
+def more_than_before(given: Options, known: Options, run: Run) -> dict[str, Any]:
+    """The lengths that a run is given beyond those that it had."""
     if not here().alone:  # none of them has been given more
-        return
+        return {}
     new, old = flatten(given), flatten(known)
     more = {name: new[name] for name in LENGTHS if name in new and new[name] != old.get(name)}
     minutes = new.get("minutes", 0.0)
     cut = run.finished and run.read_json("result.json").get("stopped") == MINUTES
     if cut and (minutes == 0 or minutes > old.get("minutes", 0.0)):
         more["minutes"] = minutes
+    return more
+
+
+def lengthen(run: Run, more: dict[str, Any]) -> None:
+    """Makes of a finished run one that is under way, if it is given more than it had; config.json
+    says so.
+
+    result.json goes first: a crash in between leaves a run that resumes to where it was.
+    """
     if more:
         (run / "result.json").unlink(missing_ok=True)
         run.write_json("config.json", run.read_json("config.json") | more)
 
 
-def store(given: Options, command: str, run: Run) -> None:
-    """Writes config.json, or finds that the one which is there says the same."""
+def check_stored(given: Options, command: str, run: Run) -> dict[str, Any]:
+    """Writes config.json, or finds that the one which is there says the same; returns what the run
+    is given more, for `lengthen`, once everything else was found good."""
     if not (run / "config.json").exists():
         stamp = {"proxnas": __version__, "command": command}
         run.write_json("config.json", stamp | storable(given))
-        return
+        return {}
     known = stored(run.folder, command, type(given))
     check_same(given, as_long_as(given, known, run.folder), run.folder)
-    if isinstance(given, MayBeLonger):
-        lengthen(given, known, run)
+    return more_than_before(given, known, run) if isinstance(given, MayBeLonger) else {}
+
+
+def store(given: Options, command: str, run: Run) -> None:
+    """The same, and at once as long as is asked for."""
+    lengthen(run, check_stored(given, command, run))

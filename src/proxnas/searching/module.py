@@ -32,7 +32,7 @@ from proxnas.methods.optimizers import Factory
 from proxnas.methods.options import MethodOptions
 from proxnas.runs.folder import Run, open_run
 from proxnas.runs.guest import as_guest
-from proxnas.runs.lengthening import store
+from proxnas.runs.lengthening import check_stored, lengthen
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.progress import shown
 from proxnas.runs.same_data import check_data
@@ -137,8 +137,9 @@ def search(
             if run is None:
                 return _found(this, run_epochs(this, None, bar))
             with open_run(Path(run), resume, force) as folder:
-                store(config, "search", folder)
+                more = check_stored(config, "search", folder)
                 check_data(folder, data.fingerprint)
+                lengthen(folder, more)
                 folder.write_json("space.json", this.describe_space())
                 return _kept(_found(this, run_epochs(this, folder, bar)), folder)
 
