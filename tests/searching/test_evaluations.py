@@ -177,7 +177,7 @@ def starts(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     "method",
     [
-        *("random", "reinforce", "pnas", "local", "evolution"),
+        *("random", "reinforce", "pnas", "local", "evolution", "genet"),
         pytest.param("nao", marks=pytest.mark.slow),
     ],
 )
@@ -193,8 +193,8 @@ def test_as_many_as_asked_for_and_none_twice(
     assert [starts(tmp_path / name) for name in ("one", "four")] == [["x"] * 8] * 2
     assert (one.most, four.most) == (
         1,
-        {"reinforce": 1, "pnas": 3}.get(method, 4),
-    )  # an update, a level has no more
+        {"reinforce": 1, "pnas": 3, "genet": 2}.get(method, 4),
+    )  # an update, a level, a generation has no more
     for folder, result in zip((tmp_path / "one", tmp_path / "four"), results, strict=True):
         cells = [
             json.loads(path.read_text())["cell"] for path in folder.glob("evaluations/*/cell.json")

@@ -142,10 +142,16 @@ def selected_sum(operations: Sums, A_bar: Matrices) -> float:
 
 
 def fitted(sums: Sequence[float], measured: Sequence[float]) -> Fit:
-    """By least squares; where that makes no sense on a busy machine, the mean ratio."""
+    """By least squares of the relative errors, so that quick networks count as much as slow ones;
+    where that makes no sense on a busy machine, the mean ratio."""
     scale, fixed = 0.0, 0.0
     if max(sums) > min(sums):
-        scale, fixed = statistics.linear_regression(sums, measured)
+        X = torch.tensor(
+            [[1 / m, s / m] for s, m in zip(sums, measured, strict=True)], dtype=torch.float64
+        )
+        unit = X.norm(dim=0)  # a sum of seconds is small beside 1
+        found = torch.linalg.lstsq(X / unit, X.new_ones(len(sums), 1)).solution[:, 0] / unit
+        fixed, scale = found.tolist()
     if scale <= 0 or fixed < 0:
         total = sum(sums)
         return Fit(0.0, sum(measured) / total) if total else Fit(statistics.mean(measured), 1.0)
