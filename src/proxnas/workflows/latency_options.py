@@ -28,7 +28,7 @@ class LatencyConfig(ImageFlags, Options):
     latency_by: Literal["auto", "onnx", "torch"] = "auto"
     """ONNX Runtime, by which networks are deployed, or torch; auto: onnx, if it is installed."""
     networks: Annotated[int, Range(2, 1000)] = 12
-    """Random networks that the sums are fitted to, and as many others that they are checked on."""
+    """Whole networks that the sums are fitted to, and as many others that they are checked on."""
     file: str = ""
     """Where to keep the table, for --latency-by FILE; without it where searches look by
     themselves."""
