@@ -18,7 +18,7 @@ def test_the_traits_of_a_space_are_those_of_its_object(name: str) -> None:
     assert traits.reduces or "reduce" not in space.groups
 
 
-@pytest.mark.parametrize("domain", every_domain().values(), ids=str)
+@pytest.mark.parametrize("domain", every_domain().values(), ids=list(every_domain()))
 def test_a_domain_is_found_by_the_options_that_it_names(domain: object) -> None:
     if not isinstance(domain, TrainableDomain):
         return
