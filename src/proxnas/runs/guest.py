@@ -13,13 +13,14 @@ from proxnas.common.interrupt import Interrupted
 
 
 @contextmanager
-def as_guest(device: torch.device) -> Iterator[None]:
+def as_guest(device: torch.device | str) -> Iterator[None]:
     """Within, a job may seed torch and choose its threads; afterwards the caller's random numbers
-    go on as if there had been none, with the caller's number of threads."""
+    go on as if there had been none, with the caller's number of threads. Whether the device is one
+    is not asked here."""
     threads = torch.get_num_threads()
-    cuda = device.type == "cuda" and torch.cuda.is_available()
+    cuda = str(device).startswith("cuda") and torch.cuda.is_available()
     try:
-        with torch.random.fork_rng([device] if cuda else []):
+        with torch.random.fork_rng([torch.device(device)] if cuda else []):
             yield
     except Interrupted as stop:
         if stop.exit_code == 128 + signal.SIGINT:

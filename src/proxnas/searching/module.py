@@ -107,7 +107,7 @@ def search(
     """
     data = CustomData(train, valid, loss, metric)
     place = str(device or next(module.parameters(), torch.empty(0)).device)
-    with as_guest(torch.device(place)), _told_as_input():
+    with as_guest(place), _told_as_input():
         own = _options_of(method)
         values: dict[str, Any] = {
             "method": methods.name_of(own),
