@@ -125,5 +125,5 @@ def test_cells_are_drawn_within_the_limit(make_search: MakeSearch) -> None:
 def test_what_would_do_nothing_is_refused(make_search: MakeSearch) -> None:
     with pytest.raises(InputError, match="trains nothing"):
         made(make_search, "--learning-rate", "0.1")
-    with pytest.raises(InputError, match="zico or grad-norm"):
+    with pytest.raises(InputError, match="zico and grad-norm"):
         make_search("--method", "score", "--space", "rnn", "--by", "naswot")

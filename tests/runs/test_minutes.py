@@ -293,7 +293,7 @@ def test_a_run_that_there_was_no_time_for_is_said_to_be_missing(
     task = Task("nasp seed 0", ("search", "digits"), tmp_path / "run")
     study._run(config, [task], outcomes.append, Deadline(0.0))
     assert [(outcome.task, outcome.code) for outcome in outcomes] == [(task, 2)]
-    assert outcomes[0].message.startswith("--minutes 0.5: the time was over before it began")
+    assert outcomes[0].message.startswith("the 0.5 minutes were over before it began")
 
 
 def test_a_configuration_as_words_gives_the_same_again() -> None:
