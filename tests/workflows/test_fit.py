@@ -127,7 +127,7 @@ def test_with_the_extra_there_is_an_onnx_file(alone: Path, data: Path, tmp_path:
     with np.load(data) as arrays:
         x = arrays["x_train"][:7]
     session = runtime.InferenceSession(tmp_path / "model.onnx")
-    (logits,) = session.run(None, {"images": x[:, None].astype(np.float32) / 255})
+    (logits,) = session.run(None, {"images": x[..., None]})
     answers = [row[0].name for row in load_model(tmp_path).predict(x)]
     assert [load_model(tmp_path).classes[k] for k in logits.argmax(1)] == answers
 

@@ -22,6 +22,7 @@ from proxnas.domains.images.one_pass import OnePass
 from proxnas.domains.images.recipe import Plan
 from proxnas.domains.trained import load_model
 from proxnas.report.facts import leaderboard
+from proxnas.training.pace import Busy
 from proxnas.workflows import fit_minutes, fit_plan
 from proxnas.workflows.fitting import fit_by as fit
 from support.commands import call, one_line, stripes
@@ -246,6 +247,8 @@ def test_the_clock_ends_it(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.undo()
     monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
     monkeypatch.setattr(fit_plan, "EXPORT_SECONDS", 0.0)
+    # this clock ticks whenever it is asked, which says nothing about how busy the machine is
+    monkeypatch.setattr(Busy, "look", lambda self: self.ratio)
     config = FitConfig(data=str(data), minutes=2, threads=1, quiet=True, channels=4)
     found = fit_minutes.fit_minutes(
         config, tmp_path / "run", lambda text: None, clock=lambda: float(next(clock))
