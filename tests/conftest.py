@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -36,6 +37,13 @@ def one_thread() -> None:
     to it too."""
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heeds_closed_terminals() -> None:
+    """Who starts the tests by nohup hands down that SIGHUP is ignored: the commands that are tested
+    would never end by it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

@@ -89,10 +89,10 @@ class Evaluation:
         if self.beats_majority():
             return []
         return [
-            f"test accuracy {self.accuracy:.4f} is not better than always answering the most"
-            f" frequent class, right for {self.majority:.4f} of the {self.images} test images: the"
-            f" network has learnt nothing that shows ({steps} steps); give it more --minutes or"
-            " more images"
+            f"test accuracy {self.accuracy:.4f} is not clearly better than always answering the"
+            f" most frequent class, right for {self.majority:.4f} of the {self.images} test images:"
+            f" the network has learnt nothing that shows ({steps} steps); give it more time,"
+            " smaller batches or more images"
         ]
 
     def per_class(self) -> list[float | None]:

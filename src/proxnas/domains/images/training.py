@@ -225,15 +225,7 @@ class ImageTraining:
         return Tested(model, params, self.flops, figures, self._warnings(tested))
 
     def _warnings(self, tested: Evaluation) -> tuple[str, ...]:
-        if tested.beats_majority():
-            return self.images.warnings
-        line = (
-            f"test accuracy {tested.accuracy:.4f} is not better than always answering the most"
-            f" frequent class, right for {tested.majority:.4f} of the {tested.images} test images:"
-            f" the network has learnt nothing that shows ({self.optimizer.t} steps); give it more"
-            " time, smaller batches or more images"
-        )
-        return (*self.images.warnings, line)
+        return (*self.images.warnings, *tested.doubts(self.optimizer.t))
 
     def _model(self, network: nn.Module, figures: Mapping[str, Any]) -> Model:
         images = self.images
