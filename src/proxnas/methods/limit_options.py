@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from proxnas.common import quantities
 from proxnas.common.options import AboutOptions, OptionError, Options, escape
-from proxnas.methods.options import check_cost
+from proxnas.methods.options import CostOption
 
 
 class Limit(NamedTuple):
@@ -60,17 +60,8 @@ class LimitOptions(Options):
 
 
 @dataclass(frozen=True)
-class BudgetFlags(LimitOptions):
+class BudgetFlags(CostOption, LimitOptions):
     """The same with what R(A) counts, for commands that search by one method of many."""
-
-    cost: str = "auto"
-    """What R(A) counts: params, flops, latency (measured on this machine) or a JSON file
-    {operation: cost}; auto: what the limit is on, else params."""
-
-    def check(self) -> None:
-        """A cost that exists."""
-        super().check()
-        check_cost(self.cost)
 
 
 RUNTIMES = ("auto", "onnx", "torch", "table")

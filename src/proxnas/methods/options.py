@@ -245,17 +245,22 @@ def check_cost(cost: str) -> None:
 
 
 @dataclass(frozen=True)
-class CountsCost(MethodOptions):
-    """What candidates cost counts beside the loss."""
+class CostOption(Options):
+    """What size means."""
 
     cost: str = "auto"
-    """What candidates cost: params, flops, latency (measured on this machine) or a JSON file
-    {operation: cost}; auto: what the limit is on, else params."""
+    """What candidates cost, in R(A) too: params, flops, latency (measured on this machine) or a
+    JSON file {operation: cost}; auto: what the limit is on, else params."""
 
     def check(self) -> None:
         """A cost that exists."""
         super().check()
         check_cost(self.cost)
+
+
+@dataclass(frozen=True)
+class CountsCost(CostOption, MethodOptions):
+    """What candidates cost counts beside the loss."""
 
     def idle_weight(self, name: str, weight: float, beside: Beside) -> dict[str, str]:
         """What does nothing: the cost without its weight, the weight where nothing costs."""
