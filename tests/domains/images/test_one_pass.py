@@ -276,3 +276,10 @@ def test_simple_models_know_stripes() -> None:
     assert most.test_accuracy == pytest.approx(0.25)
     assert nearest.test_accuracy > 0.9 and linear.test_accuracy > 0.9
     assert linear.params == 4 * 65
+
+
+def test_epochs_that_are_expected_are_those_that_are_counted() -> None:
+    """Few images: an epoch of the job is several passes over them."""
+    job = OnePass(replace(PLAN, epochs=60), images())
+    passes = len(job) // len(job.data.train)
+    assert passes > 1 and job.config.epochs == round(60 / passes)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -70,7 +71,7 @@ class OnePass:
         follow: Sequence[float] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.config, self.images = plan, images
+        self.images = images
         self.device = pick_device(plan.device)
         set_threads(plan.threads)
         torch.manual_seed(stable_seed(plan.seed, "weights"))
@@ -90,6 +91,8 @@ class OnePass:
         self.optimizer = MuonAndSgd(module, Rates(convolutions=plan.learning_rate))
         self.guard = self.optimizer.guard
         self.data = PassImages(plan, images, self.device)
+        passes = self._whole_epoch() // len(self.data.train)
+        self.config = replace(plan, epochs=max(1, round(plan.epochs / passes)))
         self.pace = Pace(plan.seconds, follow, clock, plan.delivery, plan.busy)
         self.clock, self.totals, self.epochs_done = Clock(self.device), Totals(self.device), 0
         self.proposals = 0
@@ -109,11 +112,15 @@ class OnePass:
 
     def __len__(self) -> int:
         """Steps of an epoch; when the time is over, those that are done."""
+        whole = self._whole_epoch()
+        return min(whole, max(1, self.totals.steps)) if self.pace.over() else whole
+
+    def _whole_epoch(self) -> int:
+        """One pass over the training images, or several where they are few."""
         train, valid = self.data.train, self.data.valid
         steps, judged = len(train), len(valid) if valid else 0
         least = max(LEAST_EPOCH, TRAINED_FOR_ONE * judged // train.order.batch_size)
-        whole = steps * -(-least // steps)
-        return min(whole, max(1, self.totals.steps)) if self.pace.over() else whole
+        return steps * -(-least // steps)
 
     def done(self) -> bool:
         return self.pace.over() and not self.totals.steps
