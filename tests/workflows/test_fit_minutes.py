@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,33 @@ def test_the_clock_ends_it(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert 60 < plan["seconds"] < 120
     assert next(clock) <= 1.1 * 60 * config.minutes  # asked several times a step
     assert 10 < found["steps"] < plan["seconds"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "cores", "quick", "taken"),
+    [("auto", 4, 1, 1), ("auto", 4, 4, 4), (2, 4, 1, 2), ("auto", 1, 1, 1)],
+)
+def test_steps_are_timed_with_the_threads_that_they_will_take(
+    monkeypatch: pytest.MonkeyPatch,
+    tiny_images: Images,
+    asked: Any,
+    cores: int,
+    quick: int,
+    taken: int,
+) -> None:
+    """Else a machine on which more threads are slower gets a network that is too small."""
+    threads = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    monkeypatch.setattr("proxnas.common.cores.available", lambda: cores)
+    monkeypatch.setattr("proxnas.common.environment.available", lambda: cores)
+    monkeypatch.setattr(
+        "proxnas.domains.images.recipe.step_seconds",
+        lambda *_: 0.1 if threads[-1] == quick else 0.3,
+    )
+    config = FitConfig(data="digits", threads=asked)
+    timer = fit_plan.step_timer(config, tiny_images, 4, time.monotonic)
+    assert threads[-1] == taken
+    assert timer(16, 8) == (0.1 if taken == quick else 0.3)
 
 
 def test_a_dry_run_says_what_the_time_is_for(data: Path, tmp_path: Path, capsys: Any) -> None:

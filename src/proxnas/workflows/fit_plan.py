@@ -85,7 +85,6 @@ def make_plan(
     """The plan of the folder, or a new one. `start`: the clock and the processor time at which it
     all began."""
     from proxnas.domains.images import recipe
-    from proxnas.domains.images.networks.cnn import Size
     from proxnas.domains.images.parts import train_parts
 
     call: dict[str, Any] = {"device": config.device, "threads": config.threads}
@@ -95,16 +94,12 @@ def make_plan(
     load_exporters()
     train, valid = train_parts(images, recipe.Plan.valid_share)
     total = 60 * config.minutes or usual_seconds(len(images.y_train))
-    count, channels = len(train[1]), images.shape[0]
+    count = len(train[1])
     batch_size = config.batch_size or recipe.batch_size_for(count)
     tests = len(images.y_test) + (len(valid[1]) if valid else 0)
 
-    @cache
-    def probe(width: int, side: int) -> float:
-        size = Size(1, width, channels, images.num_classes)
-        return recipe.step_seconds(size, side, batch_size, clock)
-
     side = min(images.shape[1:])
+    probe = step_timer(config, images, batch_size, clock)
     used = clock() - start[0]
     busy = max(1.0, used / max(time.process_time() - start[1], 1e-3))
     testing = recipe.tested_seconds(tests, batch_size, side, recipe.WIDTHS[1], probe)
@@ -151,24 +146,45 @@ def make_plan(
     return plan
 
 
+def step_timer(
+    config: FitConfig, images: Images, batch_size: int, clock: Callable[[], float]
+) -> Callable[[int, int], float]:
+    """Seconds of a step of the plain network by its width and the side of images, with as many
+    threads as steps will take: as asked for, else one or all, whichever is quicker."""
+    import torch
+
+    from proxnas.common.cores import available
+    from proxnas.common.environment import set_threads
+    from proxnas.domains.images import recipe
+    from proxnas.domains.images.networks.cnn import Size
+
+    def timed(width: int, side: int) -> float:
+        size = Size(1, width, images.shape[0], images.num_classes)
+        return recipe.step_seconds(size, side, batch_size, clock)
+
+    def timed_by(threads: int) -> float:
+        torch.set_num_threads(threads)
+        return timed(recipe.WIDTHS[0], min(images.shape[1:]))
+
+    set_threads(config.threads)
+    if config.threads == "auto" and available() > 1:
+        torch.set_num_threads(min((1, available()), key=timed_by))
+    return cache(timed)
+
+
 def plan_minutes(config: FitConfig, figures: dict[str, Any]) -> dict[str, Any]:
     """The figures of a dry run: sizes as `figures` of a search in the space have them, epochs and
     seconds as they will be."""
     from proxnas.domains.images import recipe
     from proxnas.domains.images.data.images import load
-    from proxnas.domains.images.networks.cnn import Size
     from proxnas.domains.images.parts import train_parts
 
     images = load(config.data, config.load_options())
     count = len(train_parts(images, recipe.Plan.valid_share)[0][1])
     seconds = 60 * config.minutes or usual_seconds(len(images.y_train))
     batch_size = config.batch_size or recipe.batch_size_for(count)
-
-    def probe(width: int, side: int) -> float:
-        size = Size(1, width, images.shape[0], images.num_classes)
-        return recipe.step_seconds(size, side, batch_size)
-
     side = min(images.shape[1:])
+    probe = step_timer(config, images, batch_size, time.monotonic)
     _, _, steps = recipe.choose_sizes(count, side, seconds, probe, not config.image_size)
     epochs = max(1, round(steps * batch_size / count))
     each = seconds / epochs
