@@ -274,6 +274,7 @@ def test_steps_are_timed_with_the_threads_that_they_will_take(
 ) -> None:
     """Else a machine on which more threads are slower gets a network that is too small."""
     threads = []
+    monkeypatch.setattr("proxnas.domains.images.recipe.has_bf16", lambda _: False)
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
     monkeypatch.setattr("proxnas.common.cores.available", lambda: cores)
     monkeypatch.setattr("proxnas.common.environment.available", lambda: cores)
@@ -282,9 +283,9 @@ def test_steps_are_timed_with_the_threads_that_they_will_take(
         lambda *_: 0.1 if threads[-1] == quick else 0.3,
     )
     config = FitConfig(data="digits", threads=asked)
-    timer = fit_plan.step_timer(config, tiny_images, 4, time.monotonic)
+    timer, precision = fit_plan.step_timer(config, tiny_images, 4, time.monotonic)
     assert threads[-1] == taken
-    assert timer(16, 8) == (0.1 if taken == quick else 0.3)
+    assert timer(16, 8) == (0.1 if taken == quick else 0.3) and precision == "fp32"
 
 
 def test_a_dry_run_says_what_the_time_is_for(data: Path, tmp_path: Path, capsys: Any) -> None:

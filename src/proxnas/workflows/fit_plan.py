@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from proxnas.common.options import AboutOptions, OptionError
 from proxnas.domains.images.fit_options import FitConfig
+from proxnas.domains.search_options import Precision
 
 if TYPE_CHECKING:
     from proxnas.domains.images.data.images import Images
@@ -99,7 +100,7 @@ def make_plan(
     tests = len(images.y_test) + (len(valid[1]) if valid else 0)
 
     side = min(images.shape[1:])
-    probe = step_timer(config, images, batch_size, clock)
+    probe, precision = step_timer(config, images, batch_size, clock)
     used = clock() - start[0]
     busy = max(1.0, used / max(time.process_time() - start[1], 1e-3))
     testing = recipe.tested_seconds(tests, batch_size, side, recipe.WIDTHS[1], probe)
@@ -135,6 +136,7 @@ def make_plan(
         limit_of=limit.of if limit else "",
         limit=limit.value if limit else 0.0,
         limit_asked=limit.asked() if limit else "",
+        precision=precision,
         **call,
     )
     run.write_json(RECIPE, plan.to_json())
@@ -148,28 +150,33 @@ def make_plan(
 
 def step_timer(
     config: FitConfig, images: Images, batch_size: int, clock: Callable[[], float]
-) -> Callable[[int, int], float]:
+) -> tuple[Callable[[int, int], float], Precision]:
     """Seconds of a step of the plain network by its width and the side of images, with as many
-    threads as steps will take: as asked for, else one or all, whichever is quicker."""
+    threads as steps will take: as asked for, else one or all, whichever is quicker; and the
+    precision that is quicker."""
     import torch
 
     from proxnas.common.cores import available
-    from proxnas.common.environment import set_threads
+    from proxnas.common.environment import pick_device, set_threads
     from proxnas.domains.images import recipe
     from proxnas.domains.images.networks.cnn import Size
 
-    def timed(width: int, side: int) -> float:
+    device, side = pick_device(config.device), min(images.shape[1:])
+
+    def timed(width: int, side: int, precision: Precision = "fp32") -> float:
         size = Size(1, width, images.shape[0], images.num_classes)
-        return recipe.step_seconds(size, side, batch_size, clock)
+        return recipe.step_seconds(size, side, batch_size, clock, device, precision)
 
     def timed_by(threads: int) -> float:
         torch.set_num_threads(threads)
-        return timed(recipe.WIDTHS[0], min(images.shape[1:]))
+        return timed(recipe.WIDTHS[0], side)
 
     set_threads(config.threads)
-    if config.threads == "auto" and available() > 1:
+    if config.threads == "auto" and available() > 1 and device.type == "cpu":
         torch.set_num_threads(min((1, available()), key=timed_by))
-    return cache(timed)
+    small = min(side, recipe.SIDES[-1])
+    precision = recipe.quicker_precision(device, partial(timed, recipe.WIDTHS[1], small))
+    return cache(partial(timed, precision=precision)), precision
 
 
 def plan_minutes(config: FitConfig, figures: dict[str, Any]) -> dict[str, Any]:
@@ -184,7 +191,7 @@ def plan_minutes(config: FitConfig, figures: dict[str, Any]) -> dict[str, Any]:
     seconds = 60 * config.minutes or usual_seconds(len(images.y_train))
     batch_size = config.batch_size or recipe.batch_size_for(count)
     side = min(images.shape[1:])
-    probe = step_timer(config, images, batch_size, time.monotonic)
+    probe, _ = step_timer(config, images, batch_size, time.monotonic)
     _, _, steps = recipe.choose_sizes(count, side, seconds, probe, not config.image_size)
     epochs = max(1, round(steps * batch_size / count))
     each = seconds / epochs

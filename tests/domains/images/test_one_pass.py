@@ -283,3 +283,34 @@ def test_epochs_that_are_expected_are_those_that_are_counted() -> None:
     job = OnePass(replace(PLAN, epochs=60), images())
     passes = len(job) // len(job.data.train)
     assert passes > 1 and job.config.epochs == round(60 / passes)
+
+
+@pytest.mark.parametrize(
+    ("processor", "seconds", "chosen"),
+    [("AVX512", 0.5, "bf16"), ("AVX512", 0.95, "fp32"), ("AVX2", 0.5, "fp32")],
+)
+def test_bf16_is_taken_where_it_is_quicker(
+    monkeypatch: pytest.MonkeyPatch, processor: str, seconds: float, chosen: str
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: processor)
+    timed = {"fp32": 1.0, "bf16": seconds}
+    assert recipe.quicker_precision(CPU, lambda precision: timed[precision]) == chosen
+
+
+def test_steps_in_bf16_leave_weights_and_answers_in_full() -> None:
+    job, inside = OnePass(replace(PLAN, precision="bf16"), images(), follow=SHARES), set()
+    convolutions = [m for m in job.net.module.modules() if isinstance(m, torch.nn.Conv2d)]
+    for convolution in convolutions:
+        convolution.register_forward_hook(lambda _, __, output: inside.add(output.dtype))
+    for _ in range(4):
+        job.step()
+    assert inside == {torch.bfloat16}
+    inside.clear()
+    found = job.validation()
+    assert found is not None and math.isfinite(found.loss)
+    assert {p.dtype for p in job.net.module.parameters()} == {torch.float32}
+    assert not inside  # answers are those of the network that is delivered, cut out, in full
+    full = OnePass(PLAN, images(), follow=SHARES)
+    for _ in range(4):
+        full.step()
+    assert not same(job, full)

@@ -40,7 +40,7 @@ from proxnas.domains.images.recipe import Plan, sides
 from proxnas.domains.images.spaces.resnet import GROUPS, cut_out, middle, resnet
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run, write_atomically
-from proxnas.runs.job import Totals, check_finite
+from proxnas.runs.job import PRECISIONS, Totals, check_finite
 from proxnas.runs.metrics import Metrics
 from proxnas.training.convolutions import MuonAndSgd, Rates
 from proxnas.training.pace import Pace, rate_factor
@@ -80,7 +80,7 @@ class OnePass:
         )
         module = channels_last(resnet().choice_network(self.size).to(self.device))
         check_shape(images.shape, self.size, module)
-        self.net = Supernet(module, GROUPS)
+        self.net = Supernet(module, GROUPS, precision=PRECISIONS[plan.precision])
         self.A_bar = middle()
         self.budget: Budget | None = None
         if plan.limit_of:
@@ -133,7 +133,7 @@ class OnePass:
         batch = self.data.next(share, self._judge)
         x = self._shrunk(batch.x, sides(min(self.images.shape[1:]), share))
         with self.clock("forward"):
-            logits = self.net(x)
+            logits = self.net(x).float()
             smoothing = self.config.label_smoothing
             loss = self.images.target.loss(logits, batch.y, self.data.weights, smoothing)
         with self.clock("backward"):

@@ -23,8 +23,11 @@ from proxnas.domains.images.limits import network_size
 from proxnas.domains.images.networks.chain import chain_network
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.spaces.resnet import middle, resnet
+from proxnas.domains.search_options import Precision
+from proxnas.runs.job import PRECISIONS
 from proxnas.training.convolutions import MuonAndSgd, Rates
 
+CPU = torch.device("cpu")
 LEAST_STEPS = 1100
 WIDTHS = (16, 24, 32)
 """Channels of the first stage."""
@@ -44,6 +47,8 @@ FEW_EPOCHS = 25
 """So many see images that are shifted by less: there is no time to learn them by heart."""
 ROTATION = 10.0
 PROBE_STEPS = 3
+QUICKER = 0.85
+"""Share of the time of a step in full precision that one in bf16 takes at most where it is used."""
 LARGER = 3.0
 """Times that the plain network may be larger than the limit on what becomes of it."""
 
@@ -88,6 +93,8 @@ class Plan:
     limit: float = 0.0
     limit_asked: str = ""
     """The option and its value, as they were written."""
+    precision: Precision = "fp32"
+    """Of the operations of a step; weights and tests are fp32."""
 
     def to_json(self) -> dict[str, Any]:
         """What is kept of it: not what the next call may do otherwise."""
@@ -155,23 +162,49 @@ def progress_cost(side: int) -> float:
 
 
 def step_seconds(
-    size: Size, side: int, batch_size: int, clock: Callable[[], float] = time.monotonic
+    size: Size,
+    side: int,
+    batch_size: int,
+    clock: Callable[[], float] = time.monotonic,
+    device: torch.device = CPU,
+    precision: Precision = "fp32",
 ) -> float:
     """A step of the plain network on images of that side: the quickest of some, after one that
     prepares."""
-    network = channels_last(chain_network(resnet().genotype(middle()), size))
+    network = channels_last(chain_network(resnet().genotype(middle()), size).to(device))
     optimizer = MuonAndSgd(network, Rates())
-    x = torch.randn(batch_size, size.image_channels, side, side)
+    x = torch.randn(batch_size, size.image_channels, side, side, device=device)
     x = x.contiguous(memory_format=torch.channels_last)
-    y = torch.zeros(batch_size, dtype=torch.int64)
+    y = torch.zeros(batch_size, dtype=torch.int64, device=device)
+    half = torch.autocast(device.type, PRECISIONS[precision], enabled=precision != "fp32")
     found = []
     for _ in range(PROBE_STEPS):
         start = clock()
-        loss = nn.functional.cross_entropy(network(x), y)
+        with half:
+            logits = network(x)
+        loss = nn.functional.cross_entropy(logits.float(), y)
         loss.backward()
         optimizer.step(loss.detach(), 0.0)
+        loss.item()  # a GPU has ended its work only then
         found.append(clock() - start)
     return min(found[1:])
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether there may be instructions for it: elsewhere it is emulated, many times slower."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported())
+    return device.type == "cpu" and torch.backends.cpu.get_cpu_capability().startswith(
+        ("AVX512", "SVE")
+    )
+
+
+def quicker_precision(device: torch.device, seconds: Callable[[Precision], float]) -> Precision:
+    """bf16 where the steps that `seconds` times are clearly quicker in it: there is time for more
+    of them, which wins more than the digits lose."""
+    if has_bf16(device) and seconds("bf16") <= QUICKER * seconds("fp32"):
+        return "bf16"
+    return "fp32"
 
 
 def width_within(width: int, of: str, limit: float, images: Images) -> int:
@@ -179,7 +212,7 @@ def width_within(width: int, of: str, limit: float, images: Images) -> int:
     as the limit: blocks that are much cheaper than 3x3 convolutions lose more than channels do."""
     for narrower in (width, *(w for w in sorted(WIDTHS, reverse=True) if w < width)):
         size = Size(1, narrower, images.shape[0], images.num_classes)
-        plain = network_size(of, middle(), size, images.shape, torch.device("cpu"))
+        plain = network_size(of, middle(), size, images.shape, CPU)
         if plain <= LARGER * limit:
             return narrower
     return WIDTHS[0]
