@@ -53,6 +53,9 @@ class Group:
     """How many edges a node keeps; None: all of them, and a node may stay empty."""
     max_skip: int | None = None
     """How many skip connections a cell may have; None: any number."""
+    wired: bool = False
+    """Whether rows are connections, of node n + 1 to each before it, and what has a size are the
+    nodes that have any connection."""
     inside: Holder | None = None
     """The candidate, of a Choice in another group, that this is decided inside of; None: none, or
     several."""

@@ -30,8 +30,8 @@ class Space(Protocol[Size]):
         """The network of Choices that is trained during the search."""
 
     def choice_network(self, size: Size) -> nn.Module | None:
-        """The final network with all candidates as Choices: for counting what each would add. None:
-        no Choices, or sizes that are no sums."""
+        """The final network with all candidates as Choices, or all nodes of wired groups: for
+        counting what each would add. None: no Choices, or sizes that are no sums."""
 
     def genotype(self, A_bar: Matrices) -> Genotype:
         """The cell that A_bar selects."""
@@ -47,6 +47,16 @@ class NoSums(AboutOptions):
         super().__init__(
             f"{{space}} {space}: the sizes of its networks are no sums over decisions: leave limits"
             " and costs out"
+        )
+
+
+class NoSumsOfSeconds(AboutOptions):
+    """The same of seconds, where the other sizes are known."""
+
+    def __init__(self, space: str) -> None:
+        super().__init__(
+            f"{{space}} {space}: the seconds of its networks are no sums over decisions: limit"
+            " {max_params} or {max_flops}"
         )
 
 

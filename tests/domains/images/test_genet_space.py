@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,7 @@ from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.common.types import Batch, Matrices
 from proxnas.core.selection import random_selection
+from proxnas.core.size.budget import Budget
 from proxnas.core.size.complexity import parameters
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images.networks.cnn import Size
@@ -163,30 +165,66 @@ def test_methods_search_in_it(method: str, make_search: Callable[..., Search]) -
     ]
 
 
-@pytest.mark.parametrize(
-    "flags", [("--max-params", "1M"), ("--max-flops", "1M"), ("--eta", "1", "--cost", "latency")]
-)
-def test_there_are_no_limits(flags: tuple[str, ...], make_search: Callable[..., Search]) -> None:
-    with pytest.raises(InputError, match="genet: the sizes of its networks are no sums"):
+def sizes_of(make_search: Callable[..., Search], flag: str, limit: str) -> tuple[Budget, Search]:
+    search = make_search("--space", "genet", "--channels", "2", flag, limit)
+    assert search.budget is not None
+    return search.budget, search
+
+
+@pytest.mark.parametrize("flag", ["--max-params", "--max-flops"])
+def test_sizes_are_those_of_the_networks(flag: str, make_search: Callable[..., Search]) -> None:
+    budget, search = sizes_of(make_search, flag, "1G")
+    count = parameters if flag == "--max-params" else search.task.multiply_adds
+    for A_bar in [*map(drawn, range(8)), bits("0-00|0-00-000|0-00-000-0000")]:
+        assert budget.sizes(A_bar) == count(search.task.final_network(search.space.genotype(A_bar)))
+    full = bits("1-11|1-11-111|1-11-111-1111")
+    assert (budget.sizes.smallest, budget.sizes.largest) == (
+        budget.sizes(A_bar),
+        budget.sizes(full),
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_projection_is_the_best_of_all_networks(
+    seed: int, make_search: Callable[..., Search]
+) -> None:
+    """By brute force over the 2^9 networks of the first two stages, the third being left."""
+    budget, _ = sizes_of(make_search, "--max-params", "1G")
+    sizes = budget.sizes
+    budget.aim = sizes.smallest + 0.3 * (sizes.largest - sizes.smallest)
+    A = {name: torch.rand(group.shape, dtype=torch.float64) for name, group in GROUPS.items()}
+    A["stage3"][:, 0] = 2.0  # no connection, whatever it takes
+    best = -1.0
+    for code in itertools.product("01", repeat=9):
+        A_bar = bits("".join(code[:3]) + "|" + "".join(code[3:]) + "|0-00-000-0000")
+        if budget.meets(A_bar):
+            best = max(best, sum(float((A[name] * A_bar[name]).sum()) for name in A))
+    found = budget.project(A, bits("1-11|1-11-111|1-11-111-1111"))
+    assert budget.meets(found)
+    assert sum(float((A[name] * found[name]).sum()) for name in A) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("method", ["nasp", "darts-1st", "random", "genet", "spos", "score"])
+def test_methods_keep_a_limit(method: str, make_search: Callable[..., Search]) -> None:
+    few = ("--evaluations", "3") if method == "genet" else ()
+    search = make_search(
+        "--method", method, "--space", "genet", "--channels", "2", "--max-params", "9k",
+        "--final-channels", "4", *few,
+    )  # fmt: skip
+    for _ in range(2):
+        search.step()
+    assert parameters(search.task.final_network(search.genotype())) <= 9000
+
+
+@pytest.mark.parametrize("flags", [("--max-latency", "9s"), ("--eta", "1", "--cost", "latency")])
+def test_seconds_are_no_sums(flags: tuple[str, ...], make_search: Callable[..., Search]) -> None:
+    with pytest.raises(InputError, match="genet: the seconds of its networks are no sums"):
         make_search("--space", "genet", *flags)
 
 
-def test_a_plan_says_no_sizes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main(
-            [
-                "search",
-                "digits",
-                "--space",
-                "genet",
-                "--dry-run",
-                "--threads",
-                "1",
-                "--channels",
-                "2",
-            ]
-        )
-        == 0
-    )
+def test_a_plan_says_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--space", "genet", "--dry-run", "--threads", "1", "--channels", "2"]
+    assert main(["search", "digits", *flags]) == 0
     line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("final network"))
-    assert line == "final network:  1 cells, 32 channels"
+    assert line.startswith("final network:  1 cells, 32 channels, ")
+    assert " parameters, " in line

@@ -4,8 +4,8 @@ of A_bar.
     size(A_bar) = fixed + sum of entries[e,k] over the selected (e,k)
 
 For parameters and multiply-adds that is exact, so a cell within the limit is a network within the
-limit. Seconds do not quite add up: there the sum is a model, fitted to whole networks, and the
-limit that is aimed at can be tightened.
+limit; wired groups are brought to one row for it (wiring.py). Seconds do not quite add up: there
+the sum is a model, fitted to whole networks, and the limit that is aimed at can be tightened.
 
 E edges, K candidates; entries are (E, K) for each group.
 """
@@ -23,6 +23,14 @@ from proxnas.common.types import Matrices, State
 from proxnas.core.choice import Group
 from proxnas.core.size.nesting import best, best_within, losses, reached
 from proxnas.core.size.projection import SLACK
+from proxnas.core.size.wiring import (
+    allowed,
+    selected_sets,
+    set_entries,
+    set_scores,
+    sets_of,
+    unfolded,
+)
 
 Total = Callable[[Matrices], float]
 """The size of the whole network of an A_bar, counted or measured."""
@@ -34,8 +42,9 @@ class Sizes:
     def __init__(
         self, of: str, entries: Matrices, groups: Mapping[str, Group], total: Total
     ) -> None:
-        self.of, self.groups = of, groups
-        self.entries, self.fixed = entries, 0.0
+        """`entries`: what each entry of A_bar adds; of wired groups what each node does."""
+        self.of, self.groups, self.rows = of, groups, sets_of(groups)
+        self.entries, self.fixed = set_entries(entries, groups), 0.0
         smallest, largest = (self._best(sign) for sign in (-1.0, 1.0))
         low, high, known = self(smallest), self(largest), total(smallest)
         if (
@@ -43,20 +52,29 @@ class Sizes:
         ):  # parts share overheads: a scale that is right at both ends
             scale = (total(largest) - known) / (high - low)
             scale = scale if scale > 0 else 1.0  # a machine too busy to tell them apart
-            self.entries = {name: scale * matrix for name, matrix in entries.items()}
+            self.entries = {name: scale * matrix for name, matrix in self.entries.items()}
         self.fixed = known - self(smallest)
         self.smallest, self.largest = self(smallest), self(largest)
 
     def __call__(self, A_bar: Matrices) -> float:
         """The size of the final network that A_bar selects."""
-        counted = reached(A_bar, self.groups)
+        counted = reached(selected_sets(A_bar, self.groups), self.rows)
         parts = [(self.entries[name] * (counted[name] != 0)).sum() for name in self.entries]
         return self.fixed + float(torch.stack(parts).sum())
 
     def _best(self, sign: float) -> Matrices:
         """The cell of the space with the largest (1) or the smallest (-1) sum of entries, its
         inputs chosen too."""
-        return best({name: sign * matrix for name, matrix in self.entries.items()}, self.groups)
+        scores = {
+            name: allowed(sign * matrix, self.groups[name]) for name, matrix in self.entries.items()
+        }
+        return unfolded(best(scores, self.rows), self.groups)
+
+    def best_within(self, A: Matrices, limit: float) -> Matrices | None:
+        """A_bar within the limit with the largest sum of A; None if there is none."""
+        scores = losses(set_scores(A, self.groups), self.rows)
+        found = best_within(scores, self.entries, self.rows, limit - self.fixed)
+        return None if found is None else unfolded(found, self.groups)
 
     def state_dict(self) -> State:
         names = ("entries", "fixed", "smallest", "largest")
@@ -97,10 +115,7 @@ class Budget:
         """
         if self.meets(A_bar):
             return A_bar
-        room = max(self.aim, self.sizes.smallest) - self.sizes.fixed
-        found = best_within(
-            losses(A, self.sizes.groups), self.sizes.entries, self.sizes.groups, room
-        )
+        found = self.sizes.best_within(A, max(self.aim, self.sizes.smallest))
         assert found is not None  # the smallest network fits
         return found
 

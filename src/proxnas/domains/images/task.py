@@ -18,7 +18,8 @@ from proxnas.core.size import costs
 from proxnas.core.size.complexity import multiply_adds
 from proxnas.core.size.latency_table import About, LatencyTable, find_table
 from proxnas.core.size.stopwatch import ROUNDS, Stopwatch, choose
-from proxnas.core.space import NoSums, Space
+from proxnas.core.size.wiring import nodes_of
+from proxnas.core.space import NoSums, NoSumsOfSeconds, Space
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images.data.augment import Augment
 from proxnas.domains.images.data.images import Images, search_parts
@@ -147,6 +148,8 @@ class ImageTask:
     @cached_property
     def operations(self) -> costs.Sums:
         """Seconds of all candidates in the final network, for one image."""
+        if any(group.wired for group in self.space.groups.values()):
+            raise NoSumsOfSeconds(self.space.name)
         if self.table:
             return self.table.operations
         net, x = self._final_choices()
@@ -162,7 +165,7 @@ class ImageTask:
             if module is None:
                 raise NoSums(self.space.name)
             x = torch.empty(1, *self.images.shape)
-        return Supernet(module.eval(), self.net.groups), x
+        return Supernet(module.eval(), nodes_of(self.net.groups)), x
 
     def candidate_costs(self, of: str) -> dict[str, Tensor]:
         if of == "latency":

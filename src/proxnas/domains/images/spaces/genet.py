@@ -4,8 +4,8 @@ says whether the later one reads the earlier one. Three stages of 3, 4 and 5 nod
 While a search tries connections, nodes without any are computed too, though nothing reads them, so
 that methods that go by gradients know what a connection to them would be worth.
 
-How large a network is depends on which nodes have a connection at all, which is no sum over bits:
-there are no limits in this space.
+How large a network is depends on which nodes have a connection at all (wired groups): limits on
+parameters and multiply-adds are exact, those on seconds are refused.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from proxnas.cells.kinds import GENET_STAGES
 from proxnas.cells.parts import Cell, Edge
 from proxnas.common.types import Matrices
 from proxnas.core.choice import NONE, SKIP, Choice, Group, Node, Row
+from proxnas.core.size.wiring import NODE
 from proxnas.core.space import selected_edges
 from proxnas.domains.images.networks.cnn import Size, sum_of
 from proxnas.domains.images.networks.genet import Genet, convolutions, ends, genet_network
-from proxnas.domains.images.operations import Zero, search_norm
+from proxnas.domains.images.operations import Zero, final_norm, search_norm
 
 
 def _group(nodes: int) -> Group:
     starts = [j * (j - 1) // 2 for j in range(1, nodes)]
     rows = tuple(tuple(range(a, a + j)) for j, a in enumerate(starts, 1))
-    return Group((NONE, SKIP), rows)
+    return Group((NONE, SKIP), rows, wired=True)
 
 
 GROUPS = {stage.name: _group(stage.nodes) for stage in GENET_STAGES}
@@ -52,8 +53,11 @@ class GenetSpace:
 
         return Genet(size, stage)
 
-    def choice_network(self, size: Size) -> None:
-        """None: sizes are no sums."""
+    def choice_network(self, size: Size) -> nn.Module:
+        def stage(s: int, C_in: int, C: int, stride: int) -> nn.Module:
+            return CountedStage(s, C_in, C, size.cells, stride)
+
+        return Genet(size, stage)
 
     def genotype(self, A_bar: Matrices) -> Genotype:
         cells = {}
@@ -95,6 +99,27 @@ class SearchStage(nn.Module):
             states.append(conv(summed if read[-1] else begin + summed))
         last = ends(read)
         y: Tensor = self.end(sum_of([states[j] for j in last]) if last else begin)
+        return y
+
+
+class CountedStage(nn.Module):
+    """A stage whose nodes are there or not, whatever connects them: what each adds."""
+
+    def __init__(self, s: int, C_in: int, C: int, number: int, stride: int) -> None:
+        super().__init__()
+        name, nodes = GENET_STAGES[s]
+        self.begin = convolutions(C_in, C, 1, final_norm, stride)
+        self.nodes = nn.ModuleList(
+            Choice(
+                {NONE: Zero(1), NODE: convolutions(C, C, number, final_norm)}, share=Row(name, n)
+            )
+            for n in range(nodes)
+        )
+        self.end = convolutions(C, C, 1, final_norm)
+
+    def forward(self, x: Tensor) -> Tensor:
+        begin = self.begin(x)
+        y: Tensor = self.end(sum_of([node(begin) for node in self.nodes]))
         return y
 
 
