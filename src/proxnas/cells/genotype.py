@@ -146,10 +146,8 @@ def _parse(text: str) -> Any:
         raise InputError(
             f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
         ) from error
-    except (
-        RecursionError,
-        ValueError,
-    ) as error:  # ValueError: Python refuses to parse such integers
+    except (RecursionError, ValueError) as error:
+        # ValueError: Python refuses to parse such integers
         raise InputError(
             "not a genotype: nested too deeply, or a number of more than 4300 digits"
         ) from error
@@ -179,11 +177,9 @@ def _published(data: dict[str, Any]) -> Genotype:
     kind = data.get("kind", RECURRENT if "recurrent" in data else "cnn")
     cells = {}
     for name in CELLS.get(str(kind), ()):
-        nodes, flat, width = (
-            data.get(f"{name}_nodes"),
-            data.get(name),
-            1 if kind == RECURRENT else 2,
-        )
+        nodes = data.get(f"{name}_nodes")
+        flat = data.get(name)
+        width = 1 if kind == RECURRENT else 2
         if nodes is None and isinstance(flat, list):
             if len(flat) % width:
                 raise InputError(

@@ -116,9 +116,8 @@ def check_edge(where: str, edge: Any) -> Edge:
         raise InputError(
             f"{where}: the input of {show(op)} is the whole number of a state, not {show(source)}"
         )
-    if (
-        type(value) not in (int, float) or not abs(value) <= sys.float_info.max
-    ):  # NaN, infinity, 10**400
+    # NaN, infinity, 10**400
+    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
         raise InputError(f"{where}: the value of {show(op)} is a finite number, not {show(value)}")
     return Edge(op, source, float(value))
 

@@ -31,11 +31,9 @@ def read_genotype(path_or_text: str | os.PathLike[str]) -> Genotype:
                 "too large to be a genotype (over 1 MB): give the genotype.json of a run"
             )
         text = data.decode("utf-8-sig")
-        return (
-            Genotype.from_string(text)
-            if text.lstrip().startswith("|")
-            else Genotype.from_json(text)
-        )
+        if text.lstrip().startswith("|"):
+            return Genotype.from_string(text)
+        return Genotype.from_json(text)
     except FileNotFoundError:
         reason = "no such file: give a run folder, a JSON file, zoo:NAME or a NAS-Bench-201 string"
     except UnicodeDecodeError as error:

@@ -91,9 +91,8 @@ command line; proxnas --version prints the version."""
 def main(argv: list[str] | None = None) -> int:
     """Runs a command line; returns its exit code: 0 done, 2 bad input, 1 an internal error, 130,
     143 or 129 stopped."""
-    if (
-        argv is None
-    ):  # a process of our own: torch is not loaded yet, and nobody else's threads wait here
+    # a process of our own: torch is not loaded yet, and nobody else's threads wait here
+    if argv is None:
         wait_without_spinning()
     arguments = sys.argv[1:] if argv is None else argv
     return _answered(lambda: _launched(arguments))
@@ -104,9 +103,8 @@ def _launched(arguments: list[str]) -> int:
     place = launched()
     if place is None:
         return _dispatch(arguments)
-    own = (
-        nullcontext() if place.leads else redirect_stdout(io.StringIO())
-    )  # the others would print the same
+    # the others would print the same
+    own = nullcontext() if place.leads else redirect_stdout(io.StringIO())
     with taking(place), own:
         return _answered(lambda: _together(place, continued(place, arguments)))
 
@@ -133,24 +131,20 @@ def _answered(work: Callable[[], int]) -> int:
     except PeerLost as error:
         return _say(str(error), 1)
     except BrokenPipeError:  # the reader of a pipe, such as `head`, has seen enough
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # else Python complains again when it exits
+        # else Python complains again when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (
-        OSError
-    ) as error:  # a full disk, a folder that vanished: nothing that a traceback would explain
+    except OSError as error:
+        # a full disk, a folder that vanished: nothing that a traceback would explain
         return _say(
             f"{error.filename or 'input or output'}: {error.strerror or error}: check the path and"
             " the disk",
             2,
         )
     except Interrupted as stop:
-        how = (
-            "; a checkpoint is written: the same command with --resume goes on"
-            if stop.saved
-            else ""
-        )
+        how = ""
+        if stop.saved:
+            how = "; a checkpoint is written: the same command with --resume goes on"
         return _say(f"{stop}{how}", stop.exit_code)
     except Ended as end:  # what went wrong was said by those who did the work
         return end.code

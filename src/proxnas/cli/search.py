@@ -198,11 +198,9 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
     if "table" in result:
         more["table"] = "  ".join(f"{name} {value}" for name, value in result["table"].items())
     if "refined" in result:
-        better = (
-            "one of the neighbours is better"
-            if result["refined"]["changed"]
-            else "no neighbour is clearly better"
-        )
+        better = "no neighbour is clearly better"
+        if result["refined"]["changed"]:
+            better = "one of the neighbours is better"
         more["refined"] = f"{better} after a short training"
     if "mean" in result:
         more[f"over seeds {', '.join(map(str, result['seeds']))}"] = (

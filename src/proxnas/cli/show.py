@@ -51,8 +51,7 @@ def _draw(genotype: Genotype, path: Path) -> None:
     if path.suffix == ".svg":
         write_atomically(path, cell_svg(genotype))
         return
-    from proxnas.report.cell_figure import (
-        save_cell,
-    )  # matplotlib takes a while, and text needs it not
+    # matplotlib takes a while, and text needs it not
+    from proxnas.report.cell_figure import save_cell
 
     save_cell(genotype, path)

@@ -43,8 +43,7 @@ def main(argv: list[str]) -> None:
         say(
             f"watching {folder} at http://{ADDRESS}:{server.server_port}/ (Ctrl-C ends)", flush=True
         )
-        if (
-            signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        ):  # a shell without job control gave it to the background so
+        # a shell without job control gave it to the background so
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         server.serve_forever(poll_interval=0.2)

@@ -64,9 +64,8 @@ def set_deterministic(on: bool) -> None:
     """Only algorithms that give the same bits each time; an operation without one is an error that
     names it."""
     if on:
-        os.environ.setdefault(
-            "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-        )  # read when CUDA starts, which is later
+        # read when CUDA starts, which is later
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
 
 

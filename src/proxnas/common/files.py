@@ -59,9 +59,8 @@ def write_beside(path: Path, write: Callable[[IO[bytes]], object]) -> Path:
     except BaseException as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        if (
-            isinstance(error, Exception) and (fault := _of_the_disk(error)) is not None
-        ):  # not a request to stop
+        # not a request to stop
+        if isinstance(error, Exception) and (fault := _of_the_disk(error)) is not None:
             raise Unwritable(path, fault) from error
         raise
     return part

@@ -83,9 +83,8 @@ def is_whole(value: Any) -> bool:
 
 def is_figure(value: Any) -> bool:
     """A number that can be computed with."""
-    return (
-        type(value) in (int, float) and abs(value) <= LARGEST
-    )  # NaN is not; an int may be past every float
+    # NaN is not; an int may be past every float
+    return type(value) in (int, float) and abs(value) <= LARGEST
 
 
 def is_number(value: Any) -> bool:

@@ -293,9 +293,8 @@ def _of(row: Row | None) -> str:
 
 def _versions(args: tuple[Any, ...]) -> tuple[int, ...]:
     tensors = [x for x in args if isinstance(x, Tensor)]
-    return tuple(
-        0 if x.is_inference() else x._version for x in tensors
-    )  # those of inference mode have none
+    # those of inference mode have none
+    return tuple(0 if x.is_inference() else x._version for x in tensors)
 
 
 def _first(n: int) -> Callable[[Any], Any]:

@@ -77,9 +77,8 @@ def one_hot(A: Tensor, group: Group) -> Tensor:
     if group.max_inputs is not None and NONE in group.candidates and len(group.candidates) > 1:
         usable[:, group.candidates.index(NONE)] = -torch.inf
     A_bar = torch.zeros_like(A).scatter_(-1, usable.argmax(-1, keepdim=True), 1.0)
-    return (keep_inputs(A, A_bar, group) != 0).to(
-        A.dtype
-    )  # an entry that was turned on holds its value
+    # an entry that was turned on holds its value
+    return (keep_inputs(A, A_bar, group) != 0).to(A.dtype)
 
 
 def changed(before: Matrices, after: Matrices) -> int:

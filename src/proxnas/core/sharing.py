@@ -26,15 +26,13 @@ def shared_relu() -> Iterator[None]:
 
 def relu(x: Tensor) -> Tensor:
     """max(x, 0), as it begins most operations."""
-    memo = (
-        None if torch.compiler.is_compiling() else _memo.get()
-    )  # the compiler cannot read a ContextVar
+    # the compiler cannot read a ContextVar
+    memo = None if torch.compiler.is_compiling() else _memo.get()
     if memo is None:
         return nn.functional.relu(x)
     source, y = memo.get(id(x), (None, x))
-    if (
-        source is None or source() is not x
-    ):  # a weak reference: x may die and another tensor take its id
+    # a weak reference: x may die and another tensor take its id
+    if source is None or source() is not x:
         y = nn.functional.relu(x)
         memo[id(x)] = ref(x), y
     return y

@@ -64,11 +64,9 @@ def _loaded(name: str, config: str | None, local: bool) -> Any:
     except InputError:
         raise
     except Exception as error:  # no network, no such set, a script in place of data, damaged files
-        remedy = (
-            "write the parquet file again"
-            if local
-            else "check the name and the network, or give a local folder"
-        )
+        remedy = "check the name and the network, or give a local folder"
+        if local:
+            remedy = "write the parquet file again"
         first: BaseException = error
         while first.__cause__ is not None:
             first = first.__cause__  # says what is wrong

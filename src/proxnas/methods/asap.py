@@ -67,12 +67,8 @@ class Asap:
 
     def __init__(self, setup: Setup[AsapOptions], constants: Constants | None = None) -> None:
         self.options, self.constants = setup.options, constants or Constants()
-        self.net, self.train, self.valid, self.clock = (
-            setup.net,
-            setup.train,
-            setup.valid,
-            setup.clock,
-        )
+        self.net, self.train = setup.net, setup.train
+        self.valid, self.clock = setup.valid, setup.clock
         self.budget = setup.budget
         self.learner = Learner(setup)
         self._check_moves()

@@ -111,9 +111,8 @@ class NaturalGradient:
         if K == 1:
             return torch.ones_like(theta)
         floor = 1 / (self.D * (K - 1))
-        if (
-            floor >= 1 / K
-        ):  # one variable, or two of two categories: the public floor would leave no choice
+        # one variable, or two of two categories: the public floor would leave no choice
+        if floor >= 1 / K:
             floor = 0.1 / K
         theta = theta.clamp(min=floor)
         theta = theta - (theta.sum() - 1) * (theta - floor) / (theta.sum() - floor * K)
@@ -158,12 +157,8 @@ class Asng:
 
     def __init__(self, setup: Setup[AsngOptions], constants: Constants | None = None) -> None:
         self.constants = constants or Constants()
-        self.net, self.train, self.valid, self.clock = (
-            setup.net,
-            setup.train,
-            setup.valid,
-            setup.clock,
-        )
+        self.net, self.train = setup.net, setup.train
+        self.valid, self.clock = setup.valid, setup.clock
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.variables = Variables(self.net.groups)
         self.theta = NaturalGradient(self.variables.sizes, self.constants.alpha)

@@ -110,12 +110,8 @@ class BayesNas:
     def __init__(self, setup: Setup[BayesNasOptions], constants: Constants | None = None) -> None:
         self.constants = constants = constants or Constants()
         options, epochs = setup.options, setup.weights.epochs
-        self.net, self.train, self.valid, self.clock = (
-            setup.net,
-            setup.train,
-            setup.valid,
-            setup.clock,
-        )
+        self.net, self.train = setup.net, setup.train
+        self.valid, self.clock = setup.valid, setup.clock
         options.check_moves(len(self.train), epochs)
         self.warmup = options.warmup_epochs(epochs) * len(self.train)
         self.generator = torch.Generator().manual_seed(setup.seed)

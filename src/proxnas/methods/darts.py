@@ -66,12 +66,8 @@ class Darts:
     Options: ClassVar[type[DartsOptions]] = DartsOptions
 
     def __init__(self, setup: Setup[DartsOptions], order: int) -> None:
-        self.net, self.train, self.valid, self.clock = (
-            setup.net,
-            setup.train,
-            setup.valid,
-            setup.clock,
-        )
+        self.net, self.train = setup.net, setup.train
+        self.valid, self.clock = setup.valid, setup.clock
         self.order = order
         self.options, self.epochs = options, epochs = setup.options, setup.weights.epochs
         options.check_due(len(self.train), epochs)
@@ -92,14 +88,12 @@ class Darts:
         train, before = self.train.next(), self.A_bar
         if self.options.due(self.w_optimizer.t, len(self.train), self.epochs):
             with self.clock("arch"):
-                self.A_optimizer.step(
-                    self.gradient(train)
-                )  # 3: by the second-order approximation, or the first
+                # 3: by the second-order approximation, or the first
+                self.A_optimizer.step(self.gradient(train))
                 self.A_bar = self.derive()
         self.use_mixture()
-        loss, right = weight_step(
-            self.net, train, self.w_optimizer, self.clock
-        )  # 4: with all operations
+        # 4: with all operations
+        loss, right = weight_step(self.net, train, self.w_optimizer, self.clock)
         return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
 
     def gradient(self, train: Batch) -> Matrices:

@@ -82,12 +82,8 @@ class Enas:
 
     def __init__(self, setup: Setup[EnasOptions], constants: Constants | None = None) -> None:
         self.constants = constants or constants_of(setup)
-        self.net, self.train, self.valid, self.clock = (
-            setup.net,
-            setup.train,
-            setup.valid,
-            setup.clock,
-        )
+        self.net, self.train = setup.net, setup.train
+        self.valid, self.clock = setup.valid, setup.clock
         self.evaluate, self.updates = setup.evaluate, setup.options.controller_steps
         self.generator = torch.Generator().manual_seed(setup.seed)
         self.controller = Controller(self.net.groups, self.constants.controller, self.generator)
@@ -137,18 +133,14 @@ class Enas:
         loss, output = self.net.loss(batch)
         right = self.net.objective.measure(loss, output, batch)[1] / len(batch.y)
         figures = mean_of(torch.stack([loss, right.to(loss)]), self.net.objective.examples(batch))
-        return (
-            float(figures[1])
-            if self.constants.perplexity is None
-            else self.constants.perplexity / float(figures[0].exp())
-        )
+        if self.constants.perplexity is None:
+            return float(figures[1])
+        return self.constants.perplexity / float(figures[0].exp())
 
     def choose(self) -> Matrices:
         """The best of a few drawn cells: on a batch, after the last epoch on everything."""
-        cells, last = (
-            [self._draw() for _ in range(self.constants.finalists)],
-            self.w_optimizer.t >= self.steps,
-        )
+        cells = [self._draw() for _ in range(self.constants.finalists)]
+        last = self.w_optimizer.t >= self.steps
         return max(
             cells,
             key=lambda cell: (

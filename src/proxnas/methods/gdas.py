@@ -63,12 +63,8 @@ class Gdas(Learns):
     Options = GdasOptions
 
     def __init__(self, setup: Setup[GdasOptions]) -> None:
-        self.net, self.train, self.valid, self.clock = (
-            setup.net,
-            setup.train,
-            setup.valid,
-            setup.clock,
-        )
+        self.net, self.train = setup.net, setup.train
+        self.valid, self.clock = setup.valid, setup.clock
         self.options = setup.options
         self.fixed = (
             fixed_reduction(self.net.groups.get(REDUCTION)) if self.options.fixed_reduction else {}

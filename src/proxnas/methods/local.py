@@ -38,12 +38,8 @@ class Local:
     ) -> None:
         """`preference`: the neighbours with most of it come first; without it in random order.
         `within`: what a limit makes of a cell; neighbours of which it makes the same are one."""
-        self.cells, self.generator, self.preference, self.within = (
-            cells,
-            generator,
-            preference,
-            within,
-        )
+        self.cells, self.generator = cells, generator
+        self.preference, self.within = preference, within
         self.middle = within(start or cells.draw(generator))
         self.waiting = [self.middle]
         self.around: list[Cell] = []

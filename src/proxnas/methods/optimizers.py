@@ -41,10 +41,8 @@ class WeightOptions(RatesOfW):
     def of(self, factory: Factory) -> WeightOptions:
         """The same with another optimizer, whose rate, momentum and decay are read off it."""
         group = factory([torch.zeros(1, requires_grad=True)]).param_groups[0]
-        rate, known = (
-            float(group["lr"]),
-            {name: group.get(name, 0.0) for name in ("momentum", "weight_decay")},
-        )
+        rate = float(group["lr"])
+        known = {name: group.get(name, 0.0) for name in ("momentum", "weight_decay")}
         shape = self.learning_rate_min / self.learning_rate if self.learning_rate else 1.0
         return replace(
             self, factory=factory, learning_rate=rate, learning_rate_min=shape * rate, **known
@@ -120,9 +118,8 @@ class WeightOptimizer:
         for group, rate in zip(self.sgd.param_groups, self.rates, strict=True):
             group["lr"] = share * self.learning_rate * rate
         before = self._before_measuring()
-        if (
-            self.scaler.is_enabled()
-        ):  # a gradient beyond float16 is no fault of the search: the scaler sees to it
+        # a gradient beyond float16 is no fault of the search: the scaler sees to it
+        if self.scaler.is_enabled():
             self.options.guard.judge(loss)
             self.scaler.step(self.sgd)
             self.scaler.update()
@@ -141,9 +138,8 @@ class WeightOptimizer:
         """
         if self.measured_pace is not None:
             return steps * self.measured_pace
-        return (
-            steps * self._first_rate / (1 - self.options.momentum)
-        )  # momentum sums up so many steps
+        # momentum sums up so many steps
+        return steps * self._first_rate / (1 - self.options.momentum)
 
     def _before_measuring(self) -> list[Tensor] | None:
         """A copy of w in those steps in which the pace is measured; SGD's is known."""

@@ -130,10 +130,8 @@ class Pnas:
         """The cells by what the surrogate promises, the best first."""
         if not partials:
             return []
-        x, y = (
-            self._described([p for p, _ in self.seen]),
-            torch.tensor([score for _, score in self.seen]),
-        )
+        x = self._described([p for p, _ in self.seen])
+        y = torch.tensor([score for _, score in self.seen])
         predicted = fit(x, y, self.options.surrogate, self.generator)(self._described(partials))
         return [partials[i] for i in predicted.argsort(descending=True, stable=True).tolist()]
 

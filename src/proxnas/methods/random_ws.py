@@ -53,12 +53,8 @@ class RandomWs(DrawsCells):
 
     def __init__(self, setup: Setup[RandomWsOptions], constants: Constants | None = None) -> None:
         self.constants = constants or Constants()
-        self.net, self.train, self.valid, self.clock = (
-            setup.net,
-            setup.train,
-            setup.valid,
-            setup.clock,
-        )
+        self.net, self.train = setup.net, setup.train
+        self.valid, self.clock = setup.valid, setup.clock
         self.evaluate, self.cells = setup.evaluate, setup.options.random_cells
         self.budget = setup.budget
         self.generator = torch.Generator().manual_seed(setup.seed)

@@ -98,12 +98,8 @@ class ByTraining:
     """Trains each cell anew for an equal share of the search."""
 
     def __init__(self, setup: Setup[SamplesCells]) -> None:
-        self.net, self.train, self.clock, self.evaluate = (
-            setup.net,
-            setup.train,
-            setup.clock,
-            setup.evaluate,
-        )
+        self.net, self.train = setup.net, setup.train
+        self.clock, self.evaluate = setup.clock, setup.evaluate
         self.initial, self.keeps = self._copied(), setup.keep_weights
         self.beginning = self.train.state_dict()
         self.kept: dict[str, Tensor] | None = None

@@ -63,12 +63,8 @@ class Score:
     Options = ScoreOptions
 
     def __init__(self, setup: Setup[ScoreOptions]) -> None:
-        self.net, self.train, self.clock, self.budget = (
-            setup.net,
-            setup.train,
-            setup.clock,
-            setup.budget,
-        )
+        self.net, self.train = setup.net, setup.train
+        self.clock, self.budget = setup.clock, setup.budget
         self.number, self.steps = setup.options.random_cells, setup.weights.epochs * len(self.train)
         self.score = make_scorer(setup.options.by, self.net)
         self.generator = torch.Generator().manual_seed(setup.seed)

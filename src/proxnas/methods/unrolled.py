@@ -72,11 +72,9 @@ class UnrolledStep:
 
     def _with_momentum(self, w: Tensor, direction: Tensor) -> Tensor:
         buffer = self.optimizer.momentum_of(w)
-        return (
-            direction
-            if buffer is None
-            else direction.add_(buffer, alpha=self.optimizer.options.momentum)
-        )
+        if buffer is None:
+            return direction
+        return direction.add_(buffer, alpha=self.optimizer.options.momentum)
 
 
 class ArchitectureGradient(Protocol):

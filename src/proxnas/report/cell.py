@@ -121,11 +121,9 @@ def _line(line: Stroke) -> str:
 
 def _mark(mark: Mark) -> str:
     (x, y), fill = mark.at, f'fill="{LINE if mark.solid else PALE}"'
-    return (
-        f'<path d="M{x:g} {y:g}l-7 -3.5v7z" {fill}/>'
-        if mark.tip
-        else f'<circle cx="{x:g}" cy="{y:g}" r="2.5" {fill}/>'
-    )
+    if mark.tip:
+        return f'<path d="M{x:g} {y:g}l-7 -3.5v7z" {fill}/>'
+    return f'<circle cx="{x:g}" cy="{y:g}" r="2.5" {fill}/>'
 
 
 def _rect(box: Box) -> str:

@@ -114,11 +114,9 @@ def edges(entry: Entry) -> Figure:
     for e, axis in enumerate(axes[: values.shape[1]]):
         _image(axis, values[:, e].T, (values.min(), values.max()))
         axis.set_title(f"edge {e}", fontsize=7)
-    what = (
-        f"softmax of A, {values.min():.3f} to {values.max():.3f}"
-        if _family(entry.name) == "darts"
-        else "A_bar"
-    )
+    what = "A_bar"
+    if _family(entry.name) == "darts":
+        what = f"softmax of A, {values.min():.3f} to {values.max():.3f}"
     figure.suptitle(f"{entry.name}, group {group}: {what}; candidates against epochs", fontsize=9)
     return figure
 
@@ -193,9 +191,8 @@ def _over_time(axis: Any, found: Comparison, names: Sequence[str]) -> None:
                 x, y - spread, y + spread, color=COLOURS[i % len(COLOURS)], alpha=0.12, linewidth=0
             )
     axis.set(xlabel="search time (minutes)", ylabel=figure.replace("valid_", "validation "))
-    beside = (
-        {"loc": "upper left", "bbox_to_anchor": (1, 1)} if len(names) > 4 else {}
-    )  # not over the lines
+    # not over the lines
+    beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if len(names) > 4 else {}
     axis.legend(frameon=False, fontsize=7, **beside)
 
 

@@ -116,9 +116,8 @@ def _place(figure: Figure, image: Any, lines: int) -> None:
     figure.set_layout_engine(None)
     width, height = figure.get_size_inches()
     right, low, high = 1 - 0.75 / width, 0.4 / height, 1 - 0.55 / height
-    gap = (
-        0.5 * lines / (height - 0.95 - 0.5 * (lines - 1))
-    )  # half an inch, by the height of a panel
+    # half an inch, by the height of a panel
+    gap = 0.5 * lines / (height - 0.95 - 0.5 * (lines - 1))
     figure.subplots_adjust(
         left=1.1 / width, right=right, bottom=low, top=high, wspace=0.08, hspace=gap
     )
@@ -149,9 +148,8 @@ def _heat_map(axis: Any, group: dict[str, Any], e: int, epochs: Sequence[int]) -
         for edge, k in pairs
         if edge == e
     ]
-    left, right = (
-        [epoch + side for epoch, _ in marks] for side in (-0.51, 0.51)
-    )  # no gaps between epochs
+    # no gaps between epochs
+    left, right = ([epoch + side for epoch, _ in marks] for side in (-0.51, 0.51))
     axis.hlines([k for _, k in marks], left, right, colors=COLOURS[1], linewidth=1.6)
     axis.grid(False)
     axis.xaxis.get_major_locator().set_params(integer=True)

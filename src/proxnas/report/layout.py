@@ -52,12 +52,8 @@ OUTPUTS = {
 ROW, GAP, MARGIN = 26.0, 14.0, 24.0
 INK, LINE, PALE = "#1f2933", "#52606d", "#c5ccd3"
 FILLS = {"input": "#d9f2e3", "node": "#dbeafe", "output": "#fdebc8"}
-OP_FILLS = (
-    ("conv", "#eef4ff"),
-    ("pool", "#fff3e0"),
-    ("none", "#ffffff"),
-    ("", "#f3f4f6"),
-)  # the first that is found
+# the first that is found
+OP_FILLS = (("conv", "#eef4ff"), ("pool", "#fff3e0"), ("none", "#ffffff"), ("", "#f3f4f6"))
 
 
 @dataclass(frozen=True)
@@ -164,15 +160,13 @@ class _Graph:
 
 
 def _graph(kind: str, cell: Cell) -> _Graph:
-    shown = [
-        [e for e in node if e.op != "none" or kind == "nasbench201"] for node in cell.nodes
-    ]  # its six are fixed
+    # its six are fixed
+    shown = [[e for e in node if e.op != "none" or kind == "nasbench201"] for node in cell.nodes]
     # Latest input first: its trunk may end there, and then the edges below it need not cross it.
     edges: list[list[Edge]] = [sorted(node, key=lambda edge: -edge.input) for node in shown]
     first, outputs = len(INPUTS[kind]), list(cell.concat)
-    if (
-        kind == RECURRENT
-    ):  # the first state is drawn as what it is, the tanh of the inputs, which come before it
+    # the first state is drawn as what it is, the tanh of the inputs, which come before it
+    if kind == RECURRENT:
         edges = [[Edge("tanh", -1)], *edges]
         edges = [[edge._replace(input=edge.input + 1) for edge in node] for node in edges]
         outputs = [i + 1 for i in outputs]

@@ -48,9 +48,8 @@ def table(entries: Iterable[dict[str, Any]]) -> str:
     time."""
     rows = [HEAD, *([plain(cell) for cell in _cells(entry)] for entry in entries)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = [
-        f"{{:<{width}}}" if i < 2 else f"{{:>{width}}}" for i, width in enumerate(widths)
-    ]  # words, figures
+    # words, figures
+    aligned = [f"{{:<{width}}}" if i < 2 else f"{{:>{width}}}" for i, width in enumerate(widths)]
     return "\n".join("  ".join(aligned).format(*row).rstrip() for row in rows)
 
 

@@ -65,9 +65,8 @@ def p_value(differences: Sequence[float]) -> float | None:
         return None
     if not any(differences):
         return 1.0
-    if (
-        statistics.stdev(differences) == 0
-    ):  # all alike, which a finite sample of noise is not: the test has no answer
+    # all alike, which a finite sample of noise is not: the test has no answer
+    if statistics.stdev(differences) == 0:
         return None
     from scipy.stats import ttest_1samp
 

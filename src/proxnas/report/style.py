@@ -13,15 +13,8 @@ from proxnas.common.files import write_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#444444",
-)  # Okabe and Ito
+# Okabe and Ito
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PANEL = (4.8, 3.4)  # inches
 

@@ -22,9 +22,9 @@ from filelock import FileLock, Timeout
 from proxnas.common import stored
 from proxnas.common.errors import InputError
 from proxnas.common.files import append_line, is_run, make_folder, rename, sync_folder, write_beside
-from proxnas.common.files import (
-    write_atomically as write_atomically,
-)  # where the others look for it
+
+# where the others look for it
+from proxnas.common.files import write_atomically as write_atomically
 from proxnas.common.launch import here
 from proxnas.common.options import AboutOptions, OptionError, escape
 from proxnas.common.say import note
@@ -124,9 +124,8 @@ class Run:
         path = self / "metrics.jsonl"
         try:
             content = stored.read_bytes(path, stored.MOST_LINES_BYTES)
-            content.decode(
-                "utf-8"
-            )  # else it is no file of lines, and all of it would be taken for a torn one
+            # else it is no file of lines, and all of it would be taken for a torn one
+            content.decode("utf-8")
             lines = content.splitlines(keepends=True)
             rows = (stored.parse(line) for line in lines if line.endswith(b"\n"))
             return [stored.check(row, stored.ROW, ("epoch", "seconds")) for row in rows]

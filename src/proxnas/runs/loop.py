@@ -75,9 +75,8 @@ class InMemory:
         self.state = copy.deepcopy(state)
 
     def load_checkpoint(self) -> State | None:
-        return copy.deepcopy(
-            self.state
-        )  # optimizers go on with the very tensors that they are given
+        # optimizers go on with the very tensors that they are given
+        return copy.deepcopy(self.state)
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
@@ -120,9 +119,8 @@ def _restore(job: Job, kept: Run | InMemory, state: State) -> None:
         job.load_state_dict(state)
         job.guard.go_back(int(state["rollbacks"]))
         range(job.epochs_done)
-    except (
-        Exception
-    ) as error:  # a sound file that another program or version has written raises nearly every kind
+    except Exception as error:
+        # a sound file that another program or version has written raises nearly every kind
         fault = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         where = f"{kept.folder}: " if isinstance(kept, Run) else ""
         raise AboutOptions(
@@ -225,10 +223,8 @@ def _asked_before(request: Request) -> Iterator[None]:
 
 def _go_back(job: Job, kept: Run | InMemory, fault: Diverged) -> None:
     """To the last checkpoint at a lower learning rate; after `MOST` times an InputError."""
-    where, times = (
-        f"{fault.what} is not finite in epoch {job.epochs_done + 1}",
-        job.guard.rollbacks + 1,
-    )
+    where = f"{fault.what} is not finite in epoch {job.epochs_done + 1}"
+    times = job.guard.rollbacks + 1
     rate = job.config.learning_rate
     if times > MOST:
         raise AboutOptions(

@@ -84,11 +84,9 @@ def _in_one_fit(search: Path, train: Path) -> bool:
 
 def _words(stored: dict[str, Any]) -> str:
     name = stored.get("data")
-    return (
-        f"the data {name!r} have"
-        if isinstance(name, str) and name.isprintable()
-        else "the data have"
-    )
+    if isinstance(name, str) and name.isprintable():
+        return f"the data {name!r} have"
+    return "the data have"
 
 
 def _differ(changed: list[str]) -> str:

@@ -131,9 +131,8 @@ def _warnings(this: Search) -> Iterator[str]:
     yield from this.data.warnings
     # candidates of a user's own module tell nothing by their names
     poor = this.space.name != CUSTOM and without_weights(this.returned(), this.net.groups)
-    small = (
-        this.config.weight_of_R() or this.budget
-    )  # asked for: an empty cell may be what it takes
+    # asked for: an empty cell may be what it takes
+    small = this.config.weight_of_R() or this.budget
     if poor and not small:
         yield (
             f"no operation with weights in {' and '.join(poor)}: only skip connections and pooling,"

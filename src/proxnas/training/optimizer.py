@@ -73,9 +73,8 @@ class Optimizer:
         norm = self._clipped()
         for group in self.inner.param_groups:
             group["lr"] = self.guard.factor * rate
-        if (
-            self.scaler.is_enabled()
-        ):  # a gradient beyond float16 is no fault of the network: the scaler sees to it
+        # a gradient beyond float16 is no fault of the network: the scaler sees to it
+        if self.scaler.is_enabled():
             self.guard.judge(loss)
             self.scaler.step(self.inner)
             self.scaler.update()

@@ -328,8 +328,7 @@ def fix_architecture(search: Search) -> None:
         E, K = matrix.shape
         edge = torch.arange(E)
         matrix.fill_(0.4)
-        matrix[edge, edge % min(K, 4)] = (
-            0.6 - 0.01 * edge.double()
-        )  # no two alike: no tie to be broken by chance
+        # no two alike: no tie to be broken by chance
+        matrix[edge, edge % min(K, 4)] = 0.6 - 0.01 * edge.double()
     if isinstance(search.method, Proximal):
         search.method.A_bar = search.method.select(search.method.A)

@@ -96,11 +96,9 @@ class StudyConfig(ManyFlags, RunConfig):
 
     def all_seeds(self) -> list[int]:
         """The seeds of each setting."""
-        return (
-            whole_numbers("seeds", self.seeds)
-            if self.seeds
-            else [self.seed + i for i in range(SEEDS)]
-        )
+        if self.seeds:
+            return whole_numbers("seeds", self.seeds)
+        return [self.seed + i for i in range(SEEDS)]
 
 
 AnyStudy = TypeVar("AnyStudy", bound=StudyConfig)
@@ -191,6 +189,5 @@ def _read_once(path: str, changed: int) -> dict[str, Any]:
 
 
 def _changed(path: str) -> int:
-    return (
-        Path(path).stat().st_mtime_ns if Path(path).exists() else 0
-    )  # what is missing is named by the reader
+    # what is missing is named by the reader
+    return Path(path).stat().st_mtime_ns if Path(path).exists() else 0

@@ -47,9 +47,8 @@ class Sizes:
         self.entries, self.fixed = set_entries(entries, groups), 0.0
         smallest, largest = (self._best(sign) for sign in (-1.0, 1.0))
         low, high, known = self(smallest), self(largest), total(smallest)
-        if (
-            of == "latency" and high > low
-        ):  # parts share overheads: a scale that is right at both ends
+        # parts share overheads: a scale that is right at both ends
+        if of == "latency" and high > low:
             scale = (total(largest) - known) / (high - low)
             scale = scale if scale > 0 else 1.0  # a machine too busy to tell them apart
             self.entries = {name: scale * matrix for name, matrix in self.entries.items()}

@@ -75,12 +75,8 @@ def sums(net: Supernet, met: list[Place], measure: Measure) -> Sums:
         )
         for k, (name, candidate) in enumerate(zip(choice.names, choice.candidates, strict=True)):
             if name != NONE:
-                key = (
-                    name,
-                    repr(candidate),
-                    parameters(candidate),
-                    shapes,
-                )  # its repr says kernel and stride
+                # its repr says kernel and stride
+                key = (name, repr(candidate), parameters(candidate), shapes)
                 if key not in known:
                     known[key] = measure(candidate, source)
                 total[group][e, k] += known[key]

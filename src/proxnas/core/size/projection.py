@@ -80,11 +80,9 @@ def best_within(
     for line in lines:
         layers.append(_extended(layers[-1], line, room * (1 + SLACK)))
     end = layers[-1].get(State())
-    return (
-        None
-        if end is None
-        else _traced(lines, layers, {name: torch.zeros_like(a) for name, a in A.items()})
-    )
+    if end is None:
+        return None
+    return _traced(lines, layers, {name: torch.zeros_like(a) for name, a in A.items()})
 
 
 def _lines(name: str, group: Group, A: Any, costs: Any) -> Iterator[Line]:

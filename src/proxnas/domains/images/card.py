@@ -135,11 +135,9 @@ def _classes(classes: Sequence[str]) -> str:
 def _input(facts: ImageFacts) -> str:
     C, H, W = facts.shape
     values = "bytes" if facts.pixels == "uint8" else "values as in the data"
-    files = (
-        f" `{facts.found['use_model']}` beside it answers image files."
-        if facts.found.get("use_model")
-        else ""
-    )
+    files = ""
+    if facts.found.get("use_model"):
+        files = f" `{facts.found['use_model']}` beside it answers image files."
     return (
         f"Input `images`: {facts.pixels}, (N, {H}, {W}, {C}), {values}; normalisation is inside."
         f" Output `{facts.output}`: (N, {len(facts.classes)}), in the order of the classes above."

@@ -170,9 +170,8 @@ def _check(run: Run, example: Tensor, expected: Tensor, what: str) -> float:
     got = torch.cat([_answers(run, example), _answers(run, example[:1])]).cpu()
     expected = torch.cat([expected, expected[:1]])
     difference = (got - expected).abs()
-    if not bool(
-        (difference <= TOLERANCE * (1 + expected.abs())).all()
-    ):  # also if it is not a number
+    # also if it is not a number
+    if not bool((difference <= TOLERANCE * (1 + expected.abs())).all()):
         raise RuntimeError(
             f"{what}: answers differ from the network's by {difference.max():g}; nothing was"
             " written"

@@ -264,10 +264,8 @@ def check_shape(shape: Sequence[int], size: Size, network: nn.Module) -> None:
     """An InputError for images (C, H, W) that are larger than can be meant for a network of so many
     weights."""
     C, H, W = shape
-    values, weights = (
-        max(C, STEM * size.channels) * H * W,
-        sum(w.numel() for w in network.parameters()),
-    )
+    values = max(C, STEM * size.channels) * H * W
+    weights = sum(w.numel() for w in network.parameters())
     if values > MOST_VALUES + VALUES_A_WEIGHT * weights:
         raise AboutOptions(
             f"images of {W} x {H} pixels are too large for a network of {weights:,} weights: give"

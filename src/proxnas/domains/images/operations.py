@@ -92,9 +92,8 @@ class FactorizedReduce(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = relu(x)
-        if (
-            x.shape[2] % 2 or x.shape[3] % 2
-        ):  # odd sides: a padded border keeps both halves equally large
+        # odd sides: a padded border keeps both halves equally large
+        if x.shape[2] % 2 or x.shape[3] % 2:
             x = nn.functional.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2))
         y: Tensor = self.norm(torch.cat([self.even(x), self.odd(x[:, :, 1:, 1:])], dim=1))
         return y
@@ -167,9 +166,8 @@ def max_pool(kernel: int) -> Factory:
 def max_pool_even(C: int, stride: int, norm: Norm) -> nn.Module:
     """The largest value of a 2x2 window; without a stride the lower right border is padded to keep
     the size."""
-    pool = nn.MaxPool2d(
-        2, stride=stride, ceil_mode=stride == 2
-    )  # an odd side is rounded up, as everywhere
+    # an odd side is rounded up, as everywhere
+    pool = nn.MaxPool2d(2, stride=stride, ceil_mode=stride == 2)
     return pool if stride == 2 else nn.Sequential(nn.ReplicationPad2d((0, 1, 0, 1)), pool)
 
 

@@ -217,9 +217,8 @@ def seeded(seed: int) -> Iterator[None]:
     """Torch's own random numbers on the host from a seed, within; afterwards they go on as
     before."""
     before = torch.get_rng_state()
-    torch.default_generator.manual_seed(
-        seed
-    )  # not torch.manual_seed: that reaches accelerators too
+    # not torch.manual_seed: that reaches accelerators too
+    torch.default_generator.manual_seed(seed)
     try:
         yield
     finally:
@@ -265,9 +264,8 @@ def _converted(array: np.ndarray[Any, Any], name: str) -> Tensor:
     """An array as a tensor; numpy's usual float64 becomes what modules are made of."""
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name}: an array of {array.dtype}: give numbers")
-    x = torch.from_numpy(
-        np.array(array)
-    )  # a copy: what is read only, or turned round, torch does not take
+    # a copy: what is read only, or turned round, torch does not take
+    x = torch.from_numpy(np.array(array))
     return x.to(torch.get_default_dtype()) if x.dtype == torch.float64 else x
 
 

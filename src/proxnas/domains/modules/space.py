@@ -123,9 +123,8 @@ def _derived(
     module: nn.Module, genotype: Mapping[str, str] | Genotype, memo: dict[int, Any]
 ) -> nn.Module:
     pick = picker(module, genotype)
-    for part in inside_out(
-        module, pick
-    ):  # deepcopy takes what is in the memo wherever it meets the original
+    # deepcopy takes what is in the memo wherever it meets the original
+    for part in inside_out(module, pick):
         memo[id(part)] = (
             _plain_choice(part, pick(part), memo)
             if isinstance(part, Choice)

@@ -305,8 +305,6 @@ def _float(x: Any) -> Any:
 
 def _name(metric: Metric) -> str:
     name = getattr(metric, "__name__", type(metric).__name__).strip("<>")
-    return (
-        name
-        if name.isidentifier() and name not in ("loss", "lambda", "function", "partial")
-        else "metric"
-    )
+    if name.isidentifier() and name not in ("loss", "lambda", "function", "partial"):
+        return name
+    return "metric"

@@ -152,9 +152,8 @@ def _check(run: Run, network: LanguageModel, what: str) -> float:
             got, *states_after = run(words, *states)
             states = tuple(states_after)
             difference = (got - logits).abs()
-            if not bool(
-                (difference <= TOLERANCE * (1 + logits.abs())).all()
-            ):  # also if it is not a number
+            # also if it is not a number
+            if not bool((difference <= TOLERANCE * (1 + logits.abs())).all()):
                 raise RuntimeError(
                     f"{what}: answers differ by {difference.max():g}; nothing was written"
                 )

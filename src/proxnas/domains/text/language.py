@@ -139,9 +139,8 @@ class LanguageModel(nn.Module):
     ) -> Tensor | None:
         if not chance:
             return None
-        kept = (
-            torch.rand(shape, generator=generator) >= chance
-        )  # on the host: the same on every device
+        # on the host: the same on every device
+        kept = torch.rand(shape, generator=generator) >= chance
         return (kept / (1 - chance)).to(self.embedding)
 
     def features(self, x: Tensor, hidden: Hidden, masks: Masks | None = None) -> Features:

@@ -111,26 +111,22 @@ class TextModel:
         for _ in range(count):
             features = self.network.features(feed, hidden)
             hidden = features.hidden
-            logits = (
-                self.network.embedding @ features.raw[-1, 0] + self.network.bias
-            )  # of the last position only
+            # of the last position only
+            logits = self.network.embedding @ features.raw[-1, 0] + self.network.bias
             spoken.append(self._draw(logits.cpu(), temperature, generator))
             feed = torch.tensor([[spoken[-1]]], device=self.device)
         written = words.join((self.vocabulary[number] for number in spoken), self.options.tokens)
-        gap = (
-            " "
-            if self.options.tokens == "word" and prompt.strip() and not prompt[-1:].isspace()
-            else ""
-        )
+        gap = ""
+        if self.options.tokens == "word" and prompt.strip() and not prompt[-1:].isspace():
+            gap = " "
         return prompt + gap + written
 
     def _draw(self, logits: Tensor, temperature: float, generator: torch.Generator) -> int:
         logits[self.vocabulary.index(words.UNKNOWN)] = -torch.inf
         if temperature == 0:
             return int(logits.argmax())
-        chances = ((logits - logits.max()).double() / temperature).softmax(
-            -1
-        )  # the likeliest first made 0: no overflow
+        # the likeliest first made 0: no overflow
+        chances = ((logits - logits.max()).double() / temperature).softmax(-1)
         return int(torch.multinomial(chances, 1, generator=generator))
 
 

@@ -132,11 +132,9 @@ class _Recurrence(torch.autograd.Function):
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         J, T, (B, H) = len(weights), len(xz), h.shape
-        states, gates, output = (
-            h.new_empty(J, T, B, H),
-            h.new_empty(J, T, B, 2 * H),
-            h.new_empty(T, B, H),
-        )
+        states = h.new_empty(J, T, B, H)
+        gates = h.new_empty(J, T, B, 2 * H)
+        output = h.new_empty(T, B, H)
         ctx.plan = plan
         ctx.statistics = _forward(plan, xz, h, mask, weights, states, gates, output)
         ctx.save_for_backward(h, mask, states, gates, output, *weights)

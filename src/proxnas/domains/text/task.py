@@ -226,10 +226,8 @@ class TextTask:
 
     @torch.inference_mode()
     def seconds(self, network: nn.Module) -> float:
-        real, word = (
-            materialised(network, self.device).eval(),
-            torch.zeros(1, 1, dtype=torch.long, device=self.device),
-        )
+        real = materialised(network, self.device).eval()
+        word = torch.zeros(1, 1, dtype=torch.long, device=self.device)
         return statistics.median(warm_runs(lambda: real(word), Clock(self.device, exact=True)))
 
     def entries(self, of: str) -> Matrices:

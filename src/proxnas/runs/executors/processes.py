@@ -26,9 +26,8 @@ class LocalExecutor:
         self, workers: int = 1, threads: Asked = "auto", devices: Sequence[str] = ()
     ) -> None:
         self.workers, self.threads = workers, threads
-        self.share = max(
-            1, available() // workers
-        )  # of the cores, of which `auto` takes as many as help
+        # of the cores, of which `auto` takes as many as help
+        self.share = max(1, available() // workers)
         self.devices = tuple(devices)  # the i-th worker takes the i-th, and so on in turn
 
     def run(

@@ -76,10 +76,8 @@ class RayExecutor:
         """How many tasks fit on the nodes that are alive; whoever joins is used."""
         if time.monotonic() > self._counted + COUNT:
             nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-            self._counted, self._slots = (
-                time.monotonic(),
-                sum(fitting(node, self.cpus, self.gpus) for node in nodes),
-            )
+            self._counted = time.monotonic()
+            self._slots = sum(fitting(node, self.cpus, self.gpus) for node in nodes)
         return self._slots
 
     def _check(self) -> None:
@@ -168,10 +166,8 @@ class RayWorker:
 def work(command: list[str], log: str, directory: str) -> tuple[int, str]:
     """On a node: (exit code, why it could not even begin) of a run."""
     if not Path(log).parent.is_dir() or not Path(directory).is_dir():
-        node, missing = (
-            socket.gethostname(),
-            directory if Path(log).parent.is_dir() else Path(log).parent,
-        )
+        node = socket.gethostname()
+        missing = directory if Path(log).parent.is_dir() else Path(log).parent
         return (
             2,
             (
@@ -202,9 +198,8 @@ def connected(address: str) -> Iterator[Any]:
     """Ray, connected and silent; left again afterwards, and ended if it is our own."""
     check_ray(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1"
-    )  # a task without GPUs sees none
+    # a task without GPUs sees none
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
     import ray
 
     own: dict[str, Any] = (

@@ -99,11 +99,9 @@ def reason(task: Task, code: int, deaths: int = 0) -> str:
             f" {task.log}"
         )
     said = [line for line in _tail(task.log) if line.startswith("proxnas: error: ")]
-    return (
-        said[-1].removeprefix("proxnas: error: ")
-        if said
-        else f"ended with exit code {code}: see {task.log}"
-    )
+    if said:
+        return said[-1].removeprefix("proxnas: error: ")
+    return f"ended with exit code {code}: see {task.log}"
 
 
 def _tail(log: Path, size: int = 20_000) -> list[str]:

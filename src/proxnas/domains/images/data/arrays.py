@@ -279,9 +279,8 @@ def statistics(x: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
     std = np.sqrt(
         sum(np.square(chunk - mean).sum(axis=(0, 1, 2)) for chunk in chunks) / x[..., 0].size
     )
-    std = np.where(
-        std > np.maximum(1e-6 * np.abs(mean), 1e-30), std, unit
-    )  # else constant up to float32's rounding
+    # else constant up to float32's rounding
+    std = np.where(std > np.maximum(1e-6 * np.abs(mean), 1e-30), std, unit)
     return tuple((mean / unit).tolist()), tuple((std / unit).tolist())
 
 

@@ -18,11 +18,8 @@ from proxnas.domains.images.data.arrays import Images
 
 SMALLEST_AREA = 0.08  # share of the image that a resized crop keeps at least, as in Inception
 LARGEST_RATIO = 4 / 3  # of its sides
-YIQ = (
-    (0.299, 0.587, 0.114),
-    (0.5959, -0.2746, -0.3213),
-    (0.2115, -0.5227, 0.3112),
-)  # of RGB; the first row is luma
+# of RGB; the first row is luma
+YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
 
 
 @dataclass(frozen=True)
@@ -123,9 +120,8 @@ def colours(augment: Augment, random: list[Tensor]) -> tuple[Tensor, Tensor] | N
     brightness, contrast, saturation = (
         1 + augment.colour * (2 * random.pop(0) - 1) for _ in range(3)
     )
-    hue = (
-        math.pi * augment.colour * (2 * random.pop(0) - 1)
-    )  # half of the strength, of a whole turn
+    # half of the strength, of a whole turn
+    hue = math.pi * augment.colour * (2 * random.pop(0) - 1)
     cos, sin, zero = saturation * hue.cos(), saturation * hue.sin(), torch.zeros_like(hue)
     turn = torch.stack((zero + 1, zero, zero, zero, cos, -sin, zero, sin, cos), dim=1).view(
         -1, 3, 3

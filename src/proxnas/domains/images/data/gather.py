@@ -212,10 +212,8 @@ def _pixels(found: Head) -> int:
 
 def _tell_size(total: int, form: tuple[int, int, int], where: str, options: LoadOptions) -> None:
     """Said before anything is decoded: what is too large for the memory, or for a search."""
-    size, wide = (
-        total * prod(form),
-        max(form[:2]) > LARGE and not options.image_size and not options.for_model,
-    )
+    size = total * prod(form)
+    wide = max(form[:2]) > LARGE and not options.image_size and not options.for_model
     if size <= options.resident_limit and not wide:
         return
     how = ", read batch by batch" if size > options.resident_limit else ""

@@ -57,9 +57,8 @@ class Column:
         from datasets import Image as ImageFeature
 
         if isinstance(split.features[column], ImageFeature):
-            split = split.cast_column(
-                column, ImageFeature(decode=False)
-            )  # we decode, with our limits
+            # we decode, with our limits
+            split = split.cast_column(column, ImageFeature(decode=False))
         return cls(split.select_columns([column]), column, part, may_name_files)
 
     def __len__(self) -> int:

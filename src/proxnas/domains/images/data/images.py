@@ -93,9 +93,8 @@ def _load(spec: str, options: LoadOptions) -> Images:
         place, asked = table.split_words(spec)
         if os.path.isfile(os.path.expanduser(place)):
             return table.read({"train": Path(place).expanduser()}, asked, options)
-    path = Path(
-        place := os.path.expanduser(spec)
-    )  # os.path: unlike Path's, its questions never raise
+    # os.path: unlike Path's, its questions never raise
+    path = Path(place := os.path.expanduser(spec))
     if os.path.isdir(place):
         return _folder(path, options)
     if os.path.isfile(place) and path.suffix.lower() == ".npz":
@@ -107,17 +106,13 @@ def _load(spec: str, options: LoadOptions) -> Images:
 
         return hub.read(place, options)
     if os.path.exists(place) or len(path.parts) > 1 or path.suffix:
-        fault = (
-            "not a kind of data that can be read"
-            if os.path.exists(place)
-            else "no such file or folder"
-        )
+        fault = "no such file or folder"
+        if os.path.exists(place):
+            fault = "not a kind of data that can be read"
         raise InputError(f"{spec!r}: {fault}: {ACCEPTED}")
-    hint = (
-        "did you mean digits? "
-        if difflib.get_close_matches(spec.lower(), ["digits"], cutoff=0.5)
-        else ""
-    )
+    hint = ""
+    if difflib.get_close_matches(spec.lower(), ["digits"], cutoff=0.5):
+        hint = "did you mean digits? "
     raise InputError(f"unknown data {spec[:200]!r}: {hint}{ACCEPTED}")
 
 

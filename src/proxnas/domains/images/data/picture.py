@@ -18,15 +18,8 @@ from proxnas.common.errors import in_one_line
 from proxnas.common.seeds import Array
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
-FORMATS = (
-    "JPEG",
-    "PNG",
-    "BMP",
-    "GIF",
-    "TIFF",
-    "WEBP",
-    "PPM",
-)  # others run programs or are rarely tested
+# others run programs or are rarely tested
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 LARGEST_PIXELS = 64 * 2**20  # below the number at which Pillow itself warns
 BLANK, PIXELS_A_BYTE = 16 * 2**20, 16
 """Pixels that any file may have, and so many a byte of it besides: photographs have fewer than ten,
@@ -34,10 +27,8 @@ but a small file of nothing could fill the memory."""
 SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 GREY = ("1", "L", "LA", "La", *SIXTEEN_BITS)
 WITH_ALPHA = ("RGBA", "RGBa", "LA", "La", "PA")
-ORIENTATION, SIDEWAYS = (
-    0x0112,
-    (5, 6, 7, 8),
-)  # the tag of a camera, and its values that exchange the sides
+# the tag of a camera, and its values that exchange the sides
+ORIENTATION, SIDEWAYS = (0x0112, (5, 6, 7, 8))
 
 
 class BrokenImage(Exception):
@@ -114,9 +105,8 @@ def pixels(image: Image.Image, form: tuple[int, int, int], resize: bool) -> Arra
     height, width, channels = form
     try:
         if resize:
-            image.draft(
-                image.mode, (width, height)
-            )  # JPEG: decodes at a half, a quarter ... of the size, but not less
+            # JPEG: decodes at a half, a quarter ... of the size, but not less
+            image.draft(image.mode, (width, height))
         image = _eight_bits(ImageOps.exif_transpose(image) if _orientation(image) else image)
         image = image.convert("L" if channels == 1 else "RGB")
         if resize:

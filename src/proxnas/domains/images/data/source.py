@@ -94,17 +94,15 @@ class Streamed:
         asked = index.tolist()
         if self._next is None:
             self._next = self._from_workers()
-        if (
-            self._next is None or self._next[0] != asked
-        ):  # not what was announced: read here and now
+        # not what was announced: read here and now
+        if self._next is None or self._next[0] != asked:
             return self._fetched(_Rows(self.x).__getitems__(asked))
         read, self._next = self._next, None
         return self._fetched(read)
 
     def each(self, indices: Sequence[Tensor]) -> Iterator[Fetched]:
-        own = Streamed(
-            self.x, self.device, self.workers
-        )  # what is expected of this one must not be lost
+        # what is expected of this one must not be lost
+        own = Streamed(self.x, self.device, self.workers)
         own._told = self._told
         own.expect(iter(indices))
         try:
@@ -211,9 +209,8 @@ def _begin_worker(_: int) -> None:
     warnings.simplefilter("ignore")
     for signum in STOPPING:
         signal.signal(signum, signal.SIG_IGN)
-    signal.signal(
-        signal.SIGTERM, lambda *_: os._exit(0)
-    )  # 0: else the loader would interrupt the first one
+    # 0: else the loader would interrupt the first one
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
 
 def _sound(read: Read | str) -> Read:

@@ -83,10 +83,8 @@ class ImageBatches:
             self._draw(self.width, index, generator),
         )
         random = list(torch.rand(self.augment.draws(), len(index), generator=generator)[:, part])
-        theta, colour = (
-            geometry(self.augment, random, self.height, self.width),
-            colours(self.augment, random),
-        )
+        theta = geometry(self.augment, random, self.height, self.width)
+        colour = colours(self.augment, random)
         index, table, base = self.source.fetch(index[part])
         index, base, top, left, mirrored, *centre = self._moved(
             torch.stack((index, base, *(d[part] for d in draws)))
@@ -98,10 +96,8 @@ class ImageBatches:
             x = recoloured(x, self._moved(colour[0]), self._moved(colour[1]), *self._range)
         x = self._normalised(x)
         if self.augment.cutout:
-            rows, columns = (
-                self._hidden(self._rows, centre[0]),
-                self._hidden(self._columns, centre[1]),
-            )
+            rows = self._hidden(self._rows, centre[0])
+            columns = self._hidden(self._columns, centre[1])
             x = x.masked_fill_((rows[:, :, None] & columns[:, None, :])[..., None], 0.0)
         return self._batch(x, index)
 
@@ -156,10 +152,8 @@ class ImageBatches:
         rows = top[:, None] + (self._rows - self.pad[0])
         across = torch.where(mirrored[:, None] == 1, self._columns.flip(0), self._columns)
         columns = left[:, None] + across - self.pad[1]
-        inside_rows, inside_columns = (
-            rows.clamp(0, self.height - 1),
-            columns.clamp(0, self.width - 1),
-        )
+        inside_rows = rows.clamp(0, self.height - 1)
+        inside_columns = columns.clamp(0, self.width - 1)
         # selecting whole pixels of a flat list is four times faster than three index tensors
         lines = (base[:, None] * self.height + inside_rows) * self.width
         pixels = (lines[:, :, None] + inside_columns[:, None, :]).flatten()
@@ -225,10 +219,8 @@ class Stream:
 
     def next(self) -> Batch:
         if not self._announced:
-            order, mine = (
-                self.order,
-                self.mine,
-            )  # not self: workers that know the stream would keep it alive
+            # not self: workers that know the stream would keep it alive
+            order, mine = self.order, self.mine
             self.part.expect(order.index(t)[mine] for t in count(self.delivered))
             self._announced = True
         index = self.order.index(self.delivered)

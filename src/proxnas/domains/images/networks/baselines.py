@@ -27,11 +27,9 @@ class HandMade(nn.Module):
 
     def __init__(self, features: nn.Module, C: int, classes: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.features, self.dropout, self.classifier = (
-            features,
-            nn.Dropout(dropout),
-            nn.Linear(C, classes),
-        )
+        self.features = features
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(C, classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

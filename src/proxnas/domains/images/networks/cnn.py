@@ -141,9 +141,8 @@ class DiscreteCell(nn.Module):
         super().__init__()
         build, norm = SEARCHED if searched else FINAL
         self.preprocess = Preprocess(place, norm)
-        nodes = [
-            present(node) or node[:1] for node in cell.nodes
-        ]  # a node without any is zero: one `none` makes it
+        # a node without any is zero: one `none` makes it
+        nodes = [present(node) or node[:1] for node in cell.nodes]
         self.edges = [[(edge.input, edge.value) for edge in node] for node in nodes]
         self.concat = list(cell.concat)
         self.operations = nn.ModuleList(

@@ -35,9 +35,10 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.first = relu_conv_norm(C_in, C_out, 3, 2, norm)
         self.second = relu_conv_norm(C_out, C_out, 3, 1, norm)
+        # ceil_mode: an odd image side is rounded up, as by the convolutions
         self.shortcut = nn.Sequential(
             nn.AvgPool2d(2, stride=2, ceil_mode=True), nn.Conv2d(C_in, C_out, 1, bias=False)
-        )  # ceil_mode: an odd image side is rounded up, as by the convolutions
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.shortcut(x) + self.second(self.first(x))

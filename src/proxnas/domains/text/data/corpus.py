@@ -62,11 +62,9 @@ def read(spec: str) -> Corpus:
         return _file(Path(place))
     if os.path.exists(place):
         raise InputError(f"{spec!r}: not a kind of text that can be read: {ACCEPTED}")
-    fault = (
-        "no such file or folder"
-        if len(Path(place).parts) > 1 or Path(place).suffix
-        else "unknown text"
-    )
+    fault = "unknown text"
+    if len(Path(place).parts) > 1 or Path(place).suffix:
+        fault = "no such file or folder"
     raise InputError(f"{fault} {spec[:200]!r}: {ACCEPTED}")
 
 
