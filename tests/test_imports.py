@@ -68,7 +68,7 @@ WITHOUT_TORCH = [
     "proxnas.report.live",
     "proxnas.report.terminal",
     "proxnas.domains.images.options",
-    "proxnas.runs.logging_options",
+    "proxnas.runs.loggers",
     "proxnas.runs.options",
     "proxnas.cli.report",
     "proxnas.cli.runs",

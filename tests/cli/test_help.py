@@ -12,12 +12,12 @@ import pytest
 from proxnas.cli.search import parse_search
 from proxnas.common.options import flatten
 from proxnas.common.words import parse
-from proxnas.domains.images.fit_options import FitConfig
-from proxnas.domains.text.fit_options import TextFitConfig
+from proxnas.domains.images.fitting import FitConfig
+from proxnas.domains.text.fitting import TextFitConfig
 from proxnas.runs.options import RunConfig
-from proxnas.workflows.compare_options import CompareConfig
-from proxnas.workflows.sweep_options import SweepConfig
-from proxnas.workflows.train_settings import parse_train
+from proxnas.workflows.compare import CompareConfig
+from proxnas.workflows.sweep import SweepConfig
+from proxnas.workflows.train import parse_train
 from support.commands import call
 
 Parse = Callable[[list[str]], RunConfig]

@@ -13,8 +13,7 @@ import pytest
 
 import proxnas
 from proxnas.common.options import AboutOptions
-from proxnas.runs.loggers import check_logger
-from proxnas.runs.logging_options import LogFlags
+from proxnas.runs.loggers import LogFlags, check_logger
 from support.packages import installed
 
 TOY = '''

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxnas.domains import TrainableDomain, every_domain
-from proxnas.domains.images.fit_options import FitConfig
+from proxnas.domains.images.fitting import FitConfig
 from proxnas.domains.spaces import SPACES, find, traits_of
 from proxnas.workflows.fit_parts import search_config, train_config
 

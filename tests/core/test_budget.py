@@ -30,9 +30,9 @@ from proxnas.core.size.budget import Budget, Sizes
 from proxnas.core.size.complexity import parameters
 from proxnas.core.size.projection import best_within
 from proxnas.domains import spaces
-from proxnas.domains.images.fit_options import FitConfig
+from proxnas.domains.images.fitting import FitConfig
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.text.fit_options import TextFitConfig
+from proxnas.domains.text.fitting import TextFitConfig
 from proxnas.methods import METHODS
 from proxnas.searching.job import Search
 from proxnas.searching.sizing import sizes

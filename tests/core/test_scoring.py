@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.common.types import Batch, Matrices
-from proxnas.core.choice import Choice
+from proxnas.core.choice import Choice, Share
 from proxnas.core.scoring import inner
-from proxnas.core.share import Share
 from proxnas.core.sharing import relu, shared_relu
 from proxnas.core.supernet import Supernet
 from proxnas.workflows import bench

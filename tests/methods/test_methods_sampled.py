@@ -18,8 +18,7 @@ from proxnas.methods.gdas import Gdas, GdasOptions, pairs
 from proxnas.methods.gumbel import concrete, gumbel, hard
 from proxnas.methods.learner import clipped, joint_step
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.methods.resource import log_costs
-from proxnas.methods.snas import Snas, SnasOptions
+from proxnas.methods.snas import Snas, SnasOptions, log_costs
 from proxnas.searching.job import Search
 from support.searches import classified, linear_outputs, quadratic, steps
 

@@ -29,7 +29,7 @@ from proxnas.searching import refine as refining
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
 from proxnas.workflows import study
-from proxnas.workflows.compare_options import CompareConfig
+from proxnas.workflows.compare import CompareConfig
 from proxnas.workflows.jobs import fitted_to_minutes
 
 SMALL = [
@@ -92,7 +92,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return 25.0, 0
 
     monkeypatch.setattr("proxnas.workflows.plan.measure", measure)
-    monkeypatch.setattr("proxnas.workflows.plan_train.measure", measure)
+    monkeypatch.setattr("proxnas.workflows.plan.measure", measure)
     return calls
 
 

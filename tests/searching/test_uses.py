@@ -27,7 +27,7 @@ from proxnas.domains.modules.task import CustomData
 from proxnas.domains.text.search_options import TextSearchOptions
 from proxnas.methods import METHODS, options_of
 from proxnas.methods.limit_options import BudgetFlags
-from proxnas.runs.logging_options import LogFlags
+from proxnas.runs.loggers import LogFlags
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.options import JobConfig
 from proxnas.runs.progress import shown
@@ -35,7 +35,7 @@ from proxnas.runs.worker_options import ManyFlags
 from proxnas.searching.defaults import check_asked
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
-from proxnas.workflows.compare_options import CompareConfig, search_values
+from proxnas.workflows.compare import CompareConfig, search_values
 from support.commands import SMALL, call, one_line, stripes_file
 from support.methods import SAMPLING
 

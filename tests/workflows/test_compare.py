@@ -25,7 +25,7 @@ from proxnas.methods import METHODS
 from proxnas.runs.executors.tasks import Task, reason
 from proxnas.searching.options import SearchOptions
 from proxnas.workflows import study
-from proxnas.workflows.compare_options import CompareConfig, claiming, search_values
+from proxnas.workflows.compare import CompareConfig, claiming, search_values
 from proxnas.workflows.study_options import train_argv
 from support.here import Here
 

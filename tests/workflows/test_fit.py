@@ -22,10 +22,10 @@ from proxnas.cli.main import main
 from proxnas.common.config_file import read_values
 from proxnas.common.options import AboutOptions
 from proxnas.common.words import parse
-from proxnas.domains.images.fit_options import FitConfig
+from proxnas.domains.images.fitting import FitConfig
 from proxnas.domains.images.model import load_model
 from proxnas.domains.images.options import ImageTrainOptions
-from proxnas.domains.text.fit_options import TextFitConfig
+from proxnas.domains.text.fitting import TextFitConfig
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.progress import Silent
 from proxnas.workflows import fit_words
@@ -247,7 +247,7 @@ def test_a_budget_chooses_the_epochs(
 ) -> None:
     monkeypatch.setattr("proxnas.runs.deadline.time", SimpleNamespace(monotonic=lambda: 0.0))
     monkeypatch.setattr("proxnas.workflows.plan.measure", lambda *args: (10.0, 0))
-    monkeypatch.setattr("proxnas.workflows.plan_train.measure_training", lambda *args: (9.0, 0))
+    monkeypatch.setattr("proxnas.workflows.plan.measure_training", lambda *args: (9.0, 0))
     asked: dict[str, Any] = {}
 
     def searched(config: Any, folder: Path, built: Any, deadline: Deadline) -> dict[str, Any]:
@@ -405,7 +405,7 @@ def test_in_little_time_the_network_is_smaller_rather_than_the_steps_few(
     def measure(training: Any) -> tuple[float, int]:
         return len(training) * training.flops / 1e5 * training.config.batch_size / 16, 0
 
-    monkeypatch.setattr("proxnas.workflows.plan_train.measure_training", measure)
+    monkeypatch.setattr("proxnas.workflows.plan.measure_training", measure)
     monkeypatch.setattr("proxnas.runs.deadline.time", SimpleNamespace(monotonic=lambda: 0.0))
     genotype = Genotype.from_string(BENCH)
     config = FitConfig(data=str(few(tmp_path, 800)), space="nasbench201", minutes=1.0, threads=1)

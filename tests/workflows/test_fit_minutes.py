@@ -18,7 +18,7 @@ from proxnas.common.errors import InputError
 from proxnas.domains.images import networks, one_pass
 from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.export import as_input
-from proxnas.domains.images.fit_options import FitConfig
+from proxnas.domains.images.fitting import FitConfig
 from proxnas.domains.images.one_pass import OnePass
 from proxnas.domains.images.recipe import Plan
 from proxnas.domains.trained import load_model

@@ -13,14 +13,14 @@ import pytest
 from proxnas.cli import compare, fit, search, sweep, train
 from proxnas.cli.search import parse_search
 from proxnas.common.words import parse, words_for
-from proxnas.domains.images.fit_options import FitConfig
+from proxnas.domains.images.fitting import FitConfig
 from proxnas.runs.options import RunConfig
 from proxnas.runs.stored_options import storable
 from proxnas.searching.defaults import resolve
-from proxnas.workflows.compare_options import CompareConfig
+from proxnas.workflows.compare import CompareConfig
 from proxnas.workflows.folders import run_folder
-from proxnas.workflows.sweep_options import SweepConfig
-from proxnas.workflows.train_settings import parse_train
+from proxnas.workflows.sweep import SweepConfig
+from proxnas.workflows.train import parse_train
 from support.commands import SMALL, call, one_line, stripes_file
 
 PLAIN = "runs/search-digits-darts7-nasp-0"

@@ -16,7 +16,7 @@ from proxnas.common.options import in_flags
 from proxnas.common.words import words_for
 from proxnas.report.sweep_report import with_front
 from proxnas.workflows import study
-from proxnas.workflows.sweep_options import SweepConfig, search_values
+from proxnas.workflows.sweep import SweepConfig, search_values
 from support.here import Here
 
 SIZES = {"cells": 1, "channels": 2, "batch_size": 20, "final_cells": 1, "final_channels": 2}

@@ -12,10 +12,10 @@ from proxnas.runs.executors.choice import check as check_executor
 from proxnas.runs.executors.tasks import check_done
 from proxnas.runs.lengthening import parse_resumed
 from proxnas.runs.stored_options import stored
-from proxnas.workflows.compare_options import CompareConfig
+from proxnas.workflows.compare import CompareConfig
 from proxnas.workflows.folders import data_word, run_folder, slug
 from proxnas.workflows.study_options import AnyStudy
-from proxnas.workflows.train_settings import need
+from proxnas.workflows.train import need
 
 if TYPE_CHECKING:
     from proxnas.workflows.study import StudyResult

@@ -16,7 +16,7 @@ from proxnas.runs.stored_options import stored
 from proxnas.workflows.about import fitting_domain
 from proxnas.workflows.fitting import fit_by, plan_by
 from proxnas.workflows.folders import data_word, run_folder
-from proxnas.workflows.train_settings import need
+from proxnas.workflows.train import need
 
 PROG = "proxnas fit"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxnas.common.say import note, say
 from proxnas.common.words import parse
 from proxnas.domains.text.options import GenerateOptions
-from proxnas.workflows.train_settings import need
+from proxnas.workflows.train import need
 
 
 def main(argv: list[str]) -> None:

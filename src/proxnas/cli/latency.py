@@ -14,7 +14,7 @@ from proxnas.common.errors import InputError, unknown
 from proxnas.common.say import note, say
 from proxnas.common.words import command_line, parse
 from proxnas.workflows.latency_options import LatencyConfig
-from proxnas.workflows.train_settings import need
+from proxnas.workflows.train import need
 
 USAGE = """usage: proxnas latency build DATA ...   measure the operations of a space, keep them
        proxnas latency show [FILE]      show a table, or list those that are kept

@@ -9,7 +9,7 @@ from proxnas.common.say import note, plain, say
 from proxnas.common.words import parse
 from proxnas.training.answers import Answer, Value
 from proxnas.training.options import PredictOptions
-from proxnas.workflows.train_settings import need
+from proxnas.workflows.train import need
 
 if TYPE_CHECKING:
     from proxnas.domains.images.predicting import Row

@@ -27,7 +27,7 @@ from proxnas.methods.limit_options import LimitOptions
 from proxnas.methods.options import MethodOptions, RatesOfW
 from proxnas.runs.deadline import deadline_of
 from proxnas.runs.lengthening import parse_resumed
-from proxnas.runs.logging_options import LogFlags
+from proxnas.runs.loggers import LogFlags
 from proxnas.runs.processes import run_together, to_start
 from proxnas.runs.stored_options import storable, stored
 from proxnas.runs.worker_options import ManyFlags

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from proxnas.cli.compare import study_command
 from proxnas.workflows.folders import data_word, slug
-from proxnas.workflows.sweep_options import SweepConfig
+from proxnas.workflows.sweep import SweepConfig
 
 if TYPE_CHECKING:
     from proxnas.workflows.study import StudyResult

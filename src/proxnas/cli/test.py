@@ -9,7 +9,7 @@ from proxnas.common.files import write_atomically
 from proxnas.common.say import say
 from proxnas.common.words import parse
 from proxnas.workflows.about import testing_domain
-from proxnas.workflows.train_settings import need
+from proxnas.workflows.train import need
 
 
 def main(argv: list[str]) -> None:

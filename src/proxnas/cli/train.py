@@ -17,8 +17,14 @@ from proxnas.runs.processes import run_together, to_start
 from proxnas.runs.stored_options import stored
 from proxnas.training.options import TrainOptions
 from proxnas.workflows.folders import data_word, run_folder, slug
-from proxnas.workflows.train import build_training, train_in_folder
-from proxnas.workflows.train_settings import PROG, need, parse_train, resolve_training
+from proxnas.workflows.train import (
+    PROG,
+    build_training,
+    need,
+    parse_train,
+    resolve_training,
+    train_in_folder,
+)
 
 
 def main(argv: list[str]) -> None:
@@ -65,9 +71,9 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
 
 
 def _dry_run(domain: TrainableDomain, options: TrainOptions) -> None:
-    from proxnas.workflows.plan_train import plan_text, plan_training
+    from proxnas.workflows.plan import plan_training, training_text
 
     need(options, "cell", "data")
     training = build_training(options, domain.read_cell(options.cell))
     figures = plan_training(training)
-    say(json.dumps(figures, indent=2) if options.json else plan_text(training, figures))
+    say(json.dumps(figures, indent=2) if options.json else training_text(training, figures))

@@ -17,7 +17,19 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.common.types import Matrices
-from proxnas.core.share import Share
+
+
+@dataclass(frozen=True)
+class Share:
+    """Scoring on a part only, rescaled so that the expected score stays: time against noise."""
+
+    batch: float = 1.0
+    """Share of the examples that candidates are run on."""
+    nodes: float = 1.0
+    """Chance of a node to be scored in a step."""
+    generator: torch.Generator | None = None
+    """Draws the nodes."""
+
 
 NONE = "none"
 """The candidate that is no connection: never run, its score is 0."""

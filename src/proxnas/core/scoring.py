@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, Call, Choice, Group, MisusedChoice, OwnCall, Source
-from proxnas.core.share import Share
+from proxnas.core.choice import NONE, Call, Choice, Group, MisusedChoice, OwnCall, Share, Source
 from proxnas.core.sharing import shared_relu
 
 

@@ -15,10 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.common.types import Batch, Inputs, Matrices
-from proxnas.core.choice import Call, Choice, Group, MisusedChoice, OwnCall, Route, Routed, Row
+from proxnas.core.choice import (
+    Call,
+    Choice,
+    Group,
+    MisusedChoice,
+    OwnCall,
+    Route,
+    Routed,
+    Row,
+    Share,
+)
 from proxnas.core.lookahead import Place, Recorded, potentials, slopes
 from proxnas.core.scoring import scores
-from proxnas.core.share import Share
 from proxnas.core.sharing import shared_relu
 from proxnas.runs.consensus import mean, mean_matrices
 

@@ -9,25 +9,35 @@ the same loss, on the same batch, by one backward pass (there is no validation l
     w by SGD, A by Adam with its gradient clipped to norm 10;  A starts at N(1, 0.01^2)
 
 The cost of a candidate is the log form of the public code: the mean of the logarithms of its
-parameters, multiply-adds and memory access, values below 1 counting as 1.
+parameters, multiply-adds and memory access, values below 1 counting as 1. It is counted from the
+modules at the places where they stand.
+
+E edges, K candidates; A and costs are (E, K) for each group.
 """
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from proxnas.common.options import NOT_NEGATIVE, POSITIVE
 from proxnas.common.types import Batch, Matrices
+from proxnas.core.choice import Source
 from proxnas.core.selection import changed, keep_inputs
+from proxnas.core.size.complexity import parameters
+from proxnas.core.size.costs import multiply_adds_at, on_meta, places, sums
+from proxnas.core.supernet import Supernet
 from proxnas.methods.base import Setup
 from proxnas.methods.gumbel import concrete, gumbel, hard
 from proxnas.methods.learner import Learner, Learns, clipped, joint_step, linear
 from proxnas.methods.options import Anneals, CountsSkips, DescendsA
-from proxnas.methods.resource import log_costs
 from proxnas.runs.metrics import Metrics
 
 
@@ -117,3 +127,31 @@ class Snas(Learns):
     def preferences(self) -> Matrices:
         """How likely each candidate is drawn."""
         return {name: A.softmax(-1) for name, A in self.learner.A.items()}
+
+
+EXAMPLES = 2
+"""One example would leave batch statistics undefined where an image is a single pixel."""
+
+
+def log_costs(net: Supernet, A_bar: Matrices, x: Tensor) -> Matrices:
+    """Mean of log parameters, log multiply-adds and log memory access an example, over the places
+    of each row.
+
+    Values below 1 count as 1, so what costs nothing has cost 0; so has `none`.
+    """
+    net.use(A_bar)
+    total, number = sums(net, places(net, x[:EXAMPLES]), _log_cost)
+    return {name: matrix / number[name].clamp(min=1) for name, matrix in total.items()}
+
+
+def _log_cost(candidate: nn.Module, source: Source) -> float:
+    size = parameters(candidate)
+    args, kwargs = tree_map(on_meta, (source.args, dict(source.kwargs)))
+    with torch.no_grad():
+        output = copy.deepcopy(candidate).to("meta")(*args, **kwargs)
+    moved = (
+        sum(x.numel() for x in (*args, *kwargs.values(), output) if isinstance(x, Tensor))
+        / EXAMPLES
+    )
+    counted = (size, multiply_adds_at(candidate, source) / EXAMPLES, moved + size)
+    return sum(math.log(max(1.0, value)) for value in counted) / 3

@@ -14,8 +14,7 @@ from proxnas.common.launch import here
 from proxnas.common.options import Options, flatten
 from proxnas.runs.folder import Run, open_run, write_atomically
 from proxnas.runs.lengthening import check_stored, lengthen, store
-from proxnas.runs.loggers import Progress, check_logger, with_loggers
-from proxnas.runs.logging_options import LogFlags
+from proxnas.runs.loggers import LogFlags, Progress, check_logger, with_loggers
 from proxnas.runs.processes import run_together
 from proxnas.runs.progress import shown
 from proxnas.runs.same_data import OnData, check_data, check_searched

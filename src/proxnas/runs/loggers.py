@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from proxnas.common.options import unknown_value
+from proxnas.common.options import Options, unknown_value
 from proxnas.common.plugins import of_others, resolve
 
 LOGGERS = {"tensorboard": "proxnas.runs.tensorboard:Board"}
@@ -87,3 +88,29 @@ def with_loggers(other: Progress, folder: Path, names: Sequence[str]) -> Iterato
             stack.callback(logger.close)
             loggers.append(logger)
         yield Logged(other, loggers) if loggers else other
+
+
+@dataclass(frozen=True)
+class LogFlags(Options):
+    """What is logged besides metrics.jsonl."""
+
+    tensorboard: bool = False
+    """Also write event files into RUN/tensorboard. Needs the extra tensorboard."""
+    loggers: str = ""
+    """Others to tell of each epoch, with commas between. Packages add them by the entry point
+    proxnas.loggers."""
+
+    def check(self) -> None:
+        """Loggers that exist."""
+        super().check()
+        for name in self.names():
+            if name not in every_logger():
+                raise unknown_value("loggers", name, every_logger())
+
+    def names(self) -> list[str]:
+        """Of all loggers that are asked for."""
+        found = ["tensorboard"] if self.tensorboard else []
+        for name in self.loggers.split(","):
+            if name and name not in found:
+                found.append(name)
+        return found

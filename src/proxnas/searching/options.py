@@ -33,7 +33,7 @@ from proxnas.domains.search_options import DomainOptions
 from proxnas.domains.spaces import SPACES, traits_of
 from proxnas.methods.limit_options import LimitOptions
 from proxnas.methods.options import Beside, MethodOptions, RatesOfW, SamplesCells, WarmsUp
-from proxnas.runs.logging_options import LogFlags
+from proxnas.runs.loggers import LogFlags
 from proxnas.runs.options import JobConfig
 from proxnas.runs.worker_options import ManyFlags, whole_numbers
 

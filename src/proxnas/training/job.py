@@ -14,6 +14,7 @@ from torch import nn
 
 from proxnas.cells.designs import Architecture
 from proxnas.common.types import State
+from proxnas.report.reading import read_object
 from proxnas.runs.deadline import MINUTES, Deadline
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run, write_atomically
@@ -22,7 +23,6 @@ from proxnas.runs.loggers import Progress
 from proxnas.runs.loop import run_epochs
 from proxnas.training.model_file import FILE
 from proxnas.training.options import TrainOptions
-from proxnas.training.origin import method_of
 
 SCHEMA = 1
 """Of result.json of a training."""
@@ -176,3 +176,15 @@ def _result(
         stopped=stopped,
         warnings=tested.warnings,
     )
+
+
+def method_of(cell: str, run: Run | None) -> str | None:
+    """What found the cell, if it is the cell of a run; in a fit it is named from the run folder."""
+    if not cell:
+        return None
+    places = [Path(cell)] if run is None else [Path(cell), run / cell]
+    for place in places:
+        found = read_object(place / "config.json")
+        if "method" in found:
+            return str(found["method"])
+    return None

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import tyro
 
 from proxnas.common.options import COUNT, OptionError, Options, Range
-from proxnas.runs.logging_options import LogFlags
+from proxnas.runs.loggers import LogFlags
 from proxnas.runs.options import JobConfig, RunConfig
 
 CellArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CELL")]

@@ -171,8 +171,7 @@ def _deliver(config: FitOptions, folder: Path, found: dict[str, Any], say: Say) 
 def plan_fit(config: FitOptions) -> dict[str, Any]:
     """The figures of `--dry-run`: the search's, and the training of the cell that a search would
     begin with."""
-    from proxnas.workflows.plan import plan_search
-    from proxnas.workflows.plan_train import measure_training
+    from proxnas.workflows.plan import measure_training, plan_search
 
     config = in_named_space(config)
     search = prepare_search(config)

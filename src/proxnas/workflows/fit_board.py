@@ -1,10 +1,10 @@
 """The leaderboard of a run by the clock: simple models, the plain network, what is delivered; and
-what is said of them."""
+what is said of them and of the data."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -114,3 +114,21 @@ def warnings_of(job: OnePass, tested: Evaluation | Judged, rows: list[dict[str, 
                 f" ({row['test_accuracy']:.4f} against {delivered:.4f}): give more --minutes"
             )
     return found
+
+
+def say_sheet(images: Images, say: Callable[[str], None]) -> dict[str, Any]:
+    """Says what the data hold, and returns it for result.json."""
+    from proxnas.domains.images.data.sheet import data_sheet, sheet_lines
+
+    sheet = data_sheet(images)
+    say("\n".join(f"data: {line}" for line in sheet_lines(sheet)))
+    return sheet
+
+
+def with_sheet(result: dict[str, Any], sheet: dict[str, Any]) -> dict[str, Any]:
+    """The result with the sheet, and with what that makes doubtful."""
+    from proxnas.domains.images.data.sheet import sheet_warnings
+
+    said = [result["warning"]] if result.get("warning") else []
+    said += sheet_warnings(sheet)
+    return result | {"data_sheet": sheet} | ({"warning": "; ".join(said)} if said else {})

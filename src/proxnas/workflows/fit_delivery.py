@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from proxnas.domains.images.fit_files import write_files
-from proxnas.domains.images.fit_options import FitConfig
+from proxnas.domains.images.fitting import FitConfig
 from proxnas.report.examined import FILE as TEST
 from proxnas.workflows.fit_board import leaderboard, warnings_of, what_search_won
 from proxnas.workflows.fit_plan import SPACE, Say

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxnas.common.errors import InputError
-from proxnas.domains.images.fit_options import FitConfig
-from proxnas.workflows.fit_board import simple_models
-from proxnas.workflows.fit_data import say_sheet, with_sheet
+from proxnas.domains.images.fitting import FitConfig
+from proxnas.workflows.fit_board import say_sheet, simple_models, with_sheet
 from proxnas.workflows.fit_delivery import deliver_pass
 from proxnas.workflows.fit_plan import RECIPE, SPACE, Say, check_asked, make_plan, usual_seconds
 

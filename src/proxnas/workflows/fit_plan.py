@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from proxnas.common.options import AboutOptions, OptionError
-from proxnas.domains.images.fit_options import FitConfig
+from proxnas.domains.images.fitting import FitConfig
 from proxnas.domains.search_options import Precision
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ def fit_to_time(
     """The training that makes most of the time, and the seconds of its epochs: the largest
     network and inputs that LEAST_STEPS steps can be made with, batches as usual if there are
     steps enough."""
-    from proxnas.workflows.plan_train import measure_training
+    from proxnas.workflows.plan import measure_training
 
     domain = of_options(usual.config)
     free, batches = free_in_training(config), train_config(config, genotype).batch_size
@@ -75,7 +75,7 @@ def _largest_in_time(
     """Of the trainings from the usual to the smallest the first that LEAST_STEPS steps are expected
     to be in time for: only the smallest is timed, and the others are taken to be slower as they
     have more multiply-adds."""
-    from proxnas.workflows.plan_train import measure_training
+    from proxnas.workflows.plan import measure_training
 
     domain = of_options(usual.config)
     choices: list[Training] = []

@@ -13,7 +13,7 @@ from proxnas.common.launch import BEGUN
 from proxnas.common.say import say
 from proxnas.domains.domain import of_data, of_space, trainable
 from proxnas.domains.fitting import FitOptions
-from proxnas.domains.images.fit_options import FitConfig
+from proxnas.domains.images.fitting import FitConfig
 from proxnas.runs.stored_options import storable, stored
 from proxnas.workflows.in_memory import keep_in
 

@@ -1,4 +1,5 @@
-"""What a search would build, before it is run: sizes, time and memory, measured on a few steps."""
+"""What a search or a training would build, before it is run: sizes, time and memory, measured on a
+few steps."""
 
 from __future__ import annotations
 
@@ -12,13 +13,14 @@ from proxnas.common.options import changed
 from proxnas.common.quantities import shown_budget
 from proxnas.core.size.complexity import parameters
 from proxnas.core.space import NoSums
-from proxnas.domains import load_for_search
+from proxnas.domains import load_for_search, of_options
 from proxnas.runs.job import Job
 from proxnas.runs.threads import threads_for
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
 from proxnas.searching.refine import how_many
 from proxnas.searching.sizing import sizes
+from proxnas.training.job import Training
 from proxnas.workflows.bench import occasional_seconds
 
 STEPS = 3
@@ -133,3 +135,30 @@ def plan_text(figures: dict[str, Any]) -> str:
             *([REFINED.format(f["refine"] + 1)] if f["refine"] else []),
         ]
     )
+
+
+def plan_training(this: Training) -> dict[str, Any]:
+    """The figures of `--dry-run`."""
+    params = parameters(this.network)
+    seconds, peak = measure_training(this)
+    return {
+        "protocol": this.config.protocol,
+        **this.describe(),
+        "params": params,
+        "params_smallest": params,  # one cell is given: as in a space of one network
+        "params_largest": params,
+        "epochs": this.config.epochs,
+        "steps_per_epoch": len(this),
+        "seconds_per_epoch": seconds,
+        "peak_bytes": peak,
+    }
+
+
+def measure_training(this: Training) -> tuple[float, int]:
+    """Seconds of an epoch, its evaluation included, and the peak memory of a step."""
+    return measure(this, this.validate)
+
+
+def training_text(this: Training, figures: dict[str, Any]) -> str:
+    """The figures for people."""
+    return "\n".join([*of_options(this.config).plan_lines(figures), epochs_text(figures)])

@@ -1,25 +1,30 @@
 """A training as a whole, of any domain: options and a folder go in, a trained model comes out.
 
-`proxnas.train` is the way in from Python; the command, `fit` and studies use the steps below it.
+`proxnas.train` is the way in from Python; the command, `fit` and studies use the steps below it. At
+the end: from a command line to the options of a training, by protocol, file and flags.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
+from proxnas.common.errors import InputError
+from proxnas.common.options import Options, build
+from proxnas.common.words import command_line, config_file, with_help
 from proxnas.domains import TrainableDomain, of_cell, of_options
 from proxnas.runs.deadline import Deadline, deadline_of
 from proxnas.runs.processes import to_start
 from proxnas.runs.stored_options import storable, stored
 from proxnas.training.options import TrainOptions
+from proxnas.workflows.about import training_domain
 from proxnas.workflows.jobs import fitting
-from proxnas.workflows.train_settings import resolve_training
 
 if TYPE_CHECKING:
     from proxnas.cells.designs import Architecture
@@ -159,7 +164,53 @@ def training_fitted_to_minutes(
     data: Any = None,
 ) -> AnyTrainOptions:
     """With as many epochs as there is time for, by a measurement of a few steps."""
-    from proxnas.workflows.plan_train import measure_training
+    from proxnas.workflows.plan import measure_training
 
     seconds, _ = measure_training(build_training(options, architecture, data))
     return dataclasses.replace(options, epochs=fitting(deadline.left(), seconds, options.epochs))
+
+
+PROG = "proxnas train"
+
+
+def resolve_training(domain: TrainableDomain, values: dict[str, Any]) -> TrainOptions:
+    """The options of a training with these values, the others as its protocol, its data and its
+    cell say."""
+    cls = domain.train_options
+    return _settle(domain, build(cls, values), values, partial(build, cls))
+
+
+def parse_train(argv: list[str]) -> TrainOptions:
+    """The options of a command line; whose they are its cell says."""
+    return with_help(argv, PROG, partial(_resolve, training_domain(argv)))
+
+
+def _resolve(domain: TrainableDomain, argv: list[str]) -> TrainOptions:
+    cls = domain.train_options
+    file = config_file(argv, cls)
+    named = command_line(cls, PROG, argv, file)  # the words that choose the layers
+    return _settle(domain, named, file, lambda values: command_line(cls, PROG, argv, values))
+
+
+def _settle(
+    domain: TrainableDomain,
+    named: TrainOptions,
+    given: dict[str, Any],
+    make: Callable[[dict[str, Any]], TrainOptions],
+) -> TrainOptions:
+    """The options that `make` makes of what the protocol, the data and the cell say that are
+    `named`, with the values given over them."""
+    architecture = domain.read_cell(named.cell) if named.cell and not named.resume else None
+    layers = domain.train_values(named.protocol, named.data, architecture)
+    options = make(layers | {name: value for name, value in given.items() if name != "protocol"})
+    domain.check_training(options, architecture)
+    return options
+
+
+def need(config: Options, *names: str) -> None:
+    """An InputError unless the words that have no flag are all there."""
+    for name in names:
+        if not getattr(config, name):
+            raise InputError(
+                f"{name.upper().removesuffix('S')} is missing: --help shows how it is given"
+            )

@@ -34,7 +34,7 @@ from proxnas.domains.images.training import ImageTraining
 from proxnas.runs.progress import Silent
 from proxnas.training.average import Average, rising
 from proxnas.training.optimizer import factor
-from proxnas.workflows.train_settings import parse_train
+from proxnas.workflows.train import parse_train
 
 EDGES = [["sep_conv_3x3", 0], ["skip_connect", 1]]
 CELL = {"nodes": [EDGES, EDGES], "concat": [2, 3]}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxnas.cli.main import main
-from proxnas.domains.text.fit_options import TextFitConfig
+from proxnas.domains.text.fitting import TextFitConfig
 from proxnas.searching.job import Search
 from proxnas.workflows.about import fitting_domain
 from proxnas.workflows.fit_parts import search_config, train_config

@@ -21,8 +21,8 @@ from proxnas.cells.genotype import Genotype
 from proxnas.cli.main import main
 from proxnas.cli.search import parse_search
 from proxnas.common.types import Batch, Matrices
+from proxnas.core.choice import Share
 from proxnas.core.selection import random_selection
-from proxnas.core.share import Share
 from proxnas.core.supernet import Supernet
 from proxnas.domains.text.data.text_stream import TextStream
 from proxnas.domains.text.language import Dropouts, LanguageModel, LanguageSize, Masks, speak

@@ -4,18 +4,33 @@ whoever wrote them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from proxnas.cells.kinds import CUSTOM
 from proxnas.common.errors import InputError
-from proxnas.domains.modules.options import ModuleSearchOptions
-from proxnas.domains.search_options import DomainOptions
+from proxnas.common.options import OptionError
+from proxnas.domains.search_options import DomainOptions, Precision
 from proxnas.domains.space_traits import SpaceTraits
 
 if TYPE_CHECKING:
     import torch
 
     from proxnas.domains.modules.task import CustomData, CustomTask
+
+
+@dataclass(frozen=True)
+class ModuleSearchOptions(DomainOptions):
+    """A module with Choices."""
+
+    precision: Precision = "fp32"
+    """Of the operations; weights stay as they are."""
+
+    @classmethod
+    def choose_protocol(cls, data: str) -> NoReturn:
+        """An InputError: who asks for a protocol has DATA, and no module."""
+        advice = "is a module of your own, which is searched in Python by proxnas.search"
+        raise OptionError("space", CUSTOM, advice)
 
 
 class ModuleDomain:

@@ -15,8 +15,7 @@ from proxnas.common.errors import InputError
 from proxnas.domains.search_options import DomainOptions
 from proxnas.domains.space_traits import SpaceTraits
 from proxnas.domains.text.data.corpus import is_text
-from proxnas.domains.text.fit_options import TOKENS
-from proxnas.domains.text.fitting import TextFitting
+from proxnas.domains.text.fitting import TOKENS, TextFitting
 from proxnas.domains.text.options import (
     TEXT_PROTOCOLS,
     TextTestOptions,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from proxnas.common.options import NOT_NEGATIVE, SHARE, Range
 from proxnas.common.types import Matrices, State
-from proxnas.core.share import Share
+from proxnas.core.choice import Share
 from proxnas.core.supernet import EVERYTHING
 from proxnas.methods.additions.exploration import Exploration
 from proxnas.methods.additions.lookahead import LookAhead

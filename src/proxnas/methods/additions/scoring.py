@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from proxnas.core.share import Share
+from proxnas.core.choice import Share
 from proxnas.methods.optimizers import WeightOptimizer
 
 
