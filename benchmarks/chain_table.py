@@ -38,7 +38,8 @@ from proxnas.cells.parts import Cell, Edge
 from proxnas.cli.search import parse_search
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Choice, Group, Row
+from proxnas.core.choice import Choice
+from proxnas.core.groups import Group, Row
 from proxnas.core.size.complexity import parameters
 from proxnas.domains.images.data.images import Images, from_arrays, load
 from proxnas.domains.images.data.stream import ImageBatches, Stream

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from proxnas.cells.genotype import Genotype
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, SKIP, Choice
+from proxnas.core.choice import Choice
+from proxnas.core.groups import NONE, SKIP
 from proxnas.core.selection import one_hot, random_selection
 from proxnas.core.size.complexity import parameters
 from proxnas.domains import spaces

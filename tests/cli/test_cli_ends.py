@@ -14,7 +14,8 @@ import pytest
 
 from proxnas import __version__
 from proxnas.cli.main import COMMANDS, main
-from proxnas.common.options import flag_of, flatten
+from proxnas.common.errors import flag_of
+from proxnas.common.options import flatten
 from proxnas.searching.defaults import resolve
 from proxnas.searching.job import Search
 from support.commands import call, one_line

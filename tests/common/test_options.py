@@ -10,22 +10,18 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from proxnas.cli import main
-from proxnas.common.errors import InputError
+from proxnas.common.errors import AboutOptions, InputError, OptionError, flag_of, unknown_value
 from proxnas.common.options import (
     BELOW_ONE,
     COUNT,
     POSITIVE,
     SHARE,
-    AboutOptions,
-    OptionError,
     Options,
     Range,
     build,
     changed,
-    flag_of,
     flat_hints,
     flatten,
-    unknown_value,
 )
 
 

@@ -16,8 +16,8 @@ import torch
 import proxnas
 from proxnas import domains
 from proxnas.cells.kinds import CUSTOM
-from proxnas.common.errors import InputError
-from proxnas.common.options import OptionError, build
+from proxnas.common.errors import InputError, OptionError
+from proxnas.common.options import build
 from proxnas.core.selection import one_hot
 from proxnas.domains.domain import DOMAINS, Domain, TrainableDomain, every_domain, of_options
 from proxnas.domains.spaces import SPACES, find

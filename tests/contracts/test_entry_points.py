@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import proxnas
-from proxnas.common.options import AboutOptions
+from proxnas.common.errors import AboutOptions
 from proxnas.runs.loggers import LogFlags, check_logger
 from support.packages import installed
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from proxnas.cli.main import main
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.core.selection import one_hot, random_selection
 from proxnas.domains import spaces
 from proxnas.domains.images.networks.cnn import Size

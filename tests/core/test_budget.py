@@ -23,7 +23,7 @@ from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.common.quantities import count, seconds
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.core.prox import prox_c1
 from proxnas.core.selection import keep_inputs, random_selection
 from proxnas.core.size.budget import Budget, Sizes

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.common.types import Batch, Matrices
-from proxnas.core.choice import NONE, Choice, Group, Row
+from proxnas.core.choice import Choice
+from proxnas.core.groups import NONE, Group, Row
 from proxnas.core.selection import random_selection
 from proxnas.core.supernet import Supernet
 from proxnas.domains import spaces

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.common.types import Batch, Matrices
-from proxnas.core.choice import NONE, Choice
+from proxnas.core.choice import Choice
+from proxnas.core.groups import NONE
 from proxnas.core.selection import keep_inputs
 from proxnas.core.space import Space
 from proxnas.core.supernet import Supernet

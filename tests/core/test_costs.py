@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
-from proxnas.core.choice import Choice, Group
+from proxnas.core.choice import Choice
+from proxnas.core.groups import Group
 from proxnas.core.size.complexity import R, R_gradient, parameter_costs, shares
 from proxnas.core.size.cost_file import read_costs
 from proxnas.core.size.costs import candidate_costs, entries

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 import proxnas
 from proxnas.common.errors import InputError
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Choice, Group, Holder
+from proxnas.core.choice import Choice
+from proxnas.core.groups import Group, Holder
 from proxnas.core.size.budget import Sizes
 from proxnas.core.size.complexity import parameters
 from proxnas.core.size.nesting import best_within, losses, own_parameters, reached

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.core.prox import prox_c1
 from proxnas.core.selection import changed, keep_inputs, one_hot, random_selection, without_weights
 from proxnas.domains import spaces

@@ -15,7 +15,8 @@ from proxnas import methods
 from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
 from proxnas.common.types import Batch, Matrices
-from proxnas.core.choice import Choice, Row
+from proxnas.core.choice import Choice
+from proxnas.core.groups import Row
 from proxnas.core.supernet import Supernet
 from proxnas.domains import spaces
 from proxnas.domains.images.networks.cnn import Size

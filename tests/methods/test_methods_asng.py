@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.methods.asng import Asng, NaturalGradient, fisher_root, utilities
 from proxnas.methods.variables import Variables
 from proxnas.searching.job import Search

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.core.selection import one_hot
 from proxnas.methods.bayesnas import (
     IRRELEVANT,

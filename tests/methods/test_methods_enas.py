@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from proxnas.common.types import Batch, Matrices
-from proxnas.core.choice import Choice, Group
+from proxnas.core.choice import Choice
+from proxnas.core.groups import Group
 from proxnas.core.supernet import Supernet
 from proxnas.methods.controller import Controller, ControllerOptions, recurrent
 from proxnas.methods.enas import Constants, Enas, language_model

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.methods.cells import Cell, Cells
 from proxnas.methods.genet import Constants, Genetic
 

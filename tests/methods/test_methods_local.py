@@ -16,7 +16,7 @@ from proxnas.cells.kinds import OPERATIONS
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.core.prox import prox_c, prox_c1
 from proxnas.core.selection import keep_inputs, one_hot
 from proxnas.domains import spaces

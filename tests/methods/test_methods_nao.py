@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.domains import spaces
 from proxnas.methods.autoencoder import Autoencoder, AutoencoderOptions, Language, fit, loss
 from proxnas.methods.cells import Cell, Cells

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, Group
+from proxnas.core.groups import NONE, Group
 from proxnas.methods.darts_minus import Fading
 from proxnas.methods.darts_pt import DartsPt
 from proxnas.methods.drnas import Dirichlet, DrNas, _Sample, concentrations

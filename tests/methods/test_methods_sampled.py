@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from proxnas.common.errors import InputError
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Choice, Group
+from proxnas.core.choice import Choice
+from proxnas.core.groups import Group
 from proxnas.core.supernet import Supernet
 from proxnas.methods.gdas import Gdas, GdasOptions, pairs
 from proxnas.methods.gumbel import concrete, gumbel, hard

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from proxnas import methods
 from proxnas.cells.genotype import Genotype
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.domains import spaces
 from proxnas.methods.cells import Cell, Cells, stored
 from proxnas.methods.controller import Controller, given

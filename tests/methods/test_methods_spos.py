@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.methods.cells import Cell, Cells
 from proxnas.methods.spos import Breeding, Constants, Spos
 from proxnas.runs.metrics import Validation

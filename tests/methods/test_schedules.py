@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from proxnas.common.errors import InputError
-from proxnas.core.choice import NONE, Choice
+from proxnas.core.choice import Choice
+from proxnas.core.groups import NONE
 from proxnas.core.supernet import Supernet
 from proxnas.methods.asap import Asap
 from proxnas.methods.bayesnas import BayesNas

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 import proxnas
 from proxnas.cells.kinds import CUSTOM
 from proxnas.cli.search import parse_search
-from proxnas.common.errors import InputError
-from proxnas.common.options import flag_of, flatten
+from proxnas.common.errors import InputError, flag_of
+from proxnas.common.options import flatten
 from proxnas.common.words import words_for
 from proxnas.core.choice import Choice
 from proxnas.domains.images.options import ImageFlags

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from proxnas.common.clock import Clock
 from proxnas.common.types import Batch, Matrices, State
-from proxnas.core.choice import Choice, Row
+from proxnas.core.choice import Choice
+from proxnas.core.groups import Row
 from proxnas.core.space import Space
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images.networks.cnn import Size, channels_last

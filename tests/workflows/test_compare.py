@@ -18,8 +18,7 @@ import pytest
 from proxnas.cli.main import main
 from proxnas.cli.search import parse_search
 from proxnas.common.config_file import read_values
-from proxnas.common.errors import InputError
-from proxnas.common.options import in_flags
+from proxnas.common.errors import InputError, in_flags
 from proxnas.common.words import words_for
 from proxnas.methods import METHODS
 from proxnas.runs.executors.tasks import Task, reason

@@ -20,7 +20,7 @@ from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
 from proxnas.cli.main import main
 from proxnas.common.config_file import read_values
-from proxnas.common.options import AboutOptions
+from proxnas.common.errors import AboutOptions
 from proxnas.common.words import parse
 from proxnas.domains.images.fitting import FitConfig
 from proxnas.domains.images.model import load_model

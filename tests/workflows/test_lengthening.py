@@ -13,8 +13,8 @@ import pytest
 from proxnas.cli.main import main
 from proxnas.cli.search import parse_search
 from proxnas.common.config_file import read_values
-from proxnas.common.errors import InputError
-from proxnas.common.options import changed, in_flags
+from proxnas.common.errors import InputError, in_flags
+from proxnas.common.options import changed
 from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.domains.text.options import TextTrainOptions
 from proxnas.runs.lengthening import as_long_as

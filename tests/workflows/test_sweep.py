@@ -11,8 +11,7 @@ import pytest
 
 from proxnas.cli.main import main
 from proxnas.cli.search import parse_search
-from proxnas.common.errors import InputError
-from proxnas.common.options import in_flags
+from proxnas.common.errors import InputError, in_flags
 from proxnas.common.words import words_for
 from proxnas.report.sweep_report import with_front
 from proxnas.workflows import study

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from proxnas.common.cores import Asked
-from proxnas.common.errors import InputError
-from proxnas.common.options import OptionError
+from proxnas.common.errors import InputError, OptionError
 from proxnas.common.say import say
 from proxnas.common.words import command_line
 

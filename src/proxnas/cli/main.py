@@ -13,7 +13,7 @@ from importlib import import_module
 
 from proxnas import __version__
 from proxnas.common.cores import wait_without_spinning
-from proxnas.common.errors import InputError, unknown
+from proxnas.common.errors import InputError, in_flags, unknown
 from proxnas.common.interrupt import Interrupted, terminable
 from proxnas.common.launch import (
     PeerLost,
@@ -24,7 +24,6 @@ from proxnas.common.launch import (
     speaks,
     taking,
 )
-from proxnas.common.options import in_flags
 from proxnas.common.say import note, say
 from proxnas.runs.processes import Ended
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from proxnas import methods
+from proxnas.common.errors import AboutOptions, flag_of
 from proxnas.common.help import help_lines
 from proxnas.common.launch import check_flags
-from proxnas.common.options import AboutOptions, Options, changed, flag_of, flat_hints
+from proxnas.common.options import Options, changed, flat_hints
 from proxnas.common.quantities import shown_budget
 from proxnas.common.say import say
 from proxnas.common.words import (

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from proxnas.common.errors import InputError
-from proxnas.common.options import OptionError
+from proxnas.common.errors import InputError, OptionError
 from proxnas.common.say import say
 from proxnas.common.words import command_line
 from proxnas.report.live import ADDRESS, serve

@@ -9,7 +9,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Literal
 
-from proxnas.common.options import OptionError
+from proxnas.common.errors import OptionError
 
 Asked = Literal["auto"] | int
 """What --threads takes."""

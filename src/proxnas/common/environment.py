@@ -13,8 +13,8 @@ import torch
 
 from proxnas import __version__
 from proxnas.common.cores import Asked, available, check_threads
+from proxnas.common.errors import OptionError
 from proxnas.common.launch import here
-from proxnas.common.options import OptionError
 
 
 def pick_device(name: str) -> torch.device:

@@ -16,9 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from proxnas.common.errors import InputError
+from proxnas.common.errors import AboutOptions, InputError, escape
 from proxnas.common.launch import here
-from proxnas.common.options import AboutOptions, escape
 from proxnas.common.stored import read_json
 
 NO_LINK, NO_WAIT = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)

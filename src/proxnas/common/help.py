@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from tyro.constructors import PrimitiveConstructorSpec
 
-from proxnas.common.options import POSITIONAL, Options, flag_of, hints_of, parts_of
+from proxnas.common.errors import POSITIONAL, flag_of
+from proxnas.common.options import Options, hints_of, parts_of
 
 WIDTH = 99
 COLUMN = 31

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from proxnas.common.errors import InputError
-from proxnas.common.options import AboutOptions, escape
+from proxnas.common.errors import AboutOptions, InputError, escape
 
 BEGUN = time.monotonic()
 """When this process began, nearly: libraries that take seconds to load are loaded later."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from proxnas.common.options import AboutOptions, escape
+from proxnas.common.errors import AboutOptions, escape
 
 MOST_BYTES = 4 * 2**20
 """Of a JSON object of ours."""

@@ -16,9 +16,9 @@ import tyro
 
 from proxnas.common.config_file import read_values
 from proxnas.common.cores import check_threads
-from proxnas.common.errors import InputError
+from proxnas.common.errors import POSITIONAL, InputError, flag_of, in_flags
 from proxnas.common.launch import here
-from proxnas.common.options import POSITIONAL, Options, flag_of, flatten, in_flags
+from proxnas.common.options import Options, flatten
 from proxnas.common.say import note
 
 Config = TypeVar("Config", bound=Any)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from proxnas.common.errors import InputError
 from proxnas.common.types import Batch
-from proxnas.core.choice import NONE, Call, Choice, MisusedChoice, Source
+from proxnas.core.choice import Call, Choice, MisusedChoice, Source
+from proxnas.core.groups import NONE
 from proxnas.core.supernet import Supernet
 
 

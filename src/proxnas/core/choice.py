@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.common.types import Matrices
+from proxnas.core.groups import NONE, Row
 
 
 @dataclass(frozen=True)
@@ -31,51 +32,8 @@ class Share:
     """Draws the nodes."""
 
 
-NONE = "none"
-"""The candidate that is no connection: never run, its score is 0."""
-SKIP = "skip_connect"
-"""The candidate that is its source."""
-
-
 class MisusedChoice(RuntimeError):
     """A Choice, its candidates or what is around it break the rules that its gradient rests on."""
-
-
-class Row(NamedTuple):
-    """The row of A that a Choice is ruled by."""
-
-    group: str
-    edge: int
-
-
-class Holder(NamedTuple):
-    """A candidate that other Choices stand inside of."""
-
-    group: str
-    k: int
-
-
-@dataclass(frozen=True)
-class Group:
-    """What a matrix A stands for: its columns, and which rows enter which node."""
-
-    candidates: tuple[str, ...]
-    nodes: tuple[tuple[int, ...], ...] = ((0,),)
-    max_inputs: int | None = None
-    """How many edges a node keeps; None: all of them, and a node may stay empty."""
-    max_skip: int | None = None
-    """How many skip connections a cell may have; None: any number."""
-    wired: bool = False
-    """Whether rows are connections, of node n + 1 to each before it, and what has a size are the
-    nodes that have any connection."""
-    inside: Holder | None = None
-    """The candidate, of a Choice in another group, that this is decided inside of; None: none, or
-    several."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(edges, candidates)."""
-        return sum(len(rows) for rows in self.nodes), len(self.candidates)
 
 
 class Term(NamedTuple):

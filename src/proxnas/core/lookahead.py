@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Call, Choice, Group, OwnCall, Row, Source
+from proxnas.core.choice import Call, Choice, OwnCall, Source
+from proxnas.core.groups import Group, Row
 from proxnas.core.scoring import inner
 
 

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, Call, Choice, Group, MisusedChoice, OwnCall, Share, Source
+from proxnas.core.choice import Call, Choice, MisusedChoice, OwnCall, Share, Source
+from proxnas.core.groups import NONE, Group
 from proxnas.core.sharing import shared_relu
 
 

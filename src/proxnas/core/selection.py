@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, SKIP, Group
+from proxnas.core.groups import NONE, SKIP, Group
 
 
 def keep_inputs(A: Tensor, A_bar: Tensor, group: Group, priority: Tensor | None = None) -> Tensor:

@@ -9,9 +9,9 @@ from torch import nn
 
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.parts import Edge
-from proxnas.common.options import AboutOptions
+from proxnas.common.errors import AboutOptions
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 
 Size = TypeVar("Size", contravariant=True)
 """How large its networks are: that of networks/cnn.py, or of networks/language.py."""

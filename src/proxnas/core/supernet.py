@@ -15,17 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.common.types import Batch, Inputs, Matrices
-from proxnas.core.choice import (
-    Call,
-    Choice,
-    Group,
-    MisusedChoice,
-    OwnCall,
-    Route,
-    Routed,
-    Row,
-    Share,
-)
+from proxnas.core.choice import Call, Choice, MisusedChoice, OwnCall, Route, Routed, Share
+from proxnas.core.groups import Group, Row
 from proxnas.core.lookahead import Place, Recorded, potentials, slopes
 from proxnas.core.scoring import scores
 from proxnas.core.sharing import shared_relu

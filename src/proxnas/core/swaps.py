@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.common.types import Batch, Matrices
-from proxnas.core.choice import Row
+from proxnas.core.groups import Row
 from proxnas.core.supernet import Supernet
 
 CLEAR = 2.0

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from proxnas.cells.kinds import CUSTOM
-from proxnas.common.errors import InputError, unknown
-from proxnas.common.options import AboutOptions, escape
+from proxnas.common.errors import AboutOptions, InputError, escape, unknown
 from proxnas.common.plugins import of_others, resolve
 
 if TYPE_CHECKING:

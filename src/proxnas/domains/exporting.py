@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxnas.common.errors import InputError
+from proxnas.common.errors import AboutOptions, InputError, escape
 from proxnas.common.onnx_runtime import onnx_available
-from proxnas.common.options import AboutOptions, escape
 
 TOLERANCE = 1e-4  # of a logit, relative to 1 + its size
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 import tyro
 
 from proxnas import methods
-from proxnas.common.options import COUNT_OR_NONE, Options, Range, unknown_value
+from proxnas.common.errors import unknown_value
+from proxnas.common.options import COUNT_OR_NONE, Options, Range
 from proxnas.methods.limit_options import BudgetFlags
 from proxnas.runs.options import FolderConfig
 from proxnas.training.options import DataArgument

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from proxnas.common.options import OptionError, Options
+from proxnas.common.errors import OptionError
+from proxnas.common.options import Options
 
 Precision = Literal["fp32", "bf16", "fp16"]
 

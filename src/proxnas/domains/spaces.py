@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from proxnas.cells.kinds import CUSTOM
-from proxnas.common.errors import unknown
-from proxnas.common.options import OptionError
+from proxnas.common.errors import OptionError, unknown
 from proxnas.common.plugins import resolve
 from proxnas.domains.domain import every_space, of_space
 

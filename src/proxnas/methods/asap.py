@@ -22,7 +22,8 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from proxnas.common.options import NOT_NEGATIVE, POSITIVE, AboutOptions
+from proxnas.common.errors import AboutOptions
+from proxnas.common.options import NOT_NEGATIVE, POSITIVE
 from proxnas.common.types import Matrices, State
 from proxnas.core.selection import changed, one_hot
 from proxnas.core.size.nesting import best

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from proxnas.common.options import Range
 from proxnas.common.types import Batch, Matrices, State
-from proxnas.core.choice import NONE, Group
+from proxnas.core.groups import NONE, Group
 from proxnas.core.selection import changed, one_hot
 from proxnas.methods.architecture import diverged
 from proxnas.methods.base import Setup

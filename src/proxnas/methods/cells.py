@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, SKIP, Group
+from proxnas.core.groups import NONE, SKIP, Group
 from proxnas.core.selection import random_selection
 from proxnas.core.size.budget import Budget
 

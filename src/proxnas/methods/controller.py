@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, Group
+from proxnas.core.groups import NONE, Group
 
 
 @dataclass(frozen=True)

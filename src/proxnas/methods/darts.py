@@ -16,7 +16,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from proxnas.common.options import NOT_NEGATIVE, OptionError
+from proxnas.common.errors import OptionError
+from proxnas.common.options import NOT_NEGATIVE
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.selection import changed, one_hot
 from proxnas.methods.architecture import ArchitectureOptimizer

@@ -21,7 +21,7 @@ import torch
 
 from proxnas.common.options import NOT_NEGATIVE
 from proxnas.common.types import Matrices
-from proxnas.core.choice import SKIP, Group
+from proxnas.core.groups import SKIP, Group
 from proxnas.methods.base import Setup
 from proxnas.methods.mixture import MixtureSearch
 from proxnas.methods.options import Alternates, CountsSkips, DescendsA, Traits

@@ -20,9 +20,10 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 
-from proxnas.common.options import NOT_NEGATIVE, SHARE, OptionError, Range
+from proxnas.common.errors import OptionError
+from proxnas.common.options import NOT_NEGATIVE, SHARE, Range
 from proxnas.common.types import Batch, Matrices, State
-from proxnas.core.choice import NONE
+from proxnas.core.groups import NONE
 from proxnas.core.selection import changed, one_hot
 from proxnas.methods.asap import masked_softmax
 from proxnas.methods.base import Setup, mean_loss, relaxed_gradient, weight_step

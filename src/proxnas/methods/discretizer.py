@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, Group
+from proxnas.core.groups import NONE, Group
 from proxnas.core.prox import prox_c
 from proxnas.core.selection import keep_inputs
 from proxnas.core.size.budget import Budget

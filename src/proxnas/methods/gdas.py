@@ -25,9 +25,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from proxnas.common.options import NOT_NEGATIVE, POSITIVE, AboutOptions
+from proxnas.common.errors import AboutOptions
+from proxnas.common.options import NOT_NEGATIVE, POSITIVE
 from proxnas.common.types import Batch, Matrices
-from proxnas.core.choice import NONE, Call, Group
+from proxnas.core.choice import Call
+from proxnas.core.groups import NONE, Group
 from proxnas.core.selection import changed
 from proxnas.methods.base import Setup, by_name, weight_step
 from proxnas.methods.gumbel import concrete, gumbel, hard

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from proxnas.common import quantities
-from proxnas.common.options import AboutOptions, OptionError, Options, escape
+from proxnas.common.errors import AboutOptions, OptionError, escape
+from proxnas.common.options import Options
 from proxnas.methods.options import CostOption
 
 

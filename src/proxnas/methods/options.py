@@ -10,15 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from proxnas.common.options import (
-    BELOW_ONE,
-    NOT_NEGATIVE,
-    POSITIVE,
-    AboutOptions,
-    OptionError,
-    Options,
-    Range,
-)
+from proxnas.common.errors import AboutOptions, OptionError
+from proxnas.common.options import BELOW_ONE, NOT_NEGATIVE, POSITIVE, Options, Range
 
 CELLS = Range(1, 10_000_000)
 RATE_OF_A = Range(0, above=True, reason="or A never moves")

@@ -19,9 +19,10 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from proxnas.common.options import BELOW_ONE, NOT_NEGATIVE, OptionError
+from proxnas.common.errors import OptionError
+from proxnas.common.options import BELOW_ONE, NOT_NEGATIVE
 from proxnas.common.types import Matrices, State
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.core.selection import changed, one_hot
 from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Setup, relaxed_gradient, weight_step

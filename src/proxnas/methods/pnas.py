@@ -24,7 +24,7 @@ from typing import Annotated, ClassVar
 import torch
 
 from proxnas.common.types import State
-from proxnas.core.choice import NONE, SKIP
+from proxnas.core.groups import NONE, SKIP
 from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells, NodePicks, Place, stored
 from proxnas.methods.options import CELLS, SamplesCells

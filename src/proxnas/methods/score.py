@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from proxnas.common.options import OptionError
+from proxnas.common.errors import OptionError
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core import zero_cost
 from proxnas.core.selection import changed

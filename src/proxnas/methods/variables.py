@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, Group
+from proxnas.core.groups import NONE, Group
 
 
 class Slot(NamedTuple):

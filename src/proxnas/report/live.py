@@ -15,8 +15,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from proxnas.common.errors import InputError
-from proxnas.common.options import OptionError, escape
+from proxnas.common.errors import InputError, OptionError, escape
 from proxnas.report.page import embedded, live_html, policy
 from proxnas.report.page_data import page_data
 from proxnas.report.reading import Record, find_runs, in_use, run_folders

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from proxnas.common import stored
-from proxnas.common.options import AboutOptions, escape
+from proxnas.common.errors import AboutOptions, escape
 from proxnas.common.types import State, tensors_in
 
 SCHEMA = 1

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from proxnas.common.errors import AboutOptions
 from proxnas.common.interrupt import STOPPING
 from proxnas.common.launch import here
-from proxnas.common.options import AboutOptions
 from proxnas.common.types import Matrices, State, tensors_in
 from proxnas.runs.messages import exchange, gathered, team, total, where
 

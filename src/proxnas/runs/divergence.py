@@ -13,7 +13,7 @@ from collections import deque
 import torch
 from torch import Tensor
 
-from proxnas.common.options import AboutOptions
+from proxnas.common.errors import AboutOptions
 
 MOST = 3
 """So many times a run goes back before it gives up."""

@@ -20,13 +20,12 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from proxnas.common import stored
-from proxnas.common.errors import InputError
+from proxnas.common.errors import AboutOptions, InputError, OptionError, escape
 from proxnas.common.files import append_line, is_run, make_folder, rename, sync_folder, write_beside
 
 # where the others look for it
 from proxnas.common.files import write_atomically as write_atomically
 from proxnas.common.launch import here
-from proxnas.common.options import AboutOptions, OptionError, escape
 from proxnas.common.say import note
 from proxnas.common.types import State
 from proxnas.runs.checkpoint import sound_state, write_state

@@ -11,16 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from proxnas import __version__
+from proxnas.common.errors import AboutOptions, OptionError, escape, flag_of
 from proxnas.common.launch import check_alone, here
-from proxnas.common.options import (
-    AboutOptions,
-    OptionError,
-    Options,
-    changed,
-    escape,
-    flag_of,
-    flatten,
-)
+from proxnas.common.options import Options, changed, flatten
 from proxnas.common.words import command_line, config_file, given_values
 from proxnas.runs.deadline import MINUTES
 from proxnas.runs.stored_options import check_same, contradiction, storable, stored

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from proxnas.common.options import Options, unknown_value
+from proxnas.common.errors import unknown_value
+from proxnas.common.options import Options
 from proxnas.common.plugins import of_others, resolve
 
 LOGGERS = {"tensorboard": "proxnas.runs.tensorboard:Board"}

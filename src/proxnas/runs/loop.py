@@ -15,9 +15,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from proxnas.common.environment import describe
+from proxnas.common.errors import AboutOptions, escape
 from proxnas.common.interrupt import Interrupted, Request, stop_requests
 from proxnas.common.launch import here
-from proxnas.common.options import AboutOptions, escape
 from proxnas.common.say import note
 from proxnas.common.types import State
 from proxnas.report.reading import read_object

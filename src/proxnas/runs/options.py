@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from proxnas.common.cores import Asked
-from proxnas.common.options import NOT_NEGATIVE, OptionError, Options, Range
+from proxnas.common.errors import OptionError
+from proxnas.common.options import NOT_NEGATIVE, Options, Range
 from proxnas.runs.worker_options import WHERE
 
 

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from proxnas.common.cores import available, cores
+from proxnas.common.errors import OptionError
 from proxnas.common.interrupt import LIFELINE, STOPPING, Request, stop_requests
 from proxnas.common.launch import launched
-from proxnas.common.options import OptionError
 
 PROGRAM = (sys.executable, "-m", "proxnas")
 MOST_A_CORE = 4

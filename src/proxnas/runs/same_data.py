@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from proxnas.common.config_file import FINGERPRINT
+from proxnas.common.errors import AboutOptions, escape
 from proxnas.common.launch import here
-from proxnas.common.options import AboutOptions, escape
 from proxnas.common.say import note
 from proxnas.report.reading import read_object
 from proxnas.runs.fingerprint import Fingerprint, differences

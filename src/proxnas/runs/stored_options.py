@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from proxnas import __version__
 from proxnas.common.config_file import check_values
-from proxnas.common.options import AboutOptions, Options, escape, flatten
+from proxnas.common.errors import AboutOptions, escape
+from proxnas.common.options import Options, flatten
 from proxnas.common.stored import read_json, unreadable
 from proxnas.runs.options import MAY_CHANGE, NOT_STORED
 

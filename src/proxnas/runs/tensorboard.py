@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from proxnas.common.errors import AboutOptions
 from proxnas.common.files import make_folder
-from proxnas.common.options import AboutOptions
 
 FOLDER = "tensorboard"
 

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from proxnas.common.options import OptionError, Options, Range
+from proxnas.common.errors import OptionError
+from proxnas.common.options import Options, Range
 
 ADDRESS = r"|local|auto|[^\s/]+:\d{1,5}"
 """What --ray takes."""

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from proxnas import methods
-from proxnas.common.options import OptionError, Parts, build, flat_hints, flatten
+from proxnas.common.errors import OptionError
+from proxnas.common.options import Parts, build, flat_hints, flatten
 from proxnas.domains.spaces import traits_of
 from proxnas.methods.options import MethodOptions
 from proxnas.searching.options import (

@@ -15,7 +15,8 @@ import torch
 
 from proxnas import __version__
 from proxnas.common.cores import Asked
-from proxnas.common.options import AboutOptions, changed, escape
+from proxnas.common.errors import AboutOptions, escape
+from proxnas.common.options import changed
 from proxnas.common.seeds import stable_seed
 from proxnas.common.stored import read_json
 from proxnas.common.types import State

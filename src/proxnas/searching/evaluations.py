@@ -23,8 +23,8 @@ import torch
 from rich.console import Console
 
 from proxnas.common.environment import describe, in_turn
+from proxnas.common.errors import AboutOptions, escape
 from proxnas.common.files import make_folder
-from proxnas.common.options import AboutOptions, escape
 from proxnas.common.stored import EVALUATION
 from proxnas.common.types import State
 from proxnas.methods.cells import Cell, stored

@@ -18,7 +18,8 @@ from proxnas.cells.table import validation
 from proxnas.common.clock import Clock
 from proxnas.common.cores import available
 from proxnas.common.environment import pick_device, set_deterministic, set_threads
-from proxnas.common.options import OptionError, changed, flatten
+from proxnas.common.errors import OptionError
+from proxnas.common.options import changed, flatten
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Matrices, State
 from proxnas.core.size.complexity import parameters

@@ -14,19 +14,16 @@ import tyro
 
 from proxnas import methods
 from proxnas.cells.kinds import CUSTOM
+from proxnas.common.errors import AboutOptions, OptionError, escape, unknown_value
 from proxnas.common.options import (
     COUNT,
-    AboutOptions,
     Composed,
-    OptionError,
     Options,
     Parts,
     Range,
     build,
-    escape,
     flat_hints,
     neutral_values,
-    unknown_value,
 )
 from proxnas.domains.domain import every_domain, of_space
 from proxnas.domains.search_options import DomainOptions

@@ -10,10 +10,9 @@ import torch
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.parts import Edge
 from proxnas.cells.reading import read_genotype
-from proxnas.common.errors import InputError
-from proxnas.common.options import OptionError
+from proxnas.common.errors import InputError, OptionError
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.core.space import Space
 
 

@@ -13,9 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
 
-from proxnas.common.errors import InputError
+from proxnas.common.errors import AboutOptions, InputError, escape
 from proxnas.common.files import write_atomically
-from proxnas.common.options import AboutOptions, escape
 from proxnas.common.stored import parse
 
 FILE = "model.safetensors"

@@ -12,7 +12,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
-from proxnas.common.options import COUNT, OptionError, Options, Range
+from proxnas.common.errors import OptionError
+from proxnas.common.options import COUNT, Options, Range
 from proxnas.runs.loggers import LogFlags
 from proxnas.runs.options import JobConfig, RunConfig
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from proxnas.common.config_file import STAMP
-from proxnas.common.errors import InputError
-from proxnas.common.options import flag_of
+from proxnas.common.errors import InputError, flag_of
 from proxnas.common.stored import parse, read_json
 from proxnas.common.words import given_values, words_without_flags
 from proxnas.domains import TrainableDomain, every_domain, named, of_cell, of_space

@@ -33,7 +33,8 @@ from proxnas import methods
 from proxnas.common.memory import peak_memory
 from proxnas.common.options import flat_hints
 from proxnas.common.types import Batch
-from proxnas.core.choice import NONE, Call
+from proxnas.core.choice import Call
+from proxnas.core.groups import NONE
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images.spaces.cnn import first_candidates
 from proxnas.methods.base import Occasional

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from proxnas import methods
-from proxnas.common.options import OptionError, Range, unknown_value
+from proxnas.common.errors import OptionError, unknown_value
+from proxnas.common.options import Range
 from proxnas.domains.spaces import SPACES
 from proxnas.runs.options import RunConfig
 from proxnas.searching.options import domain_options

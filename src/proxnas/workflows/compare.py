@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from proxnas import methods
-from proxnas.common.errors import InputError
-from proxnas.common.options import OptionError, flat_hints, unknown_value
+from proxnas.common.errors import InputError, OptionError, unknown_value
+from proxnas.common.options import flat_hints
 from proxnas.report import comparison, tables
 from proxnas.runs.executors.tasks import Outcome
 from proxnas.searching.options import SearchOptions

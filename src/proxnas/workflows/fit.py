@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.reading import read_genotype
-from proxnas.common.options import AboutOptions, Options, changed
+from proxnas.common.errors import AboutOptions
+from proxnas.common.options import Options, changed
 from proxnas.domains.fitting import FitOptions
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.lengthening import store

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from proxnas.common.options import AboutOptions, OptionError
+from proxnas.common.errors import AboutOptions, OptionError
 from proxnas.domains.images.fitting import FitConfig
 from proxnas.domains.search_options import Precision
 

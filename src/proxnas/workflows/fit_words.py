@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 
-from proxnas.common.options import AboutOptions
+from proxnas.common.errors import AboutOptions
 from proxnas.runs.options import RunConfig
 from proxnas.searching.options import SearchOptions
 

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from proxnas.common.errors import POSITIONAL, flag_of
 from proxnas.common.launch import here
-from proxnas.common.options import POSITIONAL, Options, flag_of, flatten
+from proxnas.common.options import Options, flatten
 from proxnas.common.say import note
 from proxnas.common.stored import read_json
 from proxnas.runs.options import MAY_CHANGE

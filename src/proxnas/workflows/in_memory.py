@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from proxnas.common.errors import AboutOptions, escape
 from proxnas.common.files import write_atomically
-from proxnas.common.options import AboutOptions, escape
 from proxnas.domains.domain import of_data, trainable
 
 CONFIGS = ("search_config", "train_config")

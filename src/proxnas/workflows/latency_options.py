@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
 from proxnas.common.cores import Asked
-from proxnas.common.options import OptionError, Options, Range, unknown_value
+from proxnas.common.errors import OptionError, unknown_value
+from proxnas.common.options import Options, Range
 from proxnas.domains.images.options import ImageFlags
 from proxnas.domains.spaces import SPACES
 from proxnas.searching.options import domain_options

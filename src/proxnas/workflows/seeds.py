@@ -7,7 +7,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from proxnas.common.options import OptionError, changed
+from proxnas.common.errors import OptionError
+from proxnas.common.options import changed
 from proxnas.common.words import words_for
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.executors.choice import check

@@ -13,7 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from proxnas import methods
 from proxnas.common.config_file import read_values
-from proxnas.common.options import COUNT_OR_NONE, OptionError, build, flat_hints, unknown_value
+from proxnas.common.errors import OptionError, unknown_value
+from proxnas.common.options import COUNT_OR_NONE, build, flat_hints
 from proxnas.common.words import words_for
 from proxnas.domains import of_space
 from proxnas.domains.domain import trainable

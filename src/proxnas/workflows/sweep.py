@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from proxnas import methods
 from proxnas.common import quantities
-from proxnas.common.options import AboutOptions, OptionError, unknown_value
+from proxnas.common.errors import AboutOptions, OptionError, unknown_value
 from proxnas.report import comparison, sweep_report
 from proxnas.runs.executors.tasks import Outcome
 from proxnas.workflows.study import Study, StudyResult, failures, fill, operations, study_in_python

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from proxnas.core.choice import Row
+from proxnas.core.groups import Row
 from proxnas.core.supernet import Supernet
 from proxnas.core.swaps import Swap, batch_statistics, losses, propose, swapped
 from proxnas.domains.images import one_pass, recipe

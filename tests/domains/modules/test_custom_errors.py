@@ -150,7 +150,7 @@ def test_a_choice_that_is_never_called() -> None:
 def test_names_that_clash() -> None:
     shared = Choice({"a": nn.Linear(4, 4)}, share="block")
     refused(Model(block=Choice({"a": nn.Tanh()}), other=shared), "two Choices are called 'block'")
-    rows = Choice({"a": nn.Linear(4, 4)}, share=proxnas.core.choice.Row("cell", 1))
+    rows = Choice({"a": nn.Linear(4, 4)}, share=proxnas.core.groups.Row("cell", 1))
     refused(Model(block=rows), "Choice 'block' has row 1 of 'cell': share by name only")
 
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from proxnas.common.options import AboutOptions
+from proxnas.common.errors import AboutOptions
 from proxnas.common.quantities import shown
 from proxnas.common.types import Matrices, State
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.core.size.nesting import best, best_within, losses, reached
 from proxnas.core.size.projection import SLACK
 from proxnas.core.size.wiring import (

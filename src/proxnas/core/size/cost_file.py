@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxnas.common.errors import unknown
-from proxnas.common.options import OptionError, escape
-from proxnas.core.choice import NONE, Group
+from proxnas.common.errors import OptionError, escape, unknown
+from proxnas.core.groups import NONE, Group
 
 
 def read_costs(path: Path, groups: Mapping[str, Group]) -> dict[str, Tensor]:

@@ -20,7 +20,8 @@ from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
 from proxnas.common.types import Inputs, Matrices
-from proxnas.core.choice import NONE, Call, Choice, Row, Source
+from proxnas.core.choice import Call, Choice, Source
+from proxnas.core.groups import NONE, Row
 from proxnas.core.size.complexity import parameters
 from proxnas.core.supernet import Supernet
 

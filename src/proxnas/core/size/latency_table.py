@@ -22,12 +22,11 @@ from typing import Any
 import torch
 
 from proxnas.common.environment import processor_name
-from proxnas.common.errors import InputError
+from proxnas.common.errors import InputError, OptionError, escape
 from proxnas.common.onnx_runtime import onnx_available
-from proxnas.common.options import OptionError, escape
 from proxnas.common.stored import Check, check, is_amount, is_figure, is_text, is_whole, read_json
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.core.size.costs import Sums
 from proxnas.core.size.stopwatch import Runtime, choose
 

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from proxnas.common.errors import InputError
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Choice, Group, Holder
+from proxnas.core.choice import Choice
+from proxnas.core.groups import Group, Holder
 from proxnas.core.size import projection
 
 

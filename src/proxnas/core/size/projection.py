@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, SKIP, Group
+from proxnas.core.groups import NONE, SKIP, Group
 
 Array = np.ndarray[Any, Any]
 ABSENT = -1

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from proxnas.common.clock import Clock
+from proxnas.common.errors import OptionError
 from proxnas.common.onnx_runtime import onnx_available, onnx_session, quiet
-from proxnas.common.options import OptionError
 from proxnas.core.choice import Source
 from proxnas.core.size.latency import warm_runs
 from proxnas.core.size.materialised import alike, materialised

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, SKIP, Group
+from proxnas.core.groups import NONE, SKIP, Group
 
 NODE = "node"
 """What a node is, if it is there."""

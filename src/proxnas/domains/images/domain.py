@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from proxnas.cells.designs import Architecture, Design
 from proxnas.cells.kinds import BY_HAND
 from proxnas.cells.reading import read_architecture
-from proxnas.common.errors import InputError
-from proxnas.common.options import OptionError
+from proxnas.common.errors import InputError, OptionError
 from proxnas.common.plugins import of_others
 from proxnas.common.say import plain
 from proxnas.domains.images.fitting import ImageFitting

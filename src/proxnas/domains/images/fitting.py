@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from proxnas.common.errors import InputError
-from proxnas.common.options import AboutOptions, Range, changed, unknown_value
+from proxnas.common.errors import AboutOptions, InputError, unknown_value
+from proxnas.common.options import Range, changed
 from proxnas.domains.fitting import FitMinutes, FitOptions, Free, Say
 from proxnas.domains.images.options import ImageFlags, ImageTrainOptions, load_options
 from proxnas.domains.images.protocols import protocol_values

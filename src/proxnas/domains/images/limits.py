@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from proxnas.common.types import Batch, Matrices
-from proxnas.core.choice import Row
+from proxnas.core.groups import Row
 from proxnas.core.size import costs
 from proxnas.core.size.budget import Budget, Sizes
 from proxnas.core.size.complexity import multiply_adds, parameters

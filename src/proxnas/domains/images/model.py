@@ -24,8 +24,7 @@ from torch import Tensor, nn
 from proxnas import __version__
 from proxnas.cells.designs import Architecture, from_json
 from proxnas.cells.genotype import Genotype
-from proxnas.common.errors import InputError
-from proxnas.common.options import AboutOptions
+from proxnas.common.errors import AboutOptions, InputError
 from proxnas.common.stored import is_figure
 from proxnas.domains.images import networks
 from proxnas.domains.images.networks.cnn import Size, channels_last

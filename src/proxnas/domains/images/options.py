@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
-from proxnas.common.options import OptionError, Options, Range
+from proxnas.common.errors import OptionError
+from proxnas.common.options import Options, Range
 from proxnas.domains.images.data.options import LoadOptions
 from proxnas.training.options import Chance, DataArgument, ScheduledOptions, TestOptions
 

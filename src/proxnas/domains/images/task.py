@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas.cells.genotype import Genotype
-from proxnas.common.options import OptionError
+from proxnas.common.errors import OptionError
 from proxnas.common.types import Batch, Matrices
 from proxnas.core.choice import Source
 from proxnas.core.size import costs

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from proxnas.common.config_file import FINGERPRINT
-from proxnas.common.errors import InputError
-from proxnas.common.options import OptionError, escape
+from proxnas.common.errors import InputError, OptionError, escape
 from proxnas.common.telling import listed
 from proxnas.domains.images.data.arrays import held_out_fifth
 from proxnas.domains.images.data.images import Images, Part, load

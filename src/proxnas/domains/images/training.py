@@ -15,8 +15,8 @@ from proxnas.cells.designs import Architecture, Design
 from proxnas.common.clock import Clock
 from proxnas.common.config_file import FINGERPRINT
 from proxnas.common.environment import pick_device, set_deterministic, set_threads
+from proxnas.common.errors import OptionError
 from proxnas.common.launch import here
-from proxnas.common.options import OptionError
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, State
 from proxnas.core.sharing import shared_relu

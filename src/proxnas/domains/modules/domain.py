@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from proxnas.cells.kinds import CUSTOM
-from proxnas.common.errors import InputError
-from proxnas.common.options import OptionError
+from proxnas.common.errors import InputError, OptionError
 from proxnas.domains.search_options import DomainOptions, Precision
 from proxnas.domains.space_traits import SpaceTraits
 

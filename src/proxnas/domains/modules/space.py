@@ -18,7 +18,8 @@ from proxnas.cells.kinds import CUSTOM
 from proxnas.cells.parts import Edge
 from proxnas.common.errors import InputError, unknown
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, Choice, Group, Node, Row
+from proxnas.core.choice import Choice, Node
+from proxnas.core.groups import NONE, Group, Row
 from proxnas.core.size.nesting import holders
 
 ROOT = "choice"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from proxnas.common.options import COUNT, COUNT_OR_NONE, OptionError, Range, changed
+from proxnas.common.errors import OptionError
+from proxnas.common.options import COUNT, COUNT_OR_NONE, Range, changed
 from proxnas.domains.fitting import FitOptions, Free, Say, names_of
 from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainOptions, TokenFlags, text_options
 from proxnas.domains.text.spaces import SPACES

@@ -24,8 +24,7 @@ from proxnas import __version__
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.kinds import RECURRENT
 from proxnas.cells.zoo import LSTM
-from proxnas.common.errors import InputError
-from proxnas.common.options import AboutOptions, escape
+from proxnas.common.errors import AboutOptions, InputError, escape
 from proxnas.domains.text.data import vocabulary as words
 from proxnas.domains.text.data.corpus import read
 from proxnas.domains.text.data.text import Text, TextOptions, to_numbers

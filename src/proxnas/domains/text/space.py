@@ -26,7 +26,8 @@ from proxnas.cells.genotype import Genotype
 from proxnas.cells.kinds import RECURRENT
 from proxnas.cells.parts import Cell
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Call, Group, OwnCall, Route, Row, Share
+from proxnas.core.choice import Call, OwnCall, Route, Share
+from proxnas.core.groups import Group, Row
 from proxnas.core.scoring import inner
 from proxnas.core.space import selected_edges
 from proxnas.domains.text.language import NOTHING, Dropouts, Hidden, LanguageModel, LanguageSize

@@ -28,9 +28,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from proxnas.common.errors import AboutOptions, OptionError, escape
 from proxnas.common.files import make_folder
 from proxnas.common.interrupt import STOPPING
-from proxnas.common.options import AboutOptions, OptionError, escape
 from proxnas.runs.executors.pool import LOOK, End, drive
 from proxnas.runs.executors.processes import started, words
 from proxnas.runs.executors.tasks import Board, Outcome, Task

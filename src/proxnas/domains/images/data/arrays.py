@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from proxnas.common.errors import InputError
-from proxnas.common.options import OptionError, escape
+from proxnas.common.errors import InputError, OptionError, escape
 from proxnas.common.seeds import Array, split, stable_seed
 from proxnas.common.telling import listed, tell
 from proxnas.domains.images.data.options import SMALLEST_SIDE, LoadOptions

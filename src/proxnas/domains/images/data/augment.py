@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
-from proxnas.common.options import OptionError
+from proxnas.common.errors import OptionError
 from proxnas.domains.images.data.arrays import Images
 
 SMALLEST_AREA = 0.08  # share of the image that a resized crop keeps at least, as in Inception

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from proxnas.common.errors import InputError
-from proxnas.common.options import AboutOptions, escape
+from proxnas.common.errors import AboutOptions, InputError, escape
 from proxnas.common.seeds import Array
 from proxnas.common.telling import listed, tell
 from proxnas.domains.images.data.arrays import Images, Part, absent, build

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from proxnas.common.errors import InputError
-from proxnas.common.options import AboutOptions, escape
+from proxnas.common.errors import AboutOptions, InputError, escape
 from proxnas.common.seeds import Array
 from proxnas.domains.images.data.picture import BrokenImage, opened, pixels
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxnas.common.errors import InputError
-from proxnas.common.options import OptionError
+from proxnas.common.errors import InputError, OptionError
 
 SMALLEST_SIDE = 4  # networks halve the image twice
 LARGEST_SIDE = 4096

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxnas.common.errors import InputError
+from proxnas.common.errors import InputError, OptionError
 from proxnas.common.launch import here
-from proxnas.common.options import OptionError
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, State
 from proxnas.domains.images.data.arrays import Images, Part

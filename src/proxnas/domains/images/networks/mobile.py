@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.kinds import MOBILE_BLOCKS, MOBILE_FIRST, SKIP
 from proxnas.cells.parts import Edge
-from proxnas.common.options import OptionError
+from proxnas.common.errors import OptionError
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite, set_drop_path
 from proxnas.domains.images.operations import Norm, final_norm, search_norm

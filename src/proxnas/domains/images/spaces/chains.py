@@ -15,7 +15,7 @@ from torch import nn
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.parts import Cell, Edge
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Group
+from proxnas.core.groups import Group
 from proxnas.core.space import selected_edges
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.operations import Norm, final_norm, search_norm

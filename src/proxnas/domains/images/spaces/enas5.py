@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.parts import Cell
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Choice, Group, Node, Row
+from proxnas.core.choice import Choice, Node
+from proxnas.core.groups import Group, Row
 from proxnas.core.space import selected_edges
 from proxnas.domains.images.networks.cnn import CellPlace, Preprocess, Size, Stack, cell_network
 from proxnas.domains.images.operations import FINAL, SEARCHED, Parts, parted

@@ -20,7 +20,8 @@ from proxnas.cells.genotype import Genotype
 from proxnas.cells.kinds import GENET_STAGES
 from proxnas.cells.parts import Cell, Edge
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, SKIP, Choice, Group, Node, Row
+from proxnas.core.choice import Choice, Node
+from proxnas.core.groups import NONE, SKIP, Group, Row
 from proxnas.core.size.wiring import NODE
 from proxnas.core.space import selected_edges
 from proxnas.domains.images.networks.cnn import Size, sum_of

@@ -10,7 +10,8 @@ from torch import nn
 
 from proxnas.cells.kinds import MOBILE_BLOCKS, MOBILE_FIRST, MOBILE_LATER
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Choice, Row
+from proxnas.core.choice import Choice
+from proxnas.core.groups import Row
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.networks.mobile import MIDDLE, Mobile, Place, kinds_of, mobile_network
 from proxnas.domains.images.operations import Norm

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.parts import Cell, Edge
 from proxnas.common.types import Matrices
-from proxnas.core.choice import NONE, Choice, Group, Node, Row
+from proxnas.core.choice import Choice, Node
+from proxnas.core.groups import NONE, Group, Row
 from proxnas.core.space import selected_edges
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.networks.nasbench201 import EDGES, NODES, Stages, nasbench201_network

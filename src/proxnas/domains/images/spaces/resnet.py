@@ -8,7 +8,8 @@ from __future__ import annotations
 from torch import nn
 
 from proxnas.common.types import Matrices
-from proxnas.core.choice import Choice, Row
+from proxnas.core.choice import Choice
+from proxnas.core.groups import Row
 from proxnas.domains.images.networks.chain import (
     BODIES,
     ENTRIES,

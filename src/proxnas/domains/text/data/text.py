@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-from proxnas.common.errors import InputError
-from proxnas.common.options import AboutOptions, OptionError, escape
+from proxnas.common.errors import AboutOptions, InputError, OptionError, escape
 from proxnas.domains.text.data import vocabulary as words
 from proxnas.domains.text.data.corpus import ACCEPTED, PARTS, Corpus, is_text, read
 from proxnas.runs.fingerprint import Fingerprint, of_texts

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proxnas.common.errors import OptionError
 from proxnas.common.launch import here
-from proxnas.common.options import OptionError
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, State
 from proxnas.domains.text.data.vocabulary import Array

@@ -11,8 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from proxnas.common.errors import InputError
-from proxnas.common.options import AboutOptions, escape
+from proxnas.common.errors import AboutOptions, InputError, escape
 
 Array = NDArray[Any]
 Kind = Literal["word", "char"]
