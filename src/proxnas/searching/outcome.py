@@ -74,27 +74,19 @@ def search(
     progress: Progress,
     loop: Loop = run_epochs,
     deadline: Deadline | None = None,
+    last: bool = True,
 ) -> dict[str, Any]:
-    """Runs a search to its end, from where its folder stands; returns what result.json holds."""
-    result = found(this, run, progress, loop, deadline)
-    run.write_json("result.json", result)
-    return result
-
-
-def found(
-    this: Search,
-    run: Run,
-    progress: Progress,
-    loop: Loop = run_epochs,
-    deadline: Deadline | None = None,
-) -> dict[str, Any]:
-    """The same without a result.json: something is still to come."""
+    """Runs a search to its end, from where its folder stands; returns what result.json holds, which
+    is written unless something is still to come (`last`)."""
     this.task.keep(run)
     if not (run / "space.json").exists():
         run.write_json("space.json", this.describe_space())
     deadline = deadline or Deadline()
     rows = loop(this, run, progress, deadline)
-    return summary(this, rows, stopped=MINUTES if deadline.cut else "").to_json()
+    result = summary(this, rows, stopped=MINUTES if deadline.cut else "").to_json()
+    if last:
+        run.write_json("result.json", result)
+    return result
 
 
 def summary(this: Search, rows: list[dict[str, Any]], stopped: str = "") -> SearchResult:

@@ -16,7 +16,7 @@ from proxnas.runs.processes import to_start
 from proxnas.searching.evaluations import run_evaluations
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
-from proxnas.searching.outcome import found, search
+from proxnas.searching.outcome import search
 
 if TYPE_CHECKING:
     from proxnas.domains.domain import Data
@@ -49,7 +49,7 @@ def search_in(
     if by_workers(config, folder):
         work = partial(search, deadline=deadline, loop=run_evaluations)
         return run_job(config, "search", folder, title, build, work, quiet=True)
-    work = partial(found if to_be_refined else search, deadline=deadline)
+    work = partial(search, deadline=deadline, last=not to_be_refined)
     return run_job(config, "search", folder, title, build, work)
 
 

@@ -29,7 +29,7 @@ CERTAIN = 0.5
 
 
 class Target(Protocol):
-    """A kind of target."""
+    """A kind of target; what most have alike is here."""
 
     kind: str
     metric: str
@@ -56,12 +56,14 @@ class Target(Protocol):
 
     def exported(self, outputs: Tensor) -> Tensor:
         """What an exported file puts out."""
+        return outputs
 
     def figures(self, answers: Array, y: Array) -> dict[str, Any]:
         """All of them, by name, of answers as exported; `each`: of each output."""
 
     def score(self, answers: Array, y: Array) -> float:
         """The main figure, of answers as exported, or of a simple model."""
+        return float(self.figures(answers, y)[self.metric])
 
     def answers(self, outputs: Tensor, names: Sequence[str], top: int) -> list[list[Any]]:
         """Of each image, for people."""
@@ -71,12 +73,15 @@ class Target(Protocol):
 
     def named(self, values: Any) -> Any:
         """Figures under their own name where they were called accuracy."""
+        return renamed(values, self.metric)
 
-    def to_json(self) -> dict[str, Any]: ...
+    def to_json(self) -> dict[str, Any]:
+        """What a model file tells of it."""
+        return {"kind": self.kind}
 
 
 @dataclass(frozen=True)
-class Classes:
+class Classes(Target):
     """One of several classes."""
 
     kind = "classes"
@@ -100,9 +105,6 @@ class Classes:
         found: Array = np.array([known.index(name) for name in names])[y]
         return found
 
-    def exported(self, outputs: Tensor) -> Tensor:
-        return outputs
-
     def figures(self, answers: Array, y: Array) -> dict[str, Any]:
         return {self.metric: self.score(answers, y)}
 
@@ -118,15 +120,9 @@ class Classes:
     def sheet(self, y: Array, names: Sequence[str]) -> dict[str, Any]:
         return balance(np.bincount(y, minlength=len(names)), names)
 
-    def named(self, values: Any) -> Any:
-        return values
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind}
-
 
 @dataclass(frozen=True)
-class Numbers:
+class Numbers(Target):
     """One or several numbers; the network answers them less `mean`, by `std`."""
 
     mean: tuple[float, ...]
@@ -172,9 +168,6 @@ class Numbers:
     def exported(self, outputs: Tensor) -> Tensor:
         return outputs * outputs.new_tensor(self.std) + outputs.new_tensor(self.mean)
 
-    def score(self, answers: Array, y: Array) -> float:
-        return float(self.figures(answers, y)["r2"])
-
     def answers(self, outputs: Tensor, names: Sequence[str], top: int) -> list[list[Value]]:
         rows = self.exported(outputs).tolist()
         return [[Value(*pair) for pair in zip(names, row, strict=True)] for row in rows]
@@ -183,15 +176,12 @@ class Numbers:
         ends = zip(y.min(0).tolist(), y.max(0).tolist(), strict=True)
         return {"ranges": dict(zip(names, map(list, ends), strict=True))}
 
-    def named(self, values: Any) -> Any:
-        return renamed(values, self.metric)
-
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "mean": self.mean, "std": self.std}
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(Target):
     """Any number of labels."""
 
     kind = "labels"
@@ -243,9 +233,6 @@ class Labels:
     def exported(self, outputs: Tensor) -> Tensor:
         return outputs.sigmoid()
 
-    def score(self, answers: Array, y: Array) -> float:
-        return float(self.figures(answers, y)["map"])
-
     def answers(self, outputs: Tensor, names: Sequence[str], top: int) -> list[list[Answer]]:
         """The labels that are answered, the most probable first; at least the `top` first."""
         found = []
@@ -257,12 +244,6 @@ class Labels:
 
     def sheet(self, y: Array, names: Sequence[str]) -> dict[str, Any]:
         return balance(y.sum(0).astype(np.int64), names)
-
-    def named(self, values: Any) -> Any:
-        return renamed(values, self.metric)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind}
 
 
 def balance(counts: Array, names: Sequence[str]) -> dict[str, Any]:
@@ -276,7 +257,7 @@ def balance(counts: Array, names: Sequence[str]) -> dict[str, Any]:
 
 
 CLASSES = Classes()
-KINDS = ("classes", "numbers", "labels")
+KINDS = tuple(cls.kind for cls in (Classes, Numbers, Labels))
 
 
 def from_json(values: Any, outputs: int) -> Target:

@@ -9,7 +9,7 @@ once less, as those of the other networks made by hand do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from torch import nn
@@ -19,7 +19,6 @@ from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.networks.mobile import InvertedResidual, Kind, kind
 from proxnas.domains.images.operations import final_norm
 
-SKIPPED = ""
 FBNET_KINDS = {
     "mb1_3x3_m": Kind(1, 3, mixes=True),
     "mb1_5x5_m": Kind(1, 5, mixes=True),
@@ -30,156 +29,143 @@ FBNET_KINDS = {
 HALVED_LESS = {"imagenet": 0, "tinyimagenet": 1, "cifar": 2}
 
 
-class Blocks(NamedTuple):
-    """Blocks of one stage: their kinds in turn, their channels, the stride of the first."""
-
-    C: int
-    stride: int
-    kinds: Sequence[str]
-
-
-def same(C: int, stride: int, number: int, name: str) -> Blocks:
-    """A stage of equal blocks."""
-    return Blocks(C, stride, (name,) * number)
-
-
-def stage(C: int, stride: int, kinds: str) -> Blocks:
-    """A stage whose blocks are written as `6_5 3_3 1_5_g -`: expansion, kernel, what else; none."""
-    names = []
-    for word in kinds.split():
-        if word == "-":
-            names.append(SKIPPED)
-            continue
-        expansion, kernel, *more = word.split("_")
-        names.append("_".join([f"mb{expansion}", f"{kernel}x{kernel}", *more]))
-    return Blocks(C, stride, names)
+STRIDES = (1, 2, 2, 2, 1, 2, 1)
+"""Of the first block of each stage, in all of them."""
 
 
 class Published(NamedTuple):
     """Channels of the first convolution, the stages, channels of the last convolution."""
 
     first: int
-    stages: Sequence[Blocks]
+    stages: Mapping[int, str]
+    """Channels -> blocks, written as `6_5 3_3 1_5_g -`: expansion, kernel, what else; none."""
     last: int
 
 
 MOBILENET_V2 = Published(
     32,
-    (
-        same(16, 1, 1, "mb1_3x3"),
-        same(24, 2, 2, "mb6_3x3"),
-        same(32, 2, 3, "mb6_3x3"),
-        same(64, 2, 4, "mb6_3x3"),
-        same(96, 1, 3, "mb6_3x3"),
-        same(160, 2, 3, "mb6_3x3"),
-        same(320, 1, 1, "mb6_3x3"),
-    ),
+    {
+        16: "1_3",
+        24: "6_3 6_3",
+        32: "6_3 6_3 6_3",
+        64: "6_3 6_3 6_3 6_3",
+        96: "6_3 6_3 6_3",
+        160: "6_3 6_3 6_3",
+        320: "6_3",
+    },
     1280,
 )
 MNASNET_A1 = Published(
     32,
-    (
-        same(16, 1, 1, "mb1_3x3"),
-        same(24, 2, 2, "mb6_3x3"),
-        same(40, 2, 3, "mb3_5x5_se"),
-        same(80, 2, 4, "mb6_3x3"),
-        same(112, 1, 2, "mb6_3x3_se"),
-        same(160, 2, 3, "mb6_5x5_se"),
-        same(320, 1, 1, "mb6_3x3"),
-    ),
+    {
+        16: "1_3",
+        24: "6_3 6_3",
+        40: "3_5_se 3_5_se 3_5_se",
+        80: "6_3 6_3 6_3 6_3",
+        112: "6_3_se 6_3_se",
+        160: "6_5_se 6_5_se 6_5_se",
+        320: "6_3",
+    },
     1280,
 )
 MNASNET_B1 = Published(
     32,
-    (
-        same(16, 1, 1, "mb1_3x3"),
-        same(24, 2, 3, "mb3_3x3"),
-        same(40, 2, 3, "mb3_5x5"),
-        same(80, 2, 3, "mb6_5x5"),
-        same(96, 1, 2, "mb6_3x3"),
-        same(192, 2, 4, "mb6_5x5"),
-        same(320, 1, 1, "mb6_3x3"),
-    ),
+    {
+        16: "1_3",
+        24: "3_3 3_3 3_3",
+        40: "3_5 3_5 3_5",
+        80: "6_5 6_5 6_5",
+        96: "6_3 6_3",
+        192: "6_5 6_5 6_5 6_5",
+        320: "6_3",
+    },
     1280,
 )
 PROXYLESS_MOBILE = Published(
     32,
-    (
-        stage(16, 1, "1_3"),
-        stage(32, 2, "3_5 3_3 - -"),
-        stage(40, 2, "3_7 3_3 3_5 3_5"),
-        stage(80, 2, "6_7 3_5 3_5 3_5"),
-        stage(96, 1, "6_5 3_5 3_5 3_5"),
-        stage(192, 2, "6_7 6_7 3_7 3_7"),
-        stage(320, 1, "6_7"),
-    ),
+    {
+        16: "1_3",
+        32: "3_5 3_3 - -",
+        40: "3_7 3_3 3_5 3_5",
+        80: "6_7 3_5 3_5 3_5",
+        96: "6_5 3_5 3_5 3_5",
+        192: "6_7 6_7 3_7 3_7",
+        320: "6_7",
+    },
     1280,
 )
 PROXYLESS_CPU = Published(
     40,
-    (
-        stage(24, 1, "1_3"),
-        stage(32, 2, "6_3 3_3 3_3 3_3"),
-        stage(48, 2, "6_3 3_3 3_3 3_5"),
-        stage(88, 2, "6_3 - - 3_3"),
-        stage(104, 1, "6_5 3_3 3_3 3_3"),
-        stage(216, 2, "6_5 3_5 3_5 3_3"),
-        stage(360, 1, "6_5"),
-    ),
+    {
+        24: "1_3",
+        32: "6_3 3_3 3_3 3_3",
+        48: "6_3 3_3 3_3 3_5",
+        88: "6_3 - - 3_3",
+        104: "6_5 3_3 3_3 3_3",
+        216: "6_5 3_5 3_5 3_3",
+        360: "6_5",
+    },
     1432,
 )
 PROXYLESS_GPU = Published(
     40,
-    (
-        stage(24, 1, "1_3"),
-        stage(32, 2, "3_5 - - -"),
-        stage(56, 2, "3_7 - - 3_3"),
-        stage(112, 2, "6_7 - - 3_5"),
-        stage(128, 1, "6_5 - 3_3 3_5"),
-        stage(256, 2, "6_7 6_7 6_7 6_5"),
-        stage(432, 1, "6_7"),
-    ),
+    {
+        24: "1_3",
+        32: "3_5 - - -",
+        56: "3_7 - - 3_3",
+        112: "6_7 - - 3_5",
+        128: "6_5 - 3_3 3_5",
+        256: "6_7 6_7 6_7 6_5",
+        432: "6_7",
+    },
     1728,
 )
 FBNET_A = Published(
     16,
-    (
-        stage(16, 1, "-"),
-        stage(24, 2, "3_3 1_3_m - -"),
-        stage(32, 2, "6_5 3_3 1_5_m 3_3"),
-        stage(64, 2, "6_5 3_5 1_5_g 6_5"),
-        stage(112, 1, "6_3 1_5_g 3_5 1_3_g"),
-        stage(184, 2, "6_5 6_5 3_5 6_5"),
-        stage(352, 1, "6_5"),
-    ),
+    {
+        16: "-",
+        24: "3_3 1_3_m - -",
+        32: "6_5 3_3 1_5_m 3_3",
+        64: "6_5 3_5 1_5_g 6_5",
+        112: "6_3 1_5_g 3_5 1_3_g",
+        184: "6_5 6_5 3_5 6_5",
+        352: "6_5",
+    },
     1504,
 )
 FBNET_B = Published(
     16,
-    (
-        stage(16, 1, "1_3_m"),
-        stage(24, 2, "6_3 1_5_m 1_3_m 1_3_m"),
-        stage(32, 2, "6_5 3_5 6_3 6_5"),
-        stage(64, 2, "6_5 1_5_m - 3_5"),
-        stage(112, 1, "6_5 1_3_m 1_5_m 3_5"),
-        stage(184, 2, "6_5 1_5_m 6_5 6_5"),
-        stage(352, 1, "6_3"),
-    ),
+    {
+        16: "1_3_m",
+        24: "6_3 1_5_m 1_3_m 1_3_m",
+        32: "6_5 3_5 6_3 6_5",
+        64: "6_5 1_5_m - 3_5",
+        112: "6_5 1_3_m 1_5_m 3_5",
+        184: "6_5 1_5_m 6_5 6_5",
+        352: "6_3",
+    },
     1984,
 )
 FBNET_C = Published(
     16,
-    (
-        stage(16, 1, "1_3_m"),
-        stage(24, 2, "6_3 - 1_3_m 1_3_m"),
-        stage(32, 2, "6_5 3_5 6_5 6_3"),
-        stage(64, 2, "6_5 3_5 6_5 6_5"),
-        stage(112, 1, "6_5 6_5 6_5 3_5"),
-        stage(184, 2, "6_5 6_5 6_5 6_5"),
-        stage(352, 1, "6_3"),
-    ),
+    {
+        16: "1_3_m",
+        24: "6_3 - 1_3_m 1_3_m",
+        32: "6_5 3_5 6_5 6_3",
+        64: "6_5 3_5 6_5 6_5",
+        112: "6_5 6_5 6_5 3_5",
+        184: "6_5 6_5 6_5 6_5",
+        352: "6_3",
+    },
     1984,
 )
+
+
+def block_kind(word: str) -> Kind:
+    """The kind of block that a word of a stage stands for."""
+    expansion, kernel, *more = word.split("_")
+    name = "_".join([f"mb{expansion}", f"{kernel}x{kernel}", *more])
+    return FBNET_KINDS.get(name) or kind(name)
 
 
 def build(network: Published, size: Size) -> HandMade:
@@ -188,13 +174,12 @@ def build(network: Published, size: Size) -> HandMade:
     begin = nn.Conv2d(size.image_channels, network.first, 3, 1 if less > 1 else 2, 1, bias=False)
     layers: list[nn.Module] = [begin, nn.BatchNorm2d(network.first), nn.ReLU6()]
     C_in, unhalved = network.first, less - (less > 1)
-    for C, stride, kinds in network.stages:
+    for stride, (C, words) in zip(STRIDES, network.stages.items(), strict=True):
         if stride == 2 and unhalved:
             stride, unhalved = 1, unhalved - 1
-        for name in kinds:
-            if name != SKIPPED:
-                made = FBNET_KINDS.get(name) or kind(name)
-                layers.append(InvertedResidual(made, C_in, C, stride, final_norm))
+        for word in words.split():
+            if word != "-":
+                layers.append(InvertedResidual(block_kind(word), C_in, C, stride, final_norm))
             C_in, stride = C, 1
     layers += [
         nn.Conv2d(C_in, network.last, 1, bias=False),
