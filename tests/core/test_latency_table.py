@@ -19,14 +19,8 @@ from proxnas.common.errors import InputError
 from proxnas.common.onnx_runtime import onnx_available
 from proxnas.core.choice import Source
 from proxnas.core.size.complexity import parameters
-from proxnas.core.size.latency_table import (
-    About,
-    find_table,
-    fitted,
-    kept_folder,
-    rank_correlation,
-    read_table,
-)
+from proxnas.core.size.latency_file import find_table, kept_folder, read_table
+from proxnas.core.size.latency_table import About, fitted, rank_correlation
 from proxnas.core.size.stopwatch import Onnx, Run, Stopwatch, Torch, choose
 from proxnas.domains.images import task
 from proxnas.domains.images.data.images import load
@@ -66,7 +60,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A table that was built by counting weights; meanwhile all networks are timed so."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        for module in ("proxnas.domains.images.task", "proxnas.core.size.latency_table"):
+        for module in ("proxnas.domains.images.task", "proxnas.core.size.latency_file"):
             patch.setattr(f"{module}.choose", lambda by, device: Counting())
         patch.setattr(task, "Stopwatch", partial(Stopwatch, time=count))
         patch.setattr(task, "ROUNDS", 1)

@@ -23,7 +23,7 @@ from proxnas.methods.base import Setup
 from proxnas.methods.proximal import Nasp, Proximal
 from proxnas.runs.metrics import Validation
 from proxnas.searching.job import Search
-from proxnas.searching.options import asks_for_nothing
+from proxnas.searching.owners import asks_for_nothing
 from support.searches import Repeat
 
 MakeSearch = Callable[..., Search]

@@ -57,7 +57,7 @@ def build(argv: list[str]) -> None:
 def show(argv: list[str]) -> None:
     """Prints a table, or the names of all."""
     config = command_line(ShowConfig, "proxnas latency show", argv)
-    from proxnas.core.size.latency_table import kept_folder, read_rows
+    from proxnas.core.size.latency_file import kept_folder, read_rows
 
     if config.file:
         data, rows = read_rows(Path(config.file))

@@ -33,7 +33,8 @@ from proxnas.runs.processes import run_together, to_start
 from proxnas.runs.stored_options import storable, stored
 from proxnas.runs.worker_options import ManyFlags
 from proxnas.searching.defaults import below_flags, check_asked, default_values, resolve
-from proxnas.searching.options import Course, SearchJob, SearchOptions, What, foreign, parts_for
+from proxnas.searching.options import Course, SearchJob, SearchOptions, What
+from proxnas.searching.owners import foreign, parts_for
 from proxnas.workflows.folders import data_word, run_folder
 from proxnas.workflows.jobs import fitted_to_minutes, run_search
 from proxnas.workflows.seeds import by_table, check_workers, search_seeds

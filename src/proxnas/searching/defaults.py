@@ -16,14 +16,8 @@ from proxnas.common.errors import OptionError
 from proxnas.common.options import Parts, build, flat_hints, flatten
 from proxnas.domains.spaces import traits_of
 from proxnas.methods.options import MethodOptions
-from proxnas.searching.options import (
-    BY_ITSELF,
-    SearchOptions,
-    What,
-    domain_options,
-    parts_for,
-    without_foreign,
-)
+from proxnas.searching.options import BY_ITSELF, SearchOptions, What, without_foreign
+from proxnas.searching.owners import domain_options, parts_for
 
 BY_TABLE = {"evaluations": 1000, "epochs": 10}
 """Looking a cell up costs nothing, so there are as many as published comparisons on tables have."""

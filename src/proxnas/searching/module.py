@@ -25,8 +25,9 @@ from proxnas.common.errors import InputError, unknown
 from proxnas.common.options import flat_hints, flatten
 from proxnas.common.types import Matrices
 from proxnas.core.choice import MisusedChoice
+from proxnas.domains.modules.objective import Criterion, Metric
 from proxnas.domains.modules.space import CustomSpace
-from proxnas.domains.modules.task import Criterion, CustomData, CustomTask, Metric
+from proxnas.domains.modules.task import CustomData, CustomTask
 from proxnas.methods.base import Restoring, Setup
 from proxnas.methods.optimizers import Factory
 from proxnas.methods.options import MethodOptions
@@ -39,8 +40,9 @@ from proxnas.runs.same_data import check_data
 from proxnas.searching.defaults import check_asked
 from proxnas.searching.found import Found
 from proxnas.searching.job import Search
-from proxnas.searching.options import SearchOptions, parts_for
+from proxnas.searching.options import SearchOptions
 from proxnas.searching.outcome import summary
+from proxnas.searching.owners import parts_for
 
 Start = Mapping[str, str | Mapping[str, float]]
 """Choice -> the candidate to begin with, or candidate -> entry of A."""

@@ -14,18 +14,8 @@ import tyro
 
 from proxnas import methods
 from proxnas.cells.kinds import CUSTOM
-from proxnas.common.errors import AboutOptions, OptionError, escape, unknown_value
-from proxnas.common.options import (
-    COUNT,
-    Composed,
-    Options,
-    Parts,
-    Range,
-    build,
-    flat_hints,
-    neutral_values,
-)
-from proxnas.domains.domain import every_domain, of_space
+from proxnas.common.errors import OptionError, unknown_value
+from proxnas.common.options import COUNT, Composed, Options, Range, build, flat_hints
 from proxnas.domains.search_options import DomainOptions
 from proxnas.domains.spaces import SPACES, traits_of
 from proxnas.methods.limit_options import LimitOptions
@@ -33,6 +23,14 @@ from proxnas.methods.options import Beside, MethodOptions, RatesOfW, SamplesCell
 from proxnas.runs.loggers import LogFlags
 from proxnas.runs.options import JobConfig
 from proxnas.runs.worker_options import ManyFlags, whole_numbers
+from proxnas.searching.owners import (
+    all_parts,
+    asks_for_nothing,
+    domain_options,
+    foreign,
+    not_for,
+    parts_for,
+)
 
 BY_ITSELF = -1
 """--refine where it costs no more than the search."""
@@ -70,7 +68,7 @@ class What(Options):
             known = {key for name in owners for key in methods.options_of(name).presets}
             if self.preset not in known:
                 raise unknown_value("preset", self.preset, ("default", *known))
-            raise _not_for("preset", self.preset, owners, self.method)
+            raise not_for("preset", self.preset, owners, self.method)
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ class SearchOptions(Composed):
     def all_hints(cls) -> dict[str, Any]:
         """Name -> type of every option that some search has."""
         found: dict[str, Any] = {}
-        for part in _all_parts():
+        for part in all_parts():
             found |= flat_hints(part)
         own = flat_hints(SearchOptions, {"method_options": MethodOptions, "domain": DomainOptions})
         return own | found
@@ -268,20 +266,6 @@ class SearchOptions(Composed):
         return self.job.checkpoint_minutes
 
 
-def domain_options(space: str) -> type[DomainOptions]:
-    """The class of the options that the domain of a space has."""
-    return of_space(space).search_options
-
-
-def parts_for(space: str, method: str) -> Parts:
-    """The classes of the parts that the space and the method choose."""
-    if space not in (*SPACES, CUSTOM):
-        raise unknown_value("space", space, SPACES)
-    if method not in methods.names():
-        raise unknown_value("method", method, methods.names())
-    return {"method_options": methods.options_of(method), "domain": domain_options(space)}
-
-
 def without_foreign(values: Mapping[str, Any], space: str, method: str) -> dict[str, Any]:
     """The values that a search by the method in the space has a use for; an InputError for others,
     unless they ask for nothing, as in files of versions that wrote all of them."""
@@ -291,38 +275,3 @@ def without_foreign(values: Mapping[str, Any], space: str, method: str) -> dict[
         if name not in known and value != asks_for_nothing(name):
             raise foreign(name, value, space, method)
     return kept
-
-
-def asks_for_nothing(name: str) -> Any:
-    """The value that an option of some method or domain was declared with."""
-    for cls in _all_parts():
-        values = neutral_values(cls)
-        if name in values:
-            return values[name]
-    return None
-
-
-def foreign(name: str, value: object, space: str, method: str) -> AboutOptions:
-    """The error for an option that this method, or the domain of this space, does not have."""
-    owners = [each for each in methods.names() if name in flat_hints(methods.options_of(each))]
-    if owners:
-        return _not_for(name, value, owners, method)
-    for domain in every_domain().values():
-        if name in flat_hints(domain.search_options):
-            only = len(domain.spaces) == 1
-            where = (
-                f"for {{space}} {next(iter(domain.spaces))}"
-                if only
-                else f"not for {{space}} {space}"
-            )
-            return OptionError(name, value, f"is {where}: leave it out")
-    return AboutOptions(escape(f"unknown option {name!r}"))
-
-
-def _not_for(name: str, value: object, owners: list[str], method: str) -> OptionError:
-    return OptionError(name, value, f"is for {', '.join(owners)}, not for {method}: leave it out")
-
-
-def _all_parts() -> list[type[Options]]:
-    found: list[type[Options]] = [methods.options_of(name) for name in methods.names()]
-    return [*found, *(domain.search_options for domain in every_domain().values())]

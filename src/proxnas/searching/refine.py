@@ -30,7 +30,8 @@ from proxnas.methods.cells import Cell, stored
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.folder import NEIGHBOURS, REFINED, Run, open_run, write_atomically
 from proxnas.searching.job import Search
-from proxnas.searching.options import BY_ITSELF, SearchOptions, parts_for
+from proxnas.searching.options import BY_ITSELF, SearchOptions
+from proxnas.searching.owners import parts_for
 from proxnas.searching.running import search_in, without_start
 from proxnas.searching.start import selecting
 

@@ -29,26 +29,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from proxnas import methods
 from proxnas.common.memory import peak_memory
-from proxnas.common.options import flat_hints
 from proxnas.common.types import Batch
 from proxnas.core.choice import Call
 from proxnas.core.groups import NONE
 from proxnas.core.supernet import Supernet
-from proxnas.domains.images.spaces.cnn import first_candidates
 from proxnas.methods.base import Occasional
-from proxnas.methods.proximal import Proximal
 from proxnas.runs.threads import threads_for
 from proxnas.searching.job import Search
-from proxnas.searching.options import SearchOptions, domain_options, parts_for
-from proxnas.workflows.bench_data import MEMORY_STEPS, random_images, random_text
 from proxnas.workflows.bench_options import BenchConfig
+from proxnas.workflows.bench_searches import MEMORY_STEPS, build
 
 EPOCH_IMAGES, EPOCHS = 25_000, 50
 """The search on CIFAR-10 over which occasional work is spread."""
-UNMOVED = 1e-12
-"""A learning rate of A that changes no selection."""
 PARTS = ("arch", "forward", "backward", "other")
 PASSES_OF_SECOND_ORDER = 5
 """Unrolled step, validation at w', two finite differences, weight step."""
@@ -278,58 +271,3 @@ def peak_of_training(config: BenchConfig) -> int:
             sgd.step()
             sgd.zero_grad()
     return peak.bytes
-
-
-def build(config: BenchConfig, method: str) -> Search:
-    """A search on random images or words with the public codes' sizes."""
-    size: dict[str, Any] = {"batch_size": config.batch_size}
-    if config.on_text:
-        size |= {"units": config.units, "bptt": config.bptt, "lengths": "fixed"}
-    else:
-        size |= {"cells": config.cells, "channels": config.channels}
-    values = usual_values(config, method) | size
-    for name in ("seed", "device", "threads"):
-        values[name] = getattr(config, name)
-    names = flat_hints(methods.options_of(method))
-    for name in ("score_batch", "score_nodes"):
-        if name in names:
-            values[name] = getattr(config, name)
-    if "explore" in names:
-        # at one network, the random cell it starts from: an explored path would be another
-        values |= {"explore": 0.0, "arch_learning_rate": UNMOVED}
-    search_config = SearchOptions.from_values(values)
-    if config.on_text:
-        return Search(search_config, random_text(config), exact_clock=True)
-    if not config.candidates:
-        return Search(search_config, random_images(config), exact_clock=True)
-    search = Search(
-        search_config, random_images(config), first_candidates(config.candidates), exact_clock=True
-    )
-    fix_architecture(search)
-    return search
-
-
-def usual_values(config: BenchConfig, method: str) -> dict[str, Any]:
-    """What a method has by itself, behind its warm-up; on text with the rates and sizes of PTB."""
-    own, domain = methods.options_of(method), domain_options(config.space)
-    values: dict[str, Any] = {"space": config.space, "method": method}
-    values |= {**own.defaults, **own.traits.past_warmup}
-    if config.on_text:
-        known = flat_hints(SearchOptions, parts_for(config.space, method))
-        sizes = domain.sizes("ptb", config.space)
-        values |= {name: value for name, value in sizes.items() if name in known}
-    return values
-
-
-def fix_architecture(search: Search) -> None:
-    """Select in turn among the first few candidates: growth must be measured at one and the same
-    network."""
-    A, _ = search.method.architecture()
-    for matrix in A.values():
-        E, K = matrix.shape
-        edge = torch.arange(E)
-        matrix.fill_(0.4)
-        # no two alike: no tie to be broken by chance
-        matrix[edge, edge % min(K, 4)] = 0.6 - 0.01 * edge.double()
-    if isinstance(search.method, Proximal):
-        search.method.A_bar = search.method.select(search.method.A)

@@ -13,7 +13,7 @@ from proxnas.common.errors import OptionError, unknown_value
 from proxnas.common.options import Range
 from proxnas.domains.spaces import SPACES
 from proxnas.runs.options import RunConfig
-from proxnas.searching.options import domain_options
+from proxnas.searching.owners import domain_options
 
 COUNT, SHARE = Range(1), Range(0, 1, above=True)
 

@@ -12,14 +12,8 @@ from proxnas.common.errors import InputError
 from proxnas.common.files import make_folder, write_atomically
 from proxnas.common.types import Matrices
 from proxnas.core.selection import random_selection
-from proxnas.core.size.latency_table import (
-    LatencyTable,
-    fitted,
-    kept_place,
-    machine,
-    quality,
-    selected_sum,
-)
+from proxnas.core.size.latency_file import kept_place
+from proxnas.core.size.latency_table import LatencyTable, fitted, machine, quality, selected_sum
 from proxnas.core.size.nesting import best
 from proxnas.domains import load_for_search, of_data, spaces
 from proxnas.domains.images.task import ImageTask

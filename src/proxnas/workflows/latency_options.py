@@ -10,7 +10,7 @@ from proxnas.common.errors import OptionError, unknown_value
 from proxnas.common.options import Options, Range
 from proxnas.domains.images.options import ImageFlags
 from proxnas.domains.spaces import SPACES
-from proxnas.searching.options import domain_options
+from proxnas.searching.owners import domain_options
 from proxnas.training.options import DataArgument
 
 

@@ -22,7 +22,8 @@ from proxnas.domains.spaces import SPACES, traits_of
 from proxnas.runs.options import MINUTES, RunConfig
 from proxnas.runs.worker_options import ManyFlags, whole_numbers
 from proxnas.searching.defaults import asked_of, below_flags, default_values, idle_among
-from proxnas.searching.options import SearchOptions, parts_for
+from proxnas.searching.options import SearchOptions
+from proxnas.searching.owners import parts_for
 from proxnas.training.options import DataArgument
 
 SEEDS = 3

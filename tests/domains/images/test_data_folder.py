@@ -16,8 +16,9 @@ from PIL import Image
 
 from proxnas.common.errors import InputError
 from proxnas.domains.images.data.gather import auto_side
-from proxnas.domains.images.data.images import Images, LoadOptions, load, search_parts
+from proxnas.domains.images.data.images import Images, LoadOptions, load
 from proxnas.domains.images.data.lazy import Lazy
+from proxnas.domains.images.parts import search_parts
 from support.refusal import refused
 
 Array = np.ndarray[Any, Any]

@@ -18,15 +18,10 @@ from hypothesis import strategies as st
 from proxnas.common.errors import InputError
 from proxnas.common.seeds import stable_seed
 from proxnas.domains.images.data import images
-from proxnas.domains.images.data.arrays import averaged, held_out_fifth
-from proxnas.domains.images.data.images import (
-    Images,
-    LoadOptions,
-    from_arrays,
-    load,
-    search_parts,
-    split,
-)
+from proxnas.domains.images.data.arrays import held_out_fifth
+from proxnas.domains.images.data.images import Images, LoadOptions, from_arrays, load, split
+from proxnas.domains.images.data.pixels import averaged
+from proxnas.domains.images.parts import search_parts
 from support.refusal import refused
 
 Arrays = dict[str, Any]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxnas.common.seeds import Array
-from proxnas.domains.images.data.arrays import Pixels, averaged
+from proxnas.domains.images.data.pixels import Pixels, averaged
 from proxnas.domains.images.targets import CLASSES, Target
 
 SIDE = 16

@@ -1,11 +1,12 @@
-"""Which images train the network and which choose its weights."""
+"""Which images train the network and which choose its weights, or its architecture."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from proxnas.common.seeds import Array, stable_seed
-from proxnas.domains.images.data.images import Images, Part
+from proxnas.common.errors import InputError
+from proxnas.common.seeds import Array, split, stable_seed
+from proxnas.domains.images.data.arrays import Images, Part
 
 
 def train_parts(images: Images, share: float) -> tuple[Part, Part | None]:
@@ -30,3 +31,18 @@ def held_out(y: Array, share: float) -> tuple[Array, Array]:
     _, inverse, counts = np.unique(y, return_inverse=True, return_counts=True)
     chosen[counts[inverse] == 1] = False  # the only image of its class is for training
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+
+
+def search_parts(images: Images, seed: int) -> tuple[Part, Part]:
+    """The part that trains w and the part that trains A: x_train and x_valid, or two seeded halves
+    of x_train."""
+    x, y = images.x_train, images.y_train
+    if images.x_valid is not None and images.y_valid is not None:
+        return (x, y), (images.x_valid, images.y_valid)
+    w, A = split(y, 2, seed)
+    if not len(A):
+        raise InputError(
+            f"{images.name}: one image a class is left to search on, which cannot be halved: give"
+            " more, or a valid part"
+        )
+    return (x[w], y[w]), (x[A], y[A])

@@ -21,7 +21,7 @@ import numpy as np
 from proxnas.common.files import write_atomically
 from proxnas.common.onnx_runtime import onnx_session
 from proxnas.common.seeds import Array, stable_seed
-from proxnas.domains.images.data.arrays import Pixels
+from proxnas.domains.images.data.pixels import Pixels
 from proxnas.domains.images.export import INPUT
 
 CALIBRATED = 256

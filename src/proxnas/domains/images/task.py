@@ -16,15 +16,17 @@ from proxnas.common.types import Batch, Matrices
 from proxnas.core.choice import Source
 from proxnas.core.size import costs
 from proxnas.core.size.complexity import multiply_adds
-from proxnas.core.size.latency_table import About, LatencyTable, find_table
+from proxnas.core.size.latency_file import find_table
+from proxnas.core.size.latency_table import About, LatencyTable
 from proxnas.core.size.stopwatch import ROUNDS, Stopwatch, choose
 from proxnas.core.size.wiring import nodes_of
 from proxnas.core.space import NoSums, NoSumsOfSeconds, Space
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images.data.augment import Augment
-from proxnas.domains.images.data.images import Images, search_parts
+from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.data.stream import ImageBatches, Stream
 from proxnas.domains.images.networks.cnn import Size, channels_last
+from proxnas.domains.images.parts import search_parts
 from proxnas.domains.images.spaces import space_traits
 from proxnas.domains.images.targets import require_classes
 from proxnas.runs.folder import Run

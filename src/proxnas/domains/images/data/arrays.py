@@ -4,30 +4,24 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from proxnas.common.errors import InputError, OptionError, escape
-from proxnas.common.seeds import Array, split, stable_seed
+from proxnas.common.seeds import Array, split
 from proxnas.common.telling import listed, tell
-from proxnas.domains.images.data.options import SMALLEST_SIDE, LoadOptions
+from proxnas.domains.images.data.forms import PARTS, as_pixels, check_forms, named, reindexed
+from proxnas.domains.images.data.options import LoadOptions
+from proxnas.domains.images.data.pixels import Pixels, averaged, statistics
 from proxnas.domains.images.targets import CLASSES, Target
 from proxnas.runs.fingerprint import Fingerprint, of_arrays
 
-if TYPE_CHECKING:
-    from proxnas.domains.images.data.lazy import Lazy
-
-Pixels: TypeAlias = "Array | Lazy"
 Part: TypeAlias = "tuple[Pixels, Array]"  # x and y
-Form = tuple[tuple[int, ...], np.dtype[Any]]  # shape and dtype
-PARTS = ("train", "valid", "test")
-SAMPLE = 2048  # images that mean and std are measured on where not all are in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,44 +89,11 @@ def from_arrays(
         {part: arrays[f"y_{part}"] for part in PARTS if f"y_{part}" in arrays}, where, for_model
     )
     parts: dict[str, Part] = {
-        part: (_pixels(arrays[f"x_{part}"], f"{where}: x_{part}"), numbers)
+        part: (as_pixels(arrays[f"x_{part}"], f"{where}: x_{part}"), numbers)
         for part, numbers in y.items()
     }
     words = named(labels, arrays.get("classes"), where)
     return build(parts, words, name, where, shift=shift, flip=flip, for_model=for_model)
-
-
-def named(labels: Array, classes: Array | None, where: str) -> tuple[str, ...]:
-    """What labels are called: the number itself, or the entry of `classes` that it is of."""
-    if classes is None:
-        return tuple(map(str, labels))
-    if classes.dtype.kind != "U" or classes.ndim != 1:
-        raise InputError(f"{where}: classes is {classes.dtype}: give a list of names")
-    if labels.min() < 0 or labels.max() >= len(classes):
-        raise InputError(
-            f"{where}: label {labels.max()} has no name in classes, which has {len(classes)}: give"
-            " one for each label from 0 on"
-        )
-    return tuple(str(classes[label]) for label in labels)
-
-
-def reindexed(
-    labels: Mapping[str, Array], where: str, for_model: bool = False
-) -> tuple[Array, dict[str, Array]]:
-    """The labels that occur in train (for a model: anywhere), in order, and every part's labels as
-    numbers 0 .. K-1 into them."""
-    known = np.unique(np.concatenate(list(labels.values())) if for_model else labels["train"])
-    if len(known) < 2 and not for_model:
-        raise InputError(
-            f"{where}: y_train has one class only ({known[0]}): give images of at least two classes"
-        )
-    for part, y in labels.items():
-        if len(unseen := np.setdiff1d(y, known)):
-            raise InputError(
-                f"{where}: y_{part} has label {unseen[0]}, which y_train has not: remove it or"
-                " train on some"
-            )
-    return known, {part: np.searchsorted(known, y).astype(np.int64) for part, y in labels.items()}
 
 
 def build(
@@ -223,114 +184,9 @@ def _side_for(options: LoadOptions, shorter: int) -> int:
     return height if height == width <= shorter else 0
 
 
-def averaged(x: Array, side: int) -> Array:
-    """The middle square of each image as side x side pixels, each the mean over its area: (N, side,
-    side, C)."""
-    _, height, width, _ = x.shape
-    shorter = min(height, width)
-    top, left = (height - shorter) // 2, (width - shorter) // 2
-    shares = _shares(shorter, side)
-    found = np.empty((len(x), side, side, x.shape[3]), x.dtype)
-    for begin in range(0, len(x), 256):  # as floats all at once would not fit
-        square = x[begin : begin + 256, top : top + shorter, left : left + shorter].astype(
-            np.float32
-        )
-        small = np.einsum("ij,njkc,lk->nilc", shares, square, shares, optimize=True)
-        found[begin : begin + 256] = np.rint(small) if x.dtype == np.uint8 else small
-    return found
-
-
-def _shares(many: int, few: int) -> Array:
-    """(few, many): which share of each new pixel's length an old one covers; rows add up to 1."""
-    edges = np.arange(few + 1) * (many / few)
-    old = np.arange(many)
-    covered = np.minimum(edges[1:, None], old + 1) - np.maximum(edges[:-1, None], old)
-    shares: Array = (covered.clip(min=0) * (few / many)).astype(np.float32)
-    return shares
-
-
-def search_parts(images: Images, seed: int) -> tuple[Part, Part]:
-    """The part that trains w and the part that trains A: x_train and x_valid, or two seeded halves
-    of x_train."""
-    x, y = images.x_train, images.y_train
-    if images.x_valid is not None and images.y_valid is not None:
-        return (x, y), (images.x_valid, images.y_valid)
-    w, A = split(y, 2, seed)
-    if not len(A):
-        raise InputError(
-            f"{images.name}: one image a class is left to search on, which cannot be halved: give"
-            " more, or a valid part"
-        )
-    return (x[w], y[w]), (x[A], y[A])
-
-
-def statistics(x: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel; a constant channel gets 1, so that it can be
-    divided by."""
-    if not isinstance(x, np.ndarray):
-        chosen = np.random.RandomState(stable_seed(0, "statistics") % 2**32).permutation(len(x))[
-            :SAMPLE
-        ]
-        x = np.asarray(x[np.sort(chosen)])
-    unit = 255.0 if x.dtype == np.uint8 else 1.0
-    mean = x.mean(axis=(0, 1, 2), dtype=np.float64)
-    chunks = np.array_split(x, math.ceil(len(x) / 256))  # x.std() would hold all of x in float64
-    std = np.sqrt(
-        sum(np.square(chunk - mean).sum(axis=(0, 1, 2)) for chunk in chunks) / x[..., 0].size
-    )
-    # else constant up to float32's rounding
-    std = np.where(std > np.maximum(1e-6 * np.abs(mean), 1e-30), std, unit)
-    return tuple((mean / unit).tolist()), tuple((std / unit).tolist())
-
-
-def check_forms(forms: Mapping[str, Form], where: str) -> None:
-    """Everything that shapes and dtypes alone can tell, so that headers are judged before any array
-    is read."""
-    for x, y in ((f"x_{part}", f"y_{part}") for part in PARTS):
-        if x not in forms and y not in forms and x != "x_train":
-            continue
-        if missing := [name for name in (x, y) if name not in forms]:
-            found = ", ".join(sorted(forms)[:6]) or "no arrays"
-            raise InputError(
-                f"{where}: no {missing[0]} (found: {found}): store both {x} and {y} with"
-                " numpy.savez"
-            )
-        _check_form(
-            forms[x], (3, 4), "f", "(N, H, W) or (N, H, W, C), uint8 or float", f"{where}: {x}"
-        )
-        _check_form(forms[y], (1,), "iu", "(N,), integer", f"{where}: {y}")
-        ((images, *sides), dtype), ((labels,), _), ((_, *like), dtype_train) = (
-            forms[x],
-            forms[y],
-            forms["x_train"],
-        )
-        if images != labels:
-            raise InputError(
-                f"{where}: {images} images in {x} but {labels} labels in {y}: give one label an"
-                " image"
-            )
-        if min(sides[:2]) < SMALLEST_SIDE:
-            raise InputError(
-                f"{where}: {x} is {forms[x][0]}: H and W of (N, H, W, C) must be at least"
-                f" {SMALLEST_SIDE}"
-            )
-        if [*sides, 1][:3] != [*like, 1][:3] or dtype.kind != dtype_train.kind:
-            raise InputError(
-                f"{where}: {x} and x_train differ in image shape or in uint8 / float: make them"
-                " alike"
-            )
-
-
 def short_name(path: Path) -> str:
     """A word for the data in `path`, safe as part of a folder's name."""
     return re.sub(r"[^A-Za-z0-9_]+", "-", path.stem)[:40].strip("-") or "data"
-
-
-def absent(y: Array, classes: Sequence[str]) -> list[str]:
-    """Classes that no image is of; none of other targets."""
-    if y.ndim > 1:
-        return []
-    return [classes[k] for k in np.setdiff1d(np.arange(len(classes)), y)]
 
 
 def _without_test(y: Array, classes: Sequence[str], where: str) -> tuple[str, ...]:
@@ -369,28 +225,8 @@ def _set_aside(x: Pixels, y: Array, where: str, target: Target) -> dict[str, Par
     return {"train": (x[train], y[train]), "test": (x[test], y[test])}
 
 
-def _check_form(form: Form, ndims: tuple[int, ...], kinds: str, wanted: str, where: str) -> None:
-    shape, dtype = form
-    if dtype.hasobject:
-        raise InputError(
-            f"{where} is an object array (rows of different sizes?): store one plain array,"
-            f" {wanted}"
-        )
-    if dtype.kind not in kinds and dtype != np.uint8:
-        raise InputError(f"{where} has dtype {dtype}: convert it to {wanted}")
-    if len(shape) not in ndims:
-        raise InputError(f"{where} has shape {shape}: reshape it to {wanted}")
-    if math.prod(shape) == 0:
-        raise InputError(f"{where} is empty (shape {shape}): give at least one image")
-
-
-def _pixels(x: Array, where: str) -> Array:
-    """x as (N, H, W, C), uint8 or finite float32."""
-    if x.dtype != np.uint8:
-        with np.errstate(over="ignore"):
-            x = x.astype(np.float32)
-        if not np.isfinite(x).all():
-            raise InputError(
-                f"{where} has NaN or infinite pixels (in float32): remove or replace them"
-            )
-    return np.ascontiguousarray(x if x.ndim == 4 else x[..., None])
+def absent(y: Array, classes: Sequence[str]) -> list[str]:
+    """Classes that no image is of; none of other targets."""
+    if y.ndim > 1:
+        return []
+    return [classes[k] for k in np.setdiff1d(np.arange(len(classes)), y)]

@@ -15,7 +15,8 @@ from PIL import Image
 
 from proxnas.common.errors import InputError, in_one_line
 from proxnas.common.seeds import Array
-from proxnas.domains.images.data.arrays import Images, from_arrays, reindexed, sized
+from proxnas.domains.images.data.arrays import Images, from_arrays, sized
+from proxnas.domains.images.data.forms import reindexed
 from proxnas.domains.images.data.gather import gather
 from proxnas.domains.images.data.options import DEFAULTS, LoadOptions
 from proxnas.domains.images.data.picture import BrokenImage

@@ -13,7 +13,7 @@ import numpy as np
 
 from proxnas.common.errors import InputError
 from proxnas.common.seeds import Array
-from proxnas.domains.images.data.arrays import averaged
+from proxnas.domains.images.data.pixels import averaged
 
 PATH_COLUMNS = ("path", "paths", "file", "files", "filename", "file_name", "filepath", "image")
 """What the column of paths in a table is called."""

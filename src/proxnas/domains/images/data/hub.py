@@ -17,7 +17,8 @@ from PIL import Image
 from proxnas.common.errors import InputError, unknown
 from proxnas.common.seeds import Array
 from proxnas.domains.hub import is_local, loaded
-from proxnas.domains.images.data.arrays import Images, reindexed, short_name
+from proxnas.domains.images.data.arrays import Images, short_name
+from proxnas.domains.images.data.forms import reindexed
 from proxnas.domains.images.data.gather import gather
 from proxnas.domains.images.data.lazy import TRACED
 from proxnas.domains.images.data.options import LoadOptions

@@ -16,7 +16,7 @@ from proxnas.common.plugins import of_others, resolve
 from proxnas.common.seeds import split, stable_seed
 from proxnas.common.telling import tell
 from proxnas.domains.images.data import table
-from proxnas.domains.images.data.arrays import Images, Part, from_arrays, search_parts, sized
+from proxnas.domains.images.data.arrays import Images, Part, from_arrays, sized
 from proxnas.domains.images.data.options import DEFAULTS, LoadOptions
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "from_arrays",
     "load",
     "of_python",
-    "search_parts",
     "split",
     "stable_seed",
 ]

@@ -12,7 +12,8 @@ import numpy as np
 
 from proxnas.common.errors import InputError
 from proxnas.common.seeds import Array
-from proxnas.domains.images.data.arrays import PARTS, Images
+from proxnas.domains.images.data.arrays import Images
+from proxnas.domains.images.data.forms import PARTS
 from proxnas.domains.images.data.given import path_column, paths_of
 from proxnas.domains.images.data.images import of_python
 

@@ -13,14 +13,8 @@ import numpy as np
 from proxnas.common.errors import InputError, in_one_line
 from proxnas.common.seeds import Array
 from proxnas.common.telling import tell
-from proxnas.domains.images.data.arrays import (
-    PARTS,
-    Form,
-    Images,
-    check_forms,
-    from_arrays,
-    short_name,
-)
+from proxnas.domains.images.data.arrays import Images, from_arrays, short_name
+from proxnas.domains.images.data.forms import PARTS, Form, check_forms
 from proxnas.domains.images.data.options import DEFAULTS, LoadOptions
 
 LARGEST_ARRAY = 16 * 2**30  # bytes

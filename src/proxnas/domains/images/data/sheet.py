@@ -12,7 +12,8 @@ import numpy as np
 
 from proxnas.common.seeds import Array
 from proxnas.common.telling import listed
-from proxnas.domains.images.data.arrays import Images, Pixels
+from proxnas.domains.images.data.arrays import Images
+from proxnas.domains.images.data.pixels import Pixels
 
 UNEQUAL = 3.0
 """Times that the largest class is larger than the smallest, from which on it is said."""

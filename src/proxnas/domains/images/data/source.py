@@ -22,9 +22,9 @@ from proxnas.common.interrupt import STOPPING
 from proxnas.common.launch import here
 from proxnas.common.say import note
 from proxnas.common.seeds import Array
-from proxnas.domains.images.data.arrays import Pixels
 from proxnas.domains.images.data.lazy import Lazy
 from proxnas.domains.images.data.picture import quiet
+from proxnas.domains.images.data.pixels import Pixels
 
 Fetched = tuple[Tensor, Tensor, Tensor]
 """The images that were read (B,), a table, and which images of the table they are (B,); the table
