@@ -264,13 +264,36 @@ def test_the_price_rises_while_A_asks_for_too_much_and_falls_again(make_search: 
     price = method.additions.price
     assert price.value == 0
     method.step()
-    assert price.value > 0 and method.eta == price.value
+    assert price.value > 0 and method.eta == price.value * price.steepness.value > 0
     price.value, price.budget.aim = 1.0, loose
     method.step()
     assert 0 < price.value < 1 and method.eta == 0  # there is room: nothing is charged
     price.value = 0.0
     method.step()
     assert price.value == 0
+
+
+@pytest.mark.parametrize("factor", [0.01, 100.0])
+def test_the_price_is_as_steep_as_the_loss(make_search: MakeSearch, factor: float) -> None:
+    """A loss that is steeper by a factor has a price that is: A moves as before."""
+    limit = str(limit_at(make_search, 0.0))
+    plain, other = (
+        make_search("--max-params", limit, "--look-ahead", "0", "--eta", "0", *FINAL).method
+        for _ in range(2)
+    )
+    gradient = other._loss_gradient
+
+    def steeper(batch: Any, weights: Any) -> Any:
+        dA, dw = gradient(batch, weights)
+        return {name: factor * d for name, d in dA.items()}, dw
+
+    other._loss_gradient = steeper
+    for _ in range(4):
+        plain.step()
+        other.step()
+        assert other.eta == pytest.approx(factor * plain.eta)
+    assert plain.eta > 0
+    assert all(torch.allclose(plain.A[name], other.A[name]) for name in plain.A)
 
 
 def test_the_price_presses_what_A_selects_without_the_limit(make_search: MakeSearch) -> None:

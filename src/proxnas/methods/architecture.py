@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -42,6 +42,27 @@ class ArchitectureOptimizer:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
+class Steepness:
+    """The root mean square of all entries of gradients together, over the last hundred steps or
+    so."""
+
+    MEMORY = 0.99
+
+    def __init__(self) -> None:
+        self.mean_square, self.t = 0.0, 0
+
+    def add(self, gradients: Iterable[Tensor]) -> None:
+        """The gradients of one step."""
+        square = float(torch.cat([g.flatten() for g in gradients]).square().mean())
+        self.mean_square = self.MEMORY * self.mean_square + (1 - self.MEMORY) * square
+        self.t += 1
+
+    @property
+    def value(self) -> float:
+        """0 before the first step."""
+        return math.sqrt(self.mean_square / (1 - self.MEMORY**self.t)) if self.t else 0.0
+
+
 class ScaledDescent:
     """Gradient descent divided by the root mean square of all entries together.
 
@@ -49,26 +70,22 @@ class ScaledDescent:
     strong one; A is meant to rank by strength.
     """
 
-    MEMORY = 0.99
-
     def __init__(self, A: list[Tensor], options: DescendsA) -> None:
         self.A, self.options = A, options
-        self.mean_square, self.t = 0.0, 0
+        self.steepness = Steepness()
 
     def step(self) -> None:
         gradients = [a.grad + self.options.arch_decay * a for a in self.A if a.grad is not None]
-        square = float(torch.cat([g.flatten() for g in gradients]).square().mean())
-        self.mean_square = self.MEMORY * self.mean_square + (1 - self.MEMORY) * square
-        self.t += 1
-        scale = math.sqrt(self.mean_square / (1 - self.MEMORY**self.t)) or 1.0
+        self.steepness.add(gradients)
+        scale = self.steepness.value or 1.0
         for a, g in zip(self.A, gradients, strict=True):
             a.sub_(g, alpha=self.options.arch_learning_rate / scale)
 
     def state_dict(self) -> State:
-        return {"mean_square": self.mean_square, "t": self.t}
+        return {"mean_square": self.steepness.mean_square, "t": self.steepness.t}
 
     def load_state_dict(self, state: State) -> None:
-        self.mean_square, self.t = state["mean_square"], state["t"]
+        self.steepness.mean_square, self.steepness.t = state["mean_square"], state["t"]
 
 
 def _adam(A: list[Tensor], o: DescendsA) -> torch.optim.Optimizer:

@@ -183,6 +183,8 @@ class Proximal:
         if added.look_ahead:
             for name, promised in added.look_ahead.promised(train, valid).items():
                 dA[name] = dA[name] - promised
+        if added.price:
+            added.price.follow(dA)
         noise = added.noise(self.A)
         for name, dR in self.penalty.gradient(self.A, path, self.A_bar, noise).items():
             dA[name] = dA[name] + dR

@@ -103,7 +103,7 @@ class Additions:
         return {
             "potentials": ahead.potentials if ahead else {},
             "looked": ahead.looked if ahead else 0,
-            "price": [price.value, price.excess] if price else [0.0, 0.0],
+            "price": price.state() if price else [],
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -111,4 +111,4 @@ class Additions:
             self.look_ahead.potentials = state["potentials"]
             self.look_ahead.looked = state["looked"]
         if self.price:
-            self.price.value, self.price.excess = state["price"]
+            self.price.load(state["price"])
