@@ -25,7 +25,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -143,16 +143,33 @@ def train(genotype: Genotype, images: Images, seed: int) -> float:
     torch.manual_seed(stable_seed(seed, "weights"))
     size = Size(1, CHANNELS, images.shape[0], images.num_classes)
     network = channels_last(chain_network(genotype, size))
+    train_network(network, images, Lesson(EPOCHS, BATCH), seed)
+    return test_network(network, images)
+
+
+class Lesson(NamedTuple):
+    """How networks are trained."""
+
+    epochs: int
+    batch_size: int
+
+
+def train_network(network: nn.Module, images: Images, lesson: Lesson, seed: int) -> None:
+    """The same steps on the same batches for every network."""
     part = ImageBatches(images, (images.x_train, images.y_train))
-    stream = Stream(part, BATCH, seed, "train")
+    stream = Stream(part, lesson.batch_size, seed, "train")
     optimizer = MuonAndSgd(network, Rates())
-    steps = EPOCHS * len(stream)
+    steps = lesson.epochs * len(stream)
     network.train()
     for step in range(steps):
         batch = stream.next()
         loss = nn.functional.cross_entropy(network(batch.x), batch.y)
         loss.backward()
         optimizer.step(loss.detach(), rate_factor(step / steps))
+
+
+def test_network(network: nn.Module, images: Images) -> float:
+    """Its accuracy."""
     test = ImageBatches(images, (images.x_test, images.y_test))
     return evaluate(network.eval(), test, images.num_classes, torch.float32).accuracy
 
