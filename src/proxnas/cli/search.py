@@ -200,9 +200,9 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
     if "table" in result:
         more["table"] = "  ".join(f"{name} {value}" for name, value in result["table"].items())
     if "refined" in result:
-        better = "no neighbour is clearly better"
+        better = "none like the found cell is clearly better"
         if result["refined"]["changed"]:
-            better = "one of the neighbours is better"
+            better = "one like the found cell is better"
         more["refined"] = f"{better} after a short training"
     if "mean" in result:
         more[f"over seeds {', '.join(map(str, result['seeds']))}"] = (

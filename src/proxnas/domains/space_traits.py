@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,9 @@ class SpaceTraits:
     """Whether candidates can read a part of the channels."""
     reduces: bool = True
     """Whether it has a reduction cell beside the normal one."""
-    few_neighbours: bool = False
-    """Whether a found cell has few neighbours, one of which is mostly better (docs/results.md)."""
+    refined_by: Literal["", "neighbours", "wirings"] = ""
+    """What short trainings after a search compare with the found cell by themselves: its
+    neighbours, where they are few and one is mostly better (docs/results.md), or the cell wired
+    otherwise, where nodes choose their inputs (docs/signals.md)."""
     has_tables: bool = False
     """Whether there are tables of its trained cells."""

@@ -15,7 +15,7 @@ from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.selection import one_hot
 from proxnas.core.size.budget import Budget
 from proxnas.core.supernet import Supernet, correct
-from proxnas.methods.cells import Cell
+from proxnas.methods.cells import Cell, Cells
 from proxnas.methods.optimizers import WeightOptimizer, WeightOptions
 from proxnas.methods.options import MethodOptions
 from proxnas.runs.consensus import mean, mean_matrices, mean_of
@@ -155,9 +155,8 @@ class Setup(Generic[OptionsOfMethod]):
     """Group -> p_k / p_bar (K,) of R(A); None: by parameters."""
     budget: Budget | None = None
     """A limit on the final network, to select within."""
-    preference: Callable[[Cell], float] | None = None
-    """What is thought of cells before they are evaluated: `local` tries neighbours in that
-    order."""
+    proposals: Callable[[Cells, Cell], list[Cell]] | None = None
+    """What `local` tries around a cell, the first first; None: its neighbours, in random order."""
 
     def begin(self, A: Matrices) -> Matrices:
         """The first A: as drawn, but for the entries that are known."""

@@ -103,6 +103,17 @@ class Cells:
             for pick in place.replacements(picks, i) + place.rewirings(picks, i)
         ]
 
+    def wirings(self, cell: Cell) -> list[Cell]:
+        """The cell with the same candidates on the first edges of its nodes, so that they read the
+        inputs of the cell and no way is longer than it must be: all over, and in each group alone;
+        those that are not the cell itself."""
+        flat = tuple(map(_on_first_edges, self.places, cell))
+        found = [flat]
+        for name in self.groups:
+            places = zip(self.places, cell, flat, strict=True)
+            found.append(tuple(new if p.group == name else old for p, old, new in places))
+        return [other for other in dict.fromkeys(found) if other != cell]
+
     def allows(self, cell: Cell) -> bool:
         """Whether no group has more skip connections than it may."""
         return all(
@@ -116,6 +127,14 @@ class Cells:
             picks for place, picks in zip(self.places, cell, strict=True) if place.group == name
         )
         return sum(candidates[k] == SKIP for picks in mine for _, k in picks)
+
+
+def _on_first_edges(place: Place, picks: NodePicks) -> NodePicks:
+    """The candidates of a node, in their order, on its first edges; of a node that has two on one
+    edge nothing changes."""
+    if len({e for e, _ in picks}) < len(picks):
+        return picks
+    return tuple((e, k) for e, (_, k) in zip(place.rows, picks, strict=False))
 
 
 def _place(name: str, group: Group, rows: tuple[int, ...]) -> Place:

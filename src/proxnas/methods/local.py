@@ -33,13 +33,14 @@ class Local:
         cells: Cells,
         start: Cell | None,
         generator: torch.Generator,
-        preference: Callable[[Cell], float] | None = None,
+        proposals: Callable[[Cells, Cell], list[Cell]] | None = None,
         within: Callable[[Cell], Cell] = lambda cell: cell,
     ) -> None:
-        """`preference`: the neighbours with most of it come first; without it in random order.
-        `within`: what a limit makes of a cell; neighbours of which it makes the same are one."""
+        """`proposals`: what is tried around a cell, in that order; without them its neighbours, in
+        random order. `within`: what a limit makes of a cell; those of which it makes the same
+        are one."""
         self.cells, self.generator = cells, generator
-        self.preference, self.within = preference, within
+        self.proposals, self.within = proposals, within
         self.middle = within(start or cells.draw(generator))
         self.waiting = [self.middle]
         self.around: list[Cell] = []
@@ -67,19 +68,26 @@ class Local:
             return self._begin_anew()
         self.middle = best
         self.around = self._around(best)
-        order = torch.randperm(len(self.around), generator=self.generator).tolist()
-        self.waiting = [self.around[i] for i in order if self.around[i] not in self.known]
-        if self.preference is not None:
-            self.waiting.sort(key=self.preference, reverse=True)
+        self.waiting = [cell for cell in self._in_order(self.around) if cell not in self.known]
         if not self.waiting:  # all of them are known, or there are none
             self._move() if self.around else self._begin_anew()
 
     def _around(self, middle: Cell) -> list[Cell]:
-        """Its neighbours, each within the limits, once, and none of them the cell itself."""
-        allowed = (
-            self.within(cell) for cell in self.cells.neighbours(middle) if self.cells.allows(cell)
-        )
+        """Its neighbours, or what is proposed, each within the limits, once, and none of them the
+        cell itself."""
+        if self.proposals:
+            tried = self.proposals(self.cells, middle)
+        else:
+            tried = self.cells.neighbours(middle)
+        allowed = (self.within(cell) for cell in tried if self.cells.allows(cell))
         return [cell for cell in dict.fromkeys(allowed) if cell != middle]
+
+    def _in_order(self, around: list[Cell]) -> list[Cell]:
+        """As proposed; neighbours are mixed."""
+        if self.proposals:
+            return around
+        order = torch.randperm(len(around), generator=self.generator).tolist()
+        return [around[i] for i in order]
 
     def _begin_anew(self) -> None:
         self.middle, self.around = self.within(self.cells.draw(self.generator)), []
@@ -127,4 +135,4 @@ class LocalSearch(Sampling):
         start = cells.of(setup.start) if setup.start else None
         within = partial(cells.within, setup.budget)
         generator = torch.Generator().manual_seed(setup.seed)
-        super().__init__(setup, Local(cells, start, generator, setup.preference, within))
+        super().__init__(setup, Local(cells, start, generator, setup.proposals, within))

@@ -35,8 +35,8 @@ class Traits:
     """It may stop changing its cell; else it draws another in every step."""
     any_length: bool = False
     """It has no schedule of its own over all epochs: a search may be made longer."""
-    refines_few: bool = False
-    """What it finds is refined by itself where a cell has few neighbours."""
+    refines: bool = False
+    """What it finds is refined by itself in spaces that say by what."""
     past_warmup: Mapping[str, Any] = field(default_factory=dict)
     """Options that put it behind its warm-up, where a step takes longer: for measurements."""
 

@@ -104,7 +104,7 @@ class NaspOptions(ProximalOptions):
     scored. For images with look-ahead, exploration and scaled steps; --preset paper: without."""
 
     public: ClassVar[str] = "NASP"
-    traits: ClassVar[Traits] = replace(ProximalOptions.traits, refines_few=True)
+    traits: ClassVar[Traits] = replace(ProximalOptions.traits, refines=True)
 
     # by the study in docs/results.md
     arch_optimizer: Literal["adam", "scaled", "sgd"] = "scaled"

@@ -79,7 +79,7 @@ def defaults_for(chosen: Mapping[str, Any]) -> Defaults:
     )
     protocol = what.protocol if what.protocol != "auto" else domain.choose_protocol(what.data)
     values = domain.sizes(protocol, space)
-    if traits_of(space).few_neighbours and own.traits.refines_few:
+    if traits_of(space).refined_by and own.traits.refines:
         values["refine"] = BY_ITSELF
     values |= _of_method(own, domain.own_rates, values) | domain.fixed(space)
     if chosen.get("evaluate") == "table" and own.traits.samples_cells:

@@ -84,8 +84,9 @@ class Course(Options):
     """Stop when no step changed A_bar for so many epochs; 0: never."""
     refine: Annotated[int, Range(BY_ITSELF, 1_000_000)] = 0
     """Train so many neighbours of the found cell too, keep the best. Each by itself in a deeper
-    network for a moment, the best of them for longer; for cells of images. -1: 24, unless that
-    would take longer than the search."""
+    network for a moment, the best of them for longer; for cells of images. -1: 24, and where nodes
+    choose their inputs the cell wired otherwise, unless that would take longer than the
+    search."""
     table: str = ""
     """Table of trained nasbench201 cells, to look the found one up."""
 
@@ -213,7 +214,10 @@ class SearchOptions(Composed):
     def beyond(self) -> str:
         """What the search does beyond the published algorithm, and how to do without; empty: it is
         that one."""
-        added = self.method_options.beyond(self._beside())
+        own = self.method_options
+        added = own.beyond(self._beside())
+        if self.course.refine and "paper" in own.presets:
+            added = [*added, "short trainings of the found cell and others like it"]
         return f"{', '.join(added)} (preset paper: without)" if added else ""
 
     def _beside(self) -> Beside:

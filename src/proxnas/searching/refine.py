@@ -9,6 +9,10 @@ found cell and the best of them again for five times the steps, because after fe
 decides between the best; and the best of these is returned, if it is clearly better than all
 others. Both rounds are searches of their own, in RUN/neighbours and RUN/refined, begun when the
 other has ended; RUN has its result.json when all have.
+
+Where nodes choose their inputs a cell has hundreds of neighbours, and one decision changes less
+than a short training can tell. There the found cell is compared, in one round, with itself wired
+otherwise: the same operations in nodes that read the inputs of the cell (docs/signals.md).
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,9 +28,10 @@ from typing import Any
 from proxnas.cells.genotype import Genotype
 from proxnas.common.launch import here
 from proxnas.common.options import changed, flat_hints, flatten
-from proxnas.domains import load_for_search
+from proxnas.domains import load_for_search, spaces
+from proxnas.domains.spaces import traits_of
 from proxnas.methods.base import Setup
-from proxnas.methods.cells import Cell, stored
+from proxnas.methods.cells import Cell, Cells, stored
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.folder import NEIGHBOURS, REFINED, Run, open_run, write_atomically
 from proxnas.searching.job import Search
@@ -35,15 +40,22 @@ from proxnas.searching.owners import parts_for
 from proxnas.searching.running import search_in, without_start
 from proxnas.searching.start import selecting
 
+Proposals = Callable[[Cells, Cell], list[Cell]]
+
 LOCAL = "local"
 """The method that tries the neighbours of a cell."""
 STEPS = 60
 """Of a short training at least: enough to see who is among the best (docs/results.md)."""
 FINALISTS, FINAL_STEPS = 4, 300
 """Neighbours in the second round, and its steps."""
+WIRING_STEPS = 150
+"""Of the trainings of a cell that is wired otherwise."""
+WIRINGS = 3
+"""Of a normal and a reduction cell: both of them, or one."""
 LEAD = 0.02
 """By which share the loss of the best must be below that of the second: less is what another draw
-of weights and batches makes (docs/results.md), and then what the search found stays."""
+of weights and batches makes (docs/results.md), and then what the search found stays. Of wirings:
+below that of the found one."""
 BY_DEFAULT = 24
 """Neighbours if nobody says how many: in nasbench201 all of them."""
 FASTER = 4.0
@@ -69,8 +81,12 @@ def refine(
     images = config.batch_size * last["step"] // last["epoch"]
     result = found
     if cells and not deadline.over():
-        result = _together(found, _rounds(config, cells, images, folder, deadline))
-        if result["refined"]["changed"]:
+        if by_wirings(config):
+            best = _wirings(config, _other_wirings(config, found), images, folder, deadline)
+        else:
+            best = _rounds(config, cells, images, folder, deadline)
+        result = _together(found, best) if best else found
+        if best and result["refined"]["changed"]:
             result |= _validation(config, folder, result["genotype"])
     with open_run(folder, resume=True) as run:
         write_atomically(run / "genotype.json", json.dumps(result["genotype"], indent=2) + "\n")
@@ -86,24 +102,53 @@ def how_many(config: SearchOptions, seen: int) -> int:
     """
     if config.course.refine != BY_ITSELF:
         return config.course.refine
-    steps = (BY_DEFAULT + 1) * STEPS + (FINALISTS + 1) * FINAL_STEPS
-    return 0 if config.weight_of_R() or steps * _batch(config) > seen else BY_DEFAULT
+    if by_wirings(config):
+        cells, steps = WIRINGS, (WIRINGS + 1) * WIRING_STEPS
+    else:
+        cells, steps = BY_DEFAULT, (BY_DEFAULT + 1) * STEPS + (FINALISTS + 1) * FINAL_STEPS
+    return 0 if config.weight_of_R() or steps * _batch(config) > seen else cells
+
+
+def by_wirings(config: SearchOptions) -> bool:
+    """Whether the found cell is compared with itself wired otherwise, not with its neighbours."""
+    by_itself = config.course.refine == BY_ITSELF
+    return by_itself and traits_of(config.space).refined_by == "wirings"
+
+
+def _other_wirings(config: SearchOptions, found: dict[str, Any]) -> int:
+    """How many there are of the found cell."""
+    space = spaces.find(config.space)
+    A_bar = selecting(Genotype.from_object(found["genotype"]), space)
+    cells = Cells(space.groups)
+    return len(cells.wirings(cells.of(A_bar))) if A_bar else 0
+
+
+def _wirings(
+    config: SearchOptions, number: int, images: int, folder: Path, deadline: Deadline
+) -> dict[str, Any] | None:
+    """The result of the round among so many wirings; None: there are none."""
+    if not number:
+        return None
+    short = short_trainings(config, number, WIRING_STEPS, images)
+    result = _round(short, folder, REFINED, Cells.wirings, deadline)
+    found, *others = [*_scores(folder / REFINED).values(), -math.inf]
+    return result | {"clear": -max(others) < (1 - LEAD) * -found}
 
 
 def _rounds(
     config: SearchOptions, cells: int, images: int, folder: Path, deadline: Deadline
 ) -> dict[str, Any]:
     """The result of the last round that there was time for, with the seconds of both."""
-    seconds, scores = 0.0, dict[Cell, float]()
+    seconds, best_first = 0.0, None
     if cells > FINALISTS:
         first = short_trainings(config, cells, STEPS, images)
-        result = _round(first, folder, NEIGHBOURS, scores, deadline)
+        result = _round(first, folder, NEIGHBOURS, None, deadline)
         if deadline.over():  # a short training alone does not tell
             return result | {"clear": False}
         seconds = result["seconds"]
-        scores = _scores(folder / NEIGHBOURS)
+        best_first = partial(_others, _scores(folder / NEIGHBOURS))
     second = short_trainings(config, min(cells, FINALISTS), FINAL_STEPS, images)
-    last = _round(second, folder, REFINED, scores, deadline)
+    last = _round(second, folder, REFINED, best_first, deadline)
     known = _scores(folder / REFINED)
     clear = len(known) > 1 and stands_out(
         known.values()
@@ -111,17 +156,21 @@ def _rounds(
     return last | {"seconds": seconds + last["seconds"], "clear": clear}
 
 
+def _others(scores: dict[Cell, float], cells: Cells, middle: Cell) -> list[Cell]:
+    """The cells that have scores, the best first."""
+    return sorted((cell for cell in scores if cell != middle), key=scores.__getitem__, reverse=True)
+
+
 def _round(
-    short: SearchOptions, folder: Path, name: str, scores: dict[Cell, float], deadline: Deadline
+    short: SearchOptions, folder: Path, name: str, proposals: Proposals | None, deadline: Deadline
 ) -> dict[str, Any]:
-    """The search around the cell in the folder, first among the neighbours with the highest
-    scores."""
+    """The search around the cell in the folder, among what is proposed; else its neighbours."""
     place = folder / name
     start = "" if (place / "checkpoint.pt").exists() else str(folder)
     built = Search(
         changed(short, start=start),
         load_for_search(short.space, short.data, short),
-        adjust=partial(by_loss, scores=scores),
+        adjust=partial(by_loss, proposals=proposals),
     )
     return search_in(place, short, built, deadline)
 
@@ -139,11 +188,10 @@ def stands_out(scores: Iterable[float]) -> bool:
     return -best < (1 - LEAD) * -second
 
 
-def by_loss(setup: Setup[Any], scores: dict[Cell, float]) -> Setup[Any]:
+def by_loss(setup: Setup[Any], proposals: Proposals | None) -> Setup[Any]:
     """After so few steps most answers are wrong, and the loss tells sooner than accuracy who is on
     the way."""
-    preference = (lambda cell: scores.get(cell, -math.inf)) if scores else None
-    return dataclasses.replace(setup, score=lambda measured: -measured.loss, preference=preference)
+    return dataclasses.replace(setup, score=lambda measured: -measured.loss, proposals=proposals)
 
 
 def _validation(config: SearchOptions, folder: Path, genotype: dict[str, Any]) -> dict[str, float]:

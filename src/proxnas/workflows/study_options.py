@@ -119,7 +119,7 @@ def study_values(
 def _values_alike(config: StudyConfig, method: str, special: Mapping[str, Any]) -> dict[str, Any]:
     """The same for all seeds; a method that has no use for a value of the file is not given it."""
     values: dict[str, Any] = {"data": config.data, "space": config.space, "method": method}
-    if traits_of(config.space).few_neighbours:
+    if traits_of(config.space).refined_by:
         values["refine"] = 0  # searches are compared, not what short trainings add to one of them
     values |= {name: getattr(config, name) for name in ("epochs", "table") if getattr(config, name)}
     values |= special
