@@ -26,7 +26,7 @@ from proxnas.searching import refine as refining
 from proxnas.searching.job import Search
 from proxnas.searching.refine import how_many, short_trainings, stands_out
 from proxnas.searching.start import selecting
-from proxnas.workflows.jobs import fitted_to_minutes
+from proxnas.workflows.jobs import fitted_to_minutes, length_in_time
 
 SMALL = (
     "--space",
@@ -306,6 +306,32 @@ def test_a_long_one_is_and_the_best_neighbours_are_trained_again(
 def test_a_time_limit_is_for_the_search_and_all(stripes: Path) -> None:
     config = parse_search([str(stripes), *SMALL, "--minutes", "5"])
     assert config.refine == -1 and fitted_to_minutes(config, Deadline(300.0)).refine == 0
+
+
+@pytest.mark.parametrize(
+    ("refine", "few", "epochs", "refined"),
+    [
+        ("-1", 40, 5, -1),  # half of the time is for the refinement
+        ("-1", 41, 10, 0),  # there would be none after half of the time: all is for the search
+        ("3", 10**9, 5, 3),
+        ("0", 0, 10, 0),
+    ],
+)
+def test_a_refinement_has_half_of_the_time(
+    stripes: Path, monkeypatch: pytest.MonkeyPatch, refine: str, few: int, epochs: int, refined: int
+) -> None:
+    config = parse_search([str(stripes), *SMALL, "--epochs", "100", "--refine", refine])
+    search = Search(config, load_for_search(config.space, config.data, config))
+    a_step = config.batch_size * len(search.train)
+
+    def how_many(config: Any, seen: int) -> int:
+        by_itself = 24 if seen >= few * a_step // 8 else 0
+        return config.course.refine if config.course.refine >= 0 else by_itself
+
+    monkeypatch.setattr(refining, "how_many", how_many)
+    monkeypatch.setattr("proxnas.workflows.plan.measure", lambda *_: (6.0, 0))
+    found, seconds = length_in_time(search, 60.0)
+    assert found == {"epochs": epochs, "refine": refined} and seconds == 6.0
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ from proxnas.runs.stored_options import stored
 from proxnas.searching.options import SearchOptions
 from proxnas.searching.running import build_search
 from proxnas.workflows.fit_parts import domain_of_fit, prepare_search, prepare_training
-from proxnas.workflows.fit_time import SEARCH_SHARE, fit_to_time, plan_both, search_epochs, time_for
-from proxnas.workflows.jobs import run_search
+from proxnas.workflows.fit_time import SEARCH_SHARE, fit_to_time, plan_both, time_for
+from proxnas.workflows.jobs import length_in_time, run_search
 from proxnas.workflows.train import run_training
 
 if TYPE_CHECKING:
@@ -101,9 +101,9 @@ def _search(
     built = built or prepare_search(config)
     asked = built.config
     if config.minutes and not config.search_epochs:
-        epochs, seconds = search_epochs(built, deadline)
-        asked = changed(asked, epochs=epochs)
-        say(f"search: {epochs} epochs of about {seconds:.1f} s")
+        length, seconds = length_in_time(built, deadline.left())
+        asked = changed(asked, **length)
+        say(f"search: {length['epochs']} epochs of about {seconds:.1f} s")
         built = build_search(asked, built.data)  # the probe has made steps: begin anew
     return run_search(again(config, asked), folder, built, deadline)
 

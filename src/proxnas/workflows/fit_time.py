@@ -15,7 +15,6 @@ from proxnas.workflows.fit_parts import MOST_TRAINING, free_in_training, train_c
 from proxnas.workflows.jobs import fitting
 
 if TYPE_CHECKING:
-    from proxnas.searching.job import Search
     from proxnas.training.job import Training
 
 SEARCH_SHARE = 0.4
@@ -35,16 +34,6 @@ def budget_seconds(config: FitOptions) -> float:
     """Seconds for search and training together."""
     seconds = 60 * config.minutes
     return seconds - max(RESERVE * seconds, RESERVE_SECONDS)
-
-
-def search_epochs(probe: Search, deadline: Deadline) -> tuple[int, float]:
-    """How many epochs there is time for, by a measurement of a few steps, and the seconds of one;
-    if something is to be refined after them that has half of the time."""
-    from proxnas.workflows.plan import measure
-
-    seconds, _ = measure(probe, probe.figures)
-    share = 0.5 if probe.config.refine else 1.0
-    return fitting(share * deadline.left(), seconds, probe.config.epochs), seconds
 
 
 def fit_to_time(

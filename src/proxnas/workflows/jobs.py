@@ -20,14 +20,26 @@ def fitted_to_minutes(config: SearchOptions, deadline: Deadline) -> SearchOption
     follows a schedule over all epochs, or chooses at the end, comes to its end. The deadline is for
     the case that it took longer."""
     from proxnas.searching.running import build_search
-    from proxnas.workflows.plan import measure
 
     probe = build_search(changed(config, **config.method_options.traits.past_warmup))
-    seconds, _ = measure(probe, probe.figures)
     in_turn = -(-len(config.job.all_seeds()) // config.workers)
-    epochs = fitting(deadline.left() / in_turn, seconds, config.course.epochs)
-    # by itself a refinement would take longer
-    return changed(config, epochs=epochs, refine=max(0, config.course.refine))
+    length, _ = length_in_time(probe, deadline.left() / in_turn)
+    return changed(config, **length)
+
+
+def length_in_time(probe: Search, seconds: float) -> tuple[dict[str, int], float]:
+    """The epochs, and the refinement, that there is time for, and the seconds of an epoch, by a
+    measurement of a few steps. A refinement has half of the time, if so long a search has one."""
+    from proxnas.searching.refine import how_many
+    from proxnas.workflows.plan import measure
+
+    config = probe.config
+    per_epoch, _ = measure(probe, probe.figures)
+    if config.refine:
+        epochs = fitting(seconds / 2, per_epoch, config.epochs)
+        if how_many(config, seen=epochs * len(probe.train) * config.batch_size):
+            return {"epochs": epochs, "refine": config.refine}, per_epoch
+    return {"epochs": fitting(seconds, per_epoch, config.epochs), "refine": 0}, per_epoch
 
 
 def fitting(seconds: float, per_epoch: float, most: int) -> int:
