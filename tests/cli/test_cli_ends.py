@@ -27,7 +27,7 @@ def test_version_and_usage(capsys: Any) -> None:
     for argv in ([], ["--help"], ["-h"], ["help"]):
         assert call(*argv) == 0
         out = capsys.readouterr().out
-        assert all(name in out and text in out for name, (_, text) in COMMANDS.items())
+        assert all(name in out and text in out for name, text in COMMANDS.items())
 
 
 def test_help_names_every_flag(capsys: Any) -> None:

@@ -24,7 +24,7 @@ def test_darts_derives_the_two_strongest_inputs_without_none(make_search: MakeSe
     search = make_search("--method", "darts-1st", "--space", "darts8")
     method = search.method
     assert isinstance(method, Darts)
-    A = method.A["normal"].zero_()
+    A = method.learner.A["normal"].zero_()
     ops = search.space.groups["normal"].candidates
     A[:, ops.index("none")] = 5.0  # the strongest everywhere, and never derived
     A[0, ops.index("sep_conv_3x3")] = 1.0
@@ -55,12 +55,14 @@ def train_a_little(method: Darts | proximal.Proximal) -> None:
     """Two steps on A and w, after which momentum buffers are no longer zero."""
     for _ in range(2):
         if isinstance(method, Darts):
-            method.A_optimizer.step(method.gradient(method.train.next()))
+            method.learner.A_optimizer.step(method.gradient(method.train.next()))
             method.use_mixture()
+            w_optimizer = method.learner.w_optimizer
         else:
             method.descend(method.gradient(method.A_bar, method.train.next()))
             method._run(method.A_bar)
-        method.w_optimizer.step(method.net.loss(method.train.next())[0])
+            w_optimizer = method.w_optimizer
+        w_optimizer.step(method.net.loss(method.train.next())[0])
 
 
 def exact_unrolled(
@@ -93,12 +95,13 @@ def test_second_order_darts_is_the_exact_unrolled_gradient() -> None:
     setup = quadratic(FirstOrderOptions(arch_noise=1.0))
     method = Darts(setup, order=2)
     train_a_little(method)
-    exact = exact_unrolled(setup, method.w_optimizer, method.A["c"], lambda A: A.softmax(-1))
+    learner = method.learner
+    exact = exact_unrolled(setup, learner.w_optimizer, learner.A["c"], lambda A: A.softmax(-1))
     before = stored(setup.net.module.state_dict())
     ours = method.gradient(setup.train.next())["c"]
     torch.testing.assert_close(ours, exact, rtol=1e-6, atol=1e-9)
     assert same(setup.net.module.state_dict(), before)  # the weights are put back
-    first_order = method._at(setup.valid.next(), ())[0]["c"]
+    first_order = method.first_order(setup.valid.next(), ())[0]["c"]
     assert (first_order - exact).norm() > 0.1 * exact.norm()  # the second order matters here
 
 

@@ -27,56 +27,32 @@ from proxnas.common.launch import (
 from proxnas.common.say import note, say
 from proxnas.runs.processes import Ended
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "fit": ("proxnas.cli.fit:main", "search, train, test and export, in one go"),
-    "search": ("proxnas.cli.search:main", "search a cell on your data; makes a run folder"),
-    "train": ("proxnas.cli.train:main", "train the network of a cell from scratch, and test it"),
-    "test": ("proxnas.cli.test:main", "test a trained model: accuracy, by class, confusion matrix"),
-    "predict": ("proxnas.cli.predict:main", "say what a trained model sees in images"),
-    "generate": (
-        "proxnas.cli.generate:main",
-        "let a trained language model write on from a prompt",
-    ),
-    "show": (
-        "proxnas.cli.show:main",
-        "show a cell as text, or draw it with --svg, --png or --pdf FILE",
-    ),
-    "report": (
-        "proxnas.cli.report:main",
-        "one HTML page of runs: the cell by epoch, curves, configuration",
-    ),
-    "watch": ("proxnas.cli.watch:main", "the same page live while a run is under way"),
-    "runs": ("proxnas.cli.runs:main", "list runs: how far, how good, how large, how long"),
-    "export": (
-        "proxnas.cli.export:main",
-        "write a trained model as ONNX or torch.export program, and its card",
-    ),
-    "evaluate": ("proxnas.cli.evaluate:main", "evaluate one cell of a search: what its workers do"),
-    "zoo": ("proxnas.cli.zoo:main", "list the published cells and networks, or show one"),
-    "sweep": (
-        "proxnas.cli.sweep:main",
-        "search with several etas or limits; size against accuracy",
-    ),
-    "compare": (
-        "proxnas.cli.compare:main",
-        "search with several methods and seeds; tables, tests and figures",
-    ),
-    "query": (
-        "proxnas.cli.query:main",
-        "look a NAS-Bench-201 cell up in a table of trained networks",
-    ),
-    "latency": (
-        "proxnas.cli.latency:main",
-        "measure the operations of a space on this machine, for limits on time",
-    ),
-    "bench": ("proxnas.cli.bench:main", "time and memory of an iteration, NASP beside DARTS"),
+COMMANDS = {
+    "fit": "search, train, test and export, in one go",
+    "search": "search a cell on your data; makes a run folder",
+    "train": "train the network of a cell from scratch, and test it",
+    "test": "test a trained model: accuracy, by class, confusion matrix",
+    "predict": "say what a trained model sees in images",
+    "generate": "let a trained language model write on from a prompt",
+    "show": "show a cell as text, or draw it with --svg, --png or --pdf FILE",
+    "report": "one HTML page of runs: the cell by epoch, curves, configuration",
+    "watch": "the same page live while a run is under way",
+    "runs": "list runs: how far, how good, how large, how long",
+    "export": "write a trained model as ONNX or torch.export program, and its card",
+    "evaluate": "evaluate one cell of a search: what its workers do",
+    "zoo": "list the published cells and networks, or show one",
+    "sweep": "search with several etas or limits; size against accuracy",
+    "compare": "search with several methods and seeds; tables, tests and figures",
+    "query": "look a NAS-Bench-201 cell up in a table of trained networks",
+    "latency": "measure the operations of a space on this machine, for limits on time",
+    "bench": "time and memory of an iteration, NASP beside DARTS",
 }
-"""Command -> (module:function that takes the rest of the command line, what it does)."""
+"""Command -> what it does; `main` of the module of that name takes the rest of the command line."""
 
 
 def usage() -> str:
     """The text of `proxnas --help`."""
-    commands = "\n".join(f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items())
+    commands = "\n".join(f"  {name:<8} {text}" for name, text in COMMANDS.items())
     return f"""usage: proxnas COMMAND ...
 
 Neural architecture search by proximal iterations.
@@ -168,8 +144,7 @@ def _dispatch(arguments: list[str]) -> int:
     name, *rest = arguments
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
-    module, function = COMMANDS[name][0].split(":")
-    getattr(import_module(module), function)(rest)
+    import_module(f"proxnas.cli.{name}").main(rest)
     return 0
 
 

@@ -28,7 +28,7 @@ from proxnas.common.types import Matrices, State
 from proxnas.core.selection import changed, one_hot
 from proxnas.core.size.nesting import best
 from proxnas.methods.base import Setup, relaxed_gradient, weight_step
-from proxnas.methods.learner import Learner, geometric
+from proxnas.methods.learner import Learns, geometric
 from proxnas.methods.options import Anneals, CountsSkips, DescendsA, Traits
 from proxnas.runs.metrics import Metrics
 
@@ -61,17 +61,14 @@ class Constants:
     """How often, evenly spread over the search: at the start of every epoch of the paper's 50."""
 
 
-class Asap:
+class Asap(Learns[AsapOptions]):
     """The mixture search with annealing and pruning."""
 
     Options = AsapOptions
 
     def __init__(self, setup: Setup[AsapOptions], constants: Constants | None = None) -> None:
-        self.options, self.constants = setup.options, constants or Constants()
-        self.net, self.train = setup.net, setup.train
-        self.valid, self.clock = setup.valid, setup.clock
-        self.budget = setup.budget
-        self.learner = Learner(setup)
+        super().__init__(setup)
+        self.constants, self.budget = constants or Constants(), setup.budget
         self._check_moves()
         self.alive = {
             name: torch.ones_like(A, dtype=torch.bool) for name, A in self.learner.A.items()
@@ -152,16 +149,12 @@ class Asap:
     def use_mixture(self) -> None:
         self.net.use(self.mixture(self.learner.A, self.tau), weighted=True)
 
-    def architecture(self) -> tuple[Matrices, Matrices]:
-        return self.learner.A, self.A_bar
-
     def state_dict(self) -> State:
-        return {"learner": self.learner.state_dict(), "alive": self.alive}
+        return {"learner": super().state_dict(), "alive": self.alive}
 
     def load_state_dict(self, state: State) -> None:
-        self.learner.load_state_dict(state["learner"])
         self.alive = {name: state["alive"][name].clone() for name in self.alive}
-        self.A_bar = self.derive()
+        super().load_state_dict(state["learner"])
 
 
 def masked_softmax(a: Tensor, alive: Tensor) -> Tensor:

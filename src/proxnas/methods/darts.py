@@ -2,7 +2,8 @@
 
 Every edge is a mixture of all its candidates, sum_k softmax(A)_k O_k(x) (Eq. softmax); A descends
 the validation loss by its first- or second-order gradient (Eq. updatealpha); w is trained through
-all candidates; the cell is derived from A at the end.
+all candidates; the cell is derived from A at the end, and is not the one that is trained (DARTS is
+not complete). The turns of lines 3 and 4 are in mixture.py.
 
 E edges, K candidates; A is (E, K) for each group and stays on the host.
 """
@@ -18,14 +19,11 @@ from torch import Tensor
 
 from proxnas.common.errors import OptionError
 from proxnas.common.options import NOT_NEGATIVE
-from proxnas.common.types import Batch, Matrices, State
-from proxnas.core.selection import changed, one_hot
-from proxnas.methods.architecture import ArchitectureOptimizer
-from proxnas.methods.base import Setup, relaxed_gradient, weight_step
-from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.common.types import Batch, Matrices
+from proxnas.methods.base import Setup, relaxed_gradient
+from proxnas.methods.mixture import MixtureSearch, Relaxation
 from proxnas.methods.options import Alternates, CountsSkips, DescendsA, Traits
 from proxnas.methods.unrolled import UnrolledStep
-from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)
@@ -61,79 +59,34 @@ def DARTS(order: Literal[1, 2] = 1, **options: Any) -> DartsOptions:
     return classes[order](**options)
 
 
-class Darts:
+class Softmax(Relaxation):
+    """The factors softmax(A) (Eq. softmax)."""
+
+    def weigh(self, A: Matrices, progress: float, generator: torch.Generator | None) -> Matrices:
+        return {name: a.softmax(-1) for name, a in A.items()}
+
+
+class Darts(MixtureSearch):
     """The mixture search over a supernet and two streams; order 1 or 2."""
 
-    Options: ClassVar[type[DartsOptions]] = DartsOptions
-
     def __init__(self, setup: Setup[DartsOptions], order: int) -> None:
-        self.net, self.train = setup.net, setup.train
-        self.valid, self.clock = setup.valid, setup.clock
+        super().__init__(setup, Softmax())
         self.order = order
-        self.options, self.epochs = options, epochs = setup.options, setup.weights.epochs
-        options.check_due(len(self.train), epochs)
-        generator = torch.Generator().manual_seed(setup.seed)
-        drawn = {
-            name: options.arch_noise
-            * torch.randn(group.shape, generator=generator, dtype=torch.float64)
-            for name, group in self.net.groups.items()
-        }
-        self.A = setup.begin(drawn)
-        self.A_bar = self.derive()
-        self.A_optimizer = ArchitectureOptimizer(self.A, options)
-        self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
-        self.unrolled = UnrolledStep(self.net, self.w_optimizer)
-
-    def step(self) -> Metrics:
-        """One pass of Alg. 1, lines 3-4."""
-        train, before = self.train.next(), self.A_bar
-        if self.options.due(self.w_optimizer.t, len(self.train), self.epochs):
-            with self.clock("arch"):
-                # 3: by the second-order approximation, or the first
-                self.A_optimizer.step(self.gradient(train))
-                self.A_bar = self.derive()
-        self.use_mixture()
-        # 4: with all operations
-        loss, right = weight_step(self.net, train, self.w_optimizer, self.clock)
-        return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
+        self.unrolled = UnrolledStep(self.net, self.learner.w_optimizer)
 
     def gradient(self, train: Batch) -> Matrices:
         """dL_val/dA on a fresh validation batch, at w or at the unrolled w'."""
+        if self.order == 1:
+            return super().gradient(train)
         valid = self.valid.next()
         self.use_mixture()
-        return self.unrolled(self._at, train, valid) if self.order == 2 else self._at(valid, ())[0]
+        return self.unrolled(self.first_order, train, valid)
 
-    def _at(
+    def first_order(
         self, batch: Batch, weights: Sequence[Tensor]
     ) -> tuple[Matrices, Sequence[Tensor | None]]:
         """dL/dA through the mixture, and dL/dw for the weights asked for."""
-        return relaxed_gradient(self.net, self.A, mixture, batch, weights)
-
-    def derive(self) -> Matrices:
-        """The discrete architecture of A: not the one that is trained (DARTS is not complete)."""
-        return {name: one_hot(p, self.net.groups[name]) for name, p in self.preferences().items()}
-
-    def preferences(self) -> Matrices:
-        return mixture(self.A)
-
-    def use_mixture(self) -> None:
-        self.net.use(mixture(self.A), weighted=True)
-
-    def architecture(self) -> tuple[Matrices, Matrices]:
-        return self.A, self.A_bar
-
-    def state_dict(self) -> State:
-        return {"A": self.A_optimizer.state_dict(), "w": self.w_optimizer.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        self.A_optimizer.load_state_dict(state["A"])
-        self.w_optimizer.load_state_dict(state["w"])
-        self.A_bar = self.derive()
-
-
-def mixture(A: Matrices) -> Matrices:
-    """The factors softmax(A) of all candidates."""
-    return {name: a.softmax(-1) for name, a in A.items()}
+        return relaxed_gradient(self.net, self.learner.A, self._weigh, batch, weights)
 
 
 class FirstOrder(Darts):

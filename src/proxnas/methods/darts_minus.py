@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 
@@ -23,28 +23,26 @@ from proxnas.common.options import NOT_NEGATIVE
 from proxnas.common.types import Matrices
 from proxnas.core.groups import SKIP, Group
 from proxnas.methods.base import Setup
-from proxnas.methods.mixture import MixtureSearch
-from proxnas.methods.options import Alternates, CountsSkips, DescendsA, Traits
+from proxnas.methods.darts import DartsOptions
+from proxnas.methods.mixture import MixtureSearch, Relaxation
+from proxnas.methods.options import Traits
 
 PASSING = (SKIP, "identity")
 """Candidates that hand on what they read; recurrent cells call theirs identity."""
 
 
 @dataclass(frozen=True)
-class DartsMinusOptions(CountsSkips, Alternates, DescendsA):
+class DartsMinusOptions(DartsOptions):
     """DARTS with an auxiliary skip connection that fades."""
 
     public: ClassVar[str] = "DARTSMinus"
     traits: ClassVar[Traits] = Traits(starts_from_A=True)
-    defaults: ClassVar[Mapping[str, Any]] = {"patience": 0}
 
-    arch_decay: Annotated[float, NOT_NEGATIVE] = 1e-3
-    """Weight decay of A."""
     beta: Annotated[float, NOT_NEGATIVE] = 1.0
     """Factor of the auxiliary skip connections in the first step; it falls to 0."""
 
 
-class Fading:
+class Fading(Relaxation):
     """softmax(A), and beta more for skip connections."""
 
     def __init__(self, groups: Mapping[str, Group], beta: float) -> None:
@@ -57,12 +55,6 @@ class Fading:
     def weigh(self, A: Matrices, progress: float, generator: torch.Generator | None) -> Matrices:
         beta = self.beta * (1 - progress)
         return {name: a.softmax(-1) + beta * self.skips[name] for name, a in A.items()}
-
-    def penalty(self, A: Matrices) -> None:
-        return None
-
-    def preferences(self, A: Matrices) -> Matrices:
-        return {name: a.softmax(-1) for name, a in A.items()}
 
 
 class DartsMinus(MixtureSearch):

@@ -14,51 +14,46 @@ accuracy on the whole half.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 
 from proxnas.common.errors import OptionError
-from proxnas.common.options import NOT_NEGATIVE, SHARE, Range
+from proxnas.common.options import SHARE, Range
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.groups import NONE
-from proxnas.core.selection import changed, one_hot
+from proxnas.core.selection import changed
 from proxnas.methods.asap import masked_softmax
 from proxnas.methods.base import Setup, mean_loss, relaxed_gradient, weight_step
-from proxnas.methods.learner import Learner
-from proxnas.methods.options import Alternates, CountsSkips, DescendsA, Traits
+from proxnas.methods.darts import DartsOptions
+from proxnas.methods.learner import Learns
+from proxnas.methods.options import Traits
 from proxnas.runs.metrics import Metrics
 
 
 @dataclass(frozen=True)
-class DartsPtOptions(CountsSkips, Alternates, DescendsA):
+class DartsPtOptions(DartsOptions):
     """DARTS, its cell chosen by what the mixture loses without a candidate."""
 
     public: ClassVar[str] = "DARTSPT"
     traits: ClassVar[Traits] = Traits(starts_from_A=True)
-    defaults: ClassVar[Mapping[str, Any]] = {"patience": 0}
 
-    arch_decay: Annotated[float, NOT_NEGATIVE] = 1e-3
-    """Weight decay of A."""
     deciding: Annotated[float, SHARE] = 0.3
     """Share of the search, at its end, in which edges are decided one after the other."""
     judged_batches: Annotated[int, Range(1, 10_000)] = 4
     """Validation batches that a candidate is judged by."""
 
 
-class DartsPt:
+class DartsPt(Learns[DartsPtOptions]):
     """A mixture that is decided edge by edge."""
 
     Options = DartsPtOptions
 
     def __init__(self, setup: Setup[DartsPtOptions]) -> None:
-        self.net, self.clock = setup.net, setup.clock
-        self.train, self.valid = setup.train, setup.valid
-        self.options, self.epochs = setup.options, setup.weights.epochs
+        super().__init__(setup)
         self.options.check_due(len(self.train), self.epochs)
-        self.learner = Learner(setup)
         self._check_moves()
         self.alive = {name: self._usable(name) for name in self.net.groups}
         self.strength = {name: torch.zeros(len(a)) for name, a in self.learner.A.items()}
@@ -144,13 +139,9 @@ class DartsPt:
         run."""
         return {name: masked_softmax(a, self.alive[name]) for name, a in A.items()}
 
-    def derive(self) -> Matrices:
-        """Of each row what is left, or what A ranks first; inputs by strength once that is
-        known."""
-        return {name: one_hot(p, self.net.groups[name]) for name, p in self.preferences().items()}
-
     def preferences(self) -> Matrices:
-        """Factors of the mixture, and how much the edge would be missed."""
+        """Factors of the mixture, and how much the edge would be missed: so that of each row is
+        taken what is left, or what A ranks first, and inputs by strength once that is known."""
         mixture = self._mixture(self.learner.A)
         found = {}
         for name, p in mixture.items():
@@ -171,12 +162,9 @@ class DartsPt:
             entries * self.options.judged_batches / steps / epochs,
         )
 
-    def architecture(self) -> tuple[Matrices, Matrices]:
-        return self.learner.A, self.A_bar
-
     def state_dict(self) -> State:
         return {
-            "learner": self.learner.state_dict(),
+            "learner": super().state_dict(),
             "alive": self.alive,
             "strength": self.strength,
             "order": list(self.order),
@@ -184,9 +172,8 @@ class DartsPt:
         }
 
     def load_state_dict(self, state: State) -> None:
-        self.learner.load_state_dict(state["learner"])
         self.alive = {name: alive.clone() for name, alive in state["alive"].items()}
         self.strength = {name: values.clone() for name, values in state["strength"].items()}
         self.order = [(str(name), int(e)) for name, e in state["order"]]
         self.decided = state["decided"]
-        self.A_bar = self.derive()
+        super().load_state_dict(state["learner"])

@@ -14,7 +14,6 @@ they have all channels throughout.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -24,8 +23,9 @@ from torch import Tensor
 from proxnas.common.options import NOT_NEGATIVE, SHARE
 from proxnas.common.types import Matrices, State
 from proxnas.methods.base import Setup
-from proxnas.methods.mixture import MixtureSearch
-from proxnas.methods.options import RATE_OF_A, Alternates, CountsSkips, DescendsA, Traits
+from proxnas.methods.darts import DartsOptions
+from proxnas.methods.mixture import MixtureSearch, Relaxation
+from proxnas.methods.options import RATE_OF_A, Traits
 from proxnas.runs.metrics import Metrics
 
 HALF = 0.5
@@ -35,12 +35,11 @@ LEAST = 1e-6
 
 
 @dataclass(frozen=True)
-class DrNasOptions(CountsSkips, Alternates, DescendsA):
+class DrNasOptions(DartsOptions):
     """Factors drawn from a Dirichlet distribution; edges lose candidates on the way."""
 
     public: ClassVar[str] = "DrNAS"
     traits: ClassVar[Traits] = Traits(starts_from_A=True)
-    defaults: ClassVar[Mapping[str, Any]] = {"patience": 0}
 
     arch_learning_rate: Annotated[float, RATE_OF_A] = 6e-4
     """Rate of the steps of A."""
@@ -68,7 +67,7 @@ class _Sample(torch.autograd.Function):
         return slope * (g - (theta * g).sum(-1, keepdim=True)), None
 
 
-class Dirichlet:
+class Dirichlet(Relaxation):
     """Factors of the candidates alive: drawn, or their means."""
 
     def __init__(self, A: Matrices) -> None:
@@ -85,9 +84,6 @@ class Dirichlet:
         if generator is not None:
             theta = _Sample.apply(concentration, generator)  # type: ignore[no-untyped-call]
         return torch.zeros_like(a).scatter(-1, kept, theta)
-
-    def penalty(self, A: Matrices) -> None:
-        return None
 
     def preferences(self, A: Matrices) -> Matrices:
         """The means; what was dropped is worth less than everything else together."""

@@ -13,9 +13,8 @@ the rule of the space: a node has its full number of inputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,26 +22,22 @@ from torch import Tensor
 from proxnas.common.options import NOT_NEGATIVE
 from proxnas.common.types import Matrices
 from proxnas.methods.base import Setup
-from proxnas.methods.mixture import MixtureSearch
-from proxnas.methods.options import Alternates, CountsSkips, DescendsA, Traits
+from proxnas.methods.darts import DartsOptions
+from proxnas.methods.mixture import MixtureSearch, Relaxation
 
 
 @dataclass(frozen=True)
-class FairDartsOptions(CountsSkips, Alternates, DescendsA):
+class FairDartsOptions(DartsOptions):
     """A gate for each candidate, driven to 0 or 1."""
 
     public: ClassVar[str] = "FairDARTS"
-    traits: ClassVar[Traits] = Traits(starts_from_A=True, any_length=True)
-    defaults: ClassVar[Mapping[str, Any]] = {"patience": 0}
 
-    arch_decay: Annotated[float, NOT_NEGATIVE] = 1e-3
-    """Weight decay of A."""
     zero_one: Annotated[float, NOT_NEGATIVE] = 10.0
     """Weight of the loss that drives gates to 0 or 1."""
 
 
 @dataclass(frozen=True)
-class Gates:
+class Gates(Relaxation):
     """sigmoid(A) of each entry by itself."""
 
     zero_one: float
@@ -54,9 +49,6 @@ class Gates:
         """-w times the mean of (gate - 0.5)^2."""
         gates = torch.cat([a.sigmoid().flatten() for a in A.values()])
         return -self.zero_one * (gates - 0.5).square().mean()
-
-    def preferences(self, A: Matrices) -> Matrices:
-        return {name: a.sigmoid() for name, a in A.items()}
 
 
 class FairDarts(MixtureSearch):

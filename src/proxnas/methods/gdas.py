@@ -33,7 +33,7 @@ from proxnas.core.groups import NONE, Group
 from proxnas.core.selection import changed
 from proxnas.methods.base import Setup, by_name, weight_step
 from proxnas.methods.gumbel import concrete, gumbel, hard
-from proxnas.methods.learner import Learner, Learns, linear
+from proxnas.methods.learner import Learns, linear
 from proxnas.methods.options import Anneals, DescendsA, TrainsPartly
 from proxnas.runs.consensus import mean_matrices
 from proxnas.runs.metrics import Metrics
@@ -59,19 +59,16 @@ class GdasOptions(TrainsPartly, Anneals, DescendsA):
     """Gradient of unsampled entries, as its formula, or as its public nasbench201 code."""
 
 
-class Gdas(Learns):
+class Gdas(Learns[GdasOptions]):
     """A search over sampled paths with a straight-through gradient."""
 
     Options = GdasOptions
 
     def __init__(self, setup: Setup[GdasOptions]) -> None:
-        self.net, self.train = setup.net, setup.train
-        self.valid, self.clock = setup.valid, setup.clock
-        self.options = setup.options
-        self.fixed = (
-            fixed_reduction(self.net.groups.get(REDUCTION)) if self.options.fixed_reduction else {}
-        )
-        self.learner = Learner(setup, nesterov=True)
+        super().__init__(setup, nesterov=True)
+        self.fixed: Matrices = {}
+        if self.options.fixed_reduction:
+            self.fixed = fixed_reduction(self.net.groups.get(REDUCTION))
         self.A_bar = self.derive()
 
     @property
@@ -127,10 +124,6 @@ class Gdas(Learns):
         return {
             name: pairs(p, self.net.groups[name]) for name, p in self.preferences().items()
         } | self.fixed
-
-    def preferences(self) -> Matrices:
-        """How likely each candidate is drawn."""
-        return {name: A.softmax(-1) for name, A in self.learner.A.items()}
 
 
 def pairs(p: Tensor, group: Group) -> Tensor:

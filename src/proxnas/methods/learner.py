@@ -8,18 +8,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from proxnas.common.clock import Clock
 from proxnas.common.types import Batch, Matrices, State
+from proxnas.core.selection import one_hot
 from proxnas.core.supernet import Supernet
 from proxnas.methods.architecture import ArchitectureOptimizer
 from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.options import DescendsA
 from proxnas.runs.consensus import mean
+
+OwnOptions = TypeVar("OwnOptions", bound=DescendsA)
 
 
 class Learner:
@@ -57,16 +61,24 @@ class Learner:
         self.generator.set_state(state["generator"])
 
 
-class Learns:
-    """What methods have in common whose state is that of a `Learner`, and whose A_bar follows from
-    its A."""
+class Learns(Generic[OwnOptions]):
+    """What methods have in common that move a `Learner`, and whose A_bar follows from its A."""
 
-    learner: Learner
     A_bar: Matrices
 
+    def __init__(self, setup: Setup[OwnOptions], mean: float = 0.0, nesterov: bool = False) -> None:
+        self.net, self.clock = setup.net, setup.clock
+        self.train, self.valid = setup.train, setup.valid
+        self.options, self.epochs = setup.options, setup.weights.epochs
+        self.learner = Learner(setup, mean, nesterov)
+
     def derive(self) -> Matrices:
-        """The discrete architecture of A."""
-        raise NotImplementedError
+        """The discrete architecture of A, by the common rule."""
+        return {name: one_hot(p, self.net.groups[name]) for name, p in self.preferences().items()}
+
+    def preferences(self) -> Matrices:
+        """What entries are compared by: how likely each candidate is drawn."""
+        return {name: A.softmax(-1) for name, A in self.learner.A.items()}
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.learner.A, self.A_bar

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from proxnas.common.types import Matrices
-from proxnas.core.selection import changed, one_hot
+from proxnas.common.types import Batch, Matrices
+from proxnas.core.selection import changed
 from proxnas.methods.base import Setup, relaxed_gradient, weight_step
-from proxnas.methods.learner import Learner, Learns
+from proxnas.methods.learner import Learns
 from proxnas.runs.metrics import Metrics
 
 
@@ -30,21 +30,20 @@ class Relaxation(Protocol):
 
     def penalty(self, A: Matrices) -> Tensor | None:
         """What the loss of A has besides that of the network."""
+        return None
 
     def preferences(self, A: Matrices) -> Matrices:
-        """What the cell is derived by."""
+        """What the cell is derived by: the factors at the end, nothing drawn."""
+        return self.weigh(A, 1.0, None)
 
 
-class MixtureSearch(Learns):
+class MixtureSearch(Learns[Any]):
     """DARTS of first order with a relaxation of its own."""
 
     def __init__(self, setup: Setup[Any], relaxation: Relaxation) -> None:
-        self.net, self.clock = setup.net, setup.clock
-        self.train, self.valid = setup.train, setup.valid
-        self.options, self.epochs = setup.options, setup.weights.epochs
+        super().__init__(setup)
         self.options.check_due(len(self.train), self.epochs)
         self.relaxation = relaxation
-        self.learner = Learner(setup)
         self.A_bar = self.derive()
 
     def step(self) -> Metrics:
@@ -52,14 +51,14 @@ class MixtureSearch(Learns):
         train, before = self.train.next(), self.A_bar
         if self.options.due(self.learner.w_optimizer.t, len(self.train), self.epochs):
             with self.clock("arch"):
-                self.learner.A_optimizer.step(self.gradient())
+                self.learner.A_optimizer.step(self.gradient(train))
                 self.A_bar = self.derive()
         self.net.use(self._weigh(self.learner.A), weighted=True)
         loss, right = weight_step(self.net, train, self.learner.w_optimizer, self.clock)
         return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
 
-    def gradient(self) -> Matrices:
-        """d/dA of the validation loss and the penalty."""
+    def gradient(self, train: Batch) -> Matrices:
+        """d/dA of the validation loss and the penalty; `train`: the batch that w moves on."""
         A = self.learner.A
         dA, _ = relaxed_gradient(self.net, A, self._weigh, self.valid.next())
         leaves = {name: a.detach().requires_grad_() for name, a in A.items()}
@@ -71,10 +70,6 @@ class MixtureSearch(Learns):
 
     def _weigh(self, A: Matrices) -> Matrices:
         return self.relaxation.weigh(A, self.learner.progress, self.learner.generator)
-
-    def derive(self) -> Matrices:
-        """The discrete architecture of A, by the common rule."""
-        return {name: one_hot(p, self.net.groups[name]) for name, p in self.preferences().items()}
 
     def preferences(self) -> Matrices:
         """What it compares entries by."""

@@ -24,10 +24,10 @@ from torch import Tensor
 
 from proxnas.common.options import BELOW_ONE, NOT_NEGATIVE, Range
 from proxnas.common.types import Batch, Matrices, State
-from proxnas.core.selection import changed, one_hot
+from proxnas.core.selection import changed
 from proxnas.core.size.complexity import parameter_costs
 from proxnas.methods.base import Setup, by_name, weight_step
-from proxnas.methods.learner import Learner
+from proxnas.methods.learner import Learns
 from proxnas.methods.options import (
     ONE_OR_HALF,
     RATE_OF_A,
@@ -78,17 +78,14 @@ class ProxylessOptions(CountsCost, TrainsPartly, CountsSkips, Alternates, Descen
         return super().idle(beside) | weighed
 
 
-class Proxyless:
+class Proxyless(Learns[ProxylessOptions]):
     """A search over drawn paths."""
 
     Options = ProxylessOptions
 
     def __init__(self, setup: Setup[ProxylessOptions]) -> None:
-        self.net, self.clock = setup.net, setup.clock
-        self.train, self.valid = setup.train, setup.valid
-        self.options, self.epochs = setup.options, setup.weights.epochs
+        super().__init__(setup)
         self.options.check_due(len(self.train), self.epochs)
-        self.learner = Learner(setup)
         costs = parameter_costs(setup.net) if setup.costs is None else setup.costs
         self.costs = costs if self.options.expected_cost else {}
         self.baseline: float | None = None
@@ -179,29 +176,13 @@ class Proxyless:
             found[name] = self.options.expected_cost * p * (cost - expected)
         return found
 
-    def derive(self) -> Matrices:
-        """The likeliest candidates, by the common rule."""
-        return {name: one_hot(p, self.net.groups[name]) for name, p in self.preferences().items()}
-
-    def preferences(self) -> Matrices:
-        """How likely each candidate is drawn."""
-        return {name: A.softmax(-1) for name, A in self.learner.A.items()}
-
-    def architecture(self) -> tuple[Matrices, Matrices]:
-        return self.learner.A, self.A_bar
-
     def state_dict(self) -> State:
-        return {
-            "learner": self.learner.state_dict(),
-            "baseline": self.baseline,
-            "costs": self.costs,
-        }
+        return {"learner": super().state_dict(), "baseline": self.baseline, "costs": self.costs}
 
     def load_state_dict(self, state: State) -> None:
-        self.learner.load_state_dict(state["learner"])
         self.baseline = state["baseline"]
         self.costs = state["costs"]  # seconds are not measured alike twice
-        self.A_bar = self.derive()
+        super().load_state_dict(state["learner"])
 
 
 def keep_the_others(A: Tensor, before: Tensor, pair: Tensor) -> None:

@@ -36,7 +36,7 @@ from proxnas.core.size.costs import multiply_adds_at, on_meta, places, sums
 from proxnas.core.supernet import Supernet
 from proxnas.methods.base import Setup
 from proxnas.methods.gumbel import concrete, gumbel, hard
-from proxnas.methods.learner import Learner, Learns, clipped, joint_step, linear
+from proxnas.methods.learner import Learns, clipped, joint_step, linear
 from proxnas.methods.options import Anneals, CountsSkips, DescendsA
 from proxnas.runs.metrics import Metrics
 
@@ -69,15 +69,14 @@ class Constants:
     """Largest norm of the gradient of A."""
 
 
-class Snas(Learns):
+class Snas(Learns[SnasOptions]):
     """A stochastic, single-level search."""
 
     Options = SnasOptions
 
     def __init__(self, setup: Setup[SnasOptions], constants: Constants | None = None) -> None:
-        self.options, self.constants = setup.options, constants or Constants()
-        self.net, self.train, self.clock = setup.net, setup.train, setup.clock
-        self.learner = Learner(setup, self.constants.mean)
+        self.constants = constants or Constants()
+        super().__init__(setup, self.constants.mean)
         self.costs: Matrices = {}
         self.A_bar = self.derive()
 
@@ -123,10 +122,6 @@ class Snas(Learns):
             for name, p in self.preferences().items()
         }
         return {name: (A_bar != 0).double() for name, A_bar in kept.items()}
-
-    def preferences(self) -> Matrices:
-        """How likely each candidate is drawn."""
-        return {name: A.softmax(-1) for name, A in self.learner.A.items()}
 
 
 EXAMPLES = 2

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
+    ProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -113,13 +114,12 @@ def shown(console: Console, title: str, quiet: bool) -> Iterator[Silent | LiveBa
     elif not console.is_terminal:
         yield Lines(console, title)
     else:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[detail]}"),
-        )
-        with Bar(*columns, console=console) as bar:
+        with bar_with(console, TimeRemainingColumn()) as bar:
             yield LiveBar(bar, title)
+
+
+def bar_with(console: Console, *more: ProgressColumn) -> Bar:
+    """Bars that tell how far things are, with a detail behind each."""
+    usual = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    detail = TextColumn("{task.fields[detail]}")
+    return Bar(*usual, TimeElapsedColumn(), *more, detail, console=console)

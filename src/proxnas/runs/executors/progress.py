@@ -11,13 +11,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+from rich.progress import TaskID
 
 from proxnas.common.say import plain
 from proxnas.common.stored import CONFIG, MOST_LINES_BYTES, ROW, check, parse, read_bytes, read_json
 from proxnas.runs.executors.tasks import Board, Outcome, Task
-from proxnas.runs.progress import summary
+from proxnas.runs.progress import bar_with, summary
 
 EVERY = 0.5
 """Seconds between two readings of the folders."""
@@ -106,12 +106,5 @@ def shown(console: Console, title: str, total: int, quiet: bool, ended: int = 0)
     elif not console.is_terminal:
         yield LineBoard(console, total, ended)
     else:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[detail]}"),
-        )
-        with Bar(*columns, console=console) as bar:
+        with bar_with(console) as bar:
             yield LiveBoard(bar, title, total, ended)
