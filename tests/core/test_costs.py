@@ -17,12 +17,12 @@ from proxnas.common.errors import InputError
 from proxnas.core.choice import Choice
 from proxnas.core.groups import Group
 from proxnas.core.size.complexity import R, R_gradient, parameter_costs, shares
-from proxnas.core.size.cost_file import read_costs
 from proxnas.core.size.costs import candidate_costs, entries
 from proxnas.core.size.materialised import materialised
 from proxnas.core.size.stopwatch import Stopwatch, Torch
 from proxnas.core.supernet import Supernet
 from proxnas.searching.job import Search
+from proxnas.searching.sizing import read_costs
 from support.searches import spy_on_paths
 
 CPU = torch.device("cpu")

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from proxnas.core.groups import Group
-from proxnas.methods.asng import Asng, NaturalGradient, fisher_root, utilities
-from proxnas.methods.variables import Variables
+from proxnas.methods.asng import Asng, NaturalGradient, Variables, fisher_root, utilities
 from proxnas.searching.job import Search
 
 MakeSearch = Callable[..., Search]

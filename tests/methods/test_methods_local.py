@@ -20,12 +20,12 @@ from proxnas.core.groups import Group
 from proxnas.core.prox import prox_c, prox_c1
 from proxnas.core.selection import keep_inputs, one_hot
 from proxnas.domains import spaces
+from proxnas.methods.asng import Variables
 from proxnas.methods.cells import Cell, Cells, uniform
 from proxnas.methods.controller import Controller, ControllerOptions
 from proxnas.methods.gdas import pairs
 from proxnas.methods.gumbel import hard
 from proxnas.methods.local import Local
-from proxnas.methods.variables import Variables
 from proxnas.searching.job import Search
 from proxnas.searching.start import selecting, start
 from support.commands import interrupted_at

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from proxnas.cells.designs import Architecture
     from proxnas.domains.fitting import Fitting
-    from proxnas.domains.search_options import DomainOptions
-    from proxnas.domains.space_traits import SpaceTraits
+    from proxnas.domains.search_options import DomainOptions, SpaceTraits
     from proxnas.domains.task import Task
     from proxnas.runs.fingerprint import Fingerprint
     from proxnas.training.job import Model, Training

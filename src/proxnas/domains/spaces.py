@@ -11,7 +11,7 @@ from proxnas.domains.domain import every_space, of_space
 
 if TYPE_CHECKING:
     from proxnas.core.space import Space
-    from proxnas.domains.space_traits import SpaceTraits
+    from proxnas.domains.search_options import SpaceTraits
 
 SPACES: dict[str, str] = every_space()
 """Name -> 'module:what makes it'."""

@@ -39,9 +39,9 @@ from proxnas.common.types import Batch, Matrices
 from proxnas.core.selection import changed as changes_between
 from proxnas.methods.base import Setup, random_cell, weight_step
 from proxnas.methods.cells import Cell, Cells, NodePicks, Place, uniform
-from proxnas.methods.drawn import DrawsCells
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.options import CountsSkips, TrainsPartly, Traits
+from proxnas.methods.random_ws import DrawsCells
 from proxnas.runs.metrics import Metrics, Validation
 
 

@@ -15,7 +15,7 @@ from proxnas.domains.domain import of_data, of_space, trainable
 from proxnas.domains.fitting import FitOptions
 from proxnas.domains.images.fitting import FitConfig
 from proxnas.runs.stored_options import storable, stored
-from proxnas.workflows.in_memory import keep_in
+from proxnas.workflows.folders import keep_in
 
 if TYPE_CHECKING:
     from proxnas.domains.trained import TrainedModel

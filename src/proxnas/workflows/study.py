@@ -31,7 +31,7 @@ from proxnas.runs.executors.tasks import Outcome, Task, check_done, share_time
 from proxnas.runs.lengthening import store
 from proxnas.runs.stored_options import storable, stored
 from proxnas.searching.defaults import resolve
-from proxnas.workflows.in_memory import keep_in
+from proxnas.workflows.folders import keep_in
 from proxnas.workflows.study_options import AnyStudy, StudyConfig, train_argv, train_values
 
 NO_TIME = "the {} minutes were over before it began: give the same command more, and it goes on"

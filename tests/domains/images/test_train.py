@@ -32,8 +32,7 @@ from proxnas.domains.images.parts import held_out, train_parts
 from proxnas.domains.images.protocols import PROTOCOLS
 from proxnas.domains.images.training import ImageTraining
 from proxnas.runs.progress import Silent
-from proxnas.training.average import Average, rising
-from proxnas.training.optimizer import factor
+from proxnas.training.optimizer import Average, factor, rising
 from proxnas.workflows.train import parse_train
 
 EDGES = [["sep_conv_3x3", 0], ["skip_connect", 1]]

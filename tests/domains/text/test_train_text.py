@@ -26,15 +26,14 @@ from proxnas.domains.text.domain import TEXT
 from proxnas.domains.text.language import LanguageSize, Spoken, speak
 from proxnas.domains.text.model import TextModel, language_network, load_text_model, save_text_model
 from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainOptions
-from proxnas.domains.text.perplexity import perplexity, read_through
-from proxnas.domains.text.testing import text_figures
+from proxnas.domains.text.perplexity import perplexity, read_through, text_figures
 from proxnas.domains.text.training import TextTraining
 from proxnas.runs.divergence import Diverged
 from proxnas.runs.folder import open_run
 from proxnas.runs.job import Totals
 from proxnas.runs.progress import Silent
-from proxnas.training.average import Average, mean
 from proxnas.training.job import train
+from proxnas.training.optimizer import Average, mean
 
 CELL = Genotype("rnn", {"recurrent": Cell(((Edge("relu", 0),), (Edge("tanh", 1),)), (1, 2))})
 

@@ -20,8 +20,7 @@ from proxnas.domains.images.options import ImageTestOptions, ImageTrainOptions, 
 from proxnas.domains.images.protocols import OF_CELLS, PROTOCOLS, train_values
 from proxnas.domains.images.search_options import ImageSearchOptions
 from proxnas.domains.images.spaces import SPACES, space_traits
-from proxnas.domains.search_options import DomainOptions
-from proxnas.domains.space_traits import SpaceTraits
+from proxnas.domains.search_options import DomainOptions, SpaceTraits
 from proxnas.training.options import Defaults, TestOptions, TrainOptions
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from proxnas.common.errors import InputError
-from proxnas.common.telling import listed
+from proxnas.common.say import listed
 from proxnas.domains.images.data.folder import image_files
 from proxnas.domains.images.data.picture import BrokenImage, Head
 from proxnas.domains.images.model import PREDICT_BATCH, Model, picture

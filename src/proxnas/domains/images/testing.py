@@ -11,7 +11,7 @@ import torch
 
 from proxnas.common.config_file import FINGERPRINT
 from proxnas.common.errors import InputError, OptionError, escape
-from proxnas.common.telling import listed
+from proxnas.common.say import listed
 from proxnas.domains.images.data.arrays import held_out_fifth
 from proxnas.domains.images.data.images import Images, Part, load
 from proxnas.domains.images.data.stream import ImageBatches

@@ -36,9 +36,8 @@ from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run
 from proxnas.runs.job import PRECISIONS, Totals, check_finite
 from proxnas.runs.metrics import Metrics
-from proxnas.training.average import Average, rising
 from proxnas.training.job import Tested
-from proxnas.training.optimizer import Optimizer
+from proxnas.training.optimizer import Average, Optimizer, rising
 
 CHOICE = {"auto": None, "yes": True, "no": False}
 KNOWN = ("params", "flops", "valid_accuracy", "test_accuracy", "test_top5", "test_images")

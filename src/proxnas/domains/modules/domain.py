@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from proxnas.cells.kinds import CUSTOM
 from proxnas.common.errors import InputError, OptionError
-from proxnas.domains.search_options import DomainOptions, Precision
-from proxnas.domains.space_traits import SpaceTraits
+from proxnas.domains.search_options import DomainOptions, Precision, SpaceTraits
 
 if TYPE_CHECKING:
     import torch

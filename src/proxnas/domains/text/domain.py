@@ -12,8 +12,7 @@ from proxnas.cells.kinds import RECURRENT
 from proxnas.cells.reading import read_genotype
 from proxnas.cells.zoo import LSTM, PREFIX
 from proxnas.common.errors import InputError
-from proxnas.domains.search_options import DomainOptions
-from proxnas.domains.space_traits import SpaceTraits
+from proxnas.domains.search_options import DomainOptions, SpaceTraits
 from proxnas.domains.text.data.corpus import is_text
 from proxnas.domains.text.fitting import TOKENS, TextFitting
 from proxnas.domains.text.options import (
@@ -116,7 +115,7 @@ class TextDomain:
         return read_model(file, metadata, device)
 
     def test(self, model: Any, options: Any, data: Any = None) -> dict[str, Any]:
-        from proxnas.domains.text.testing import test_text_model
+        from proxnas.domains.text.perplexity import test_text_model
 
         if data is not None:
             raise InputError(f"data: a {type(data).__name__} is no text: give its name or path")

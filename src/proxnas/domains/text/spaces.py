@@ -1,7 +1,7 @@
 """Search spaces of language models, resolved late so that listing them needs no torch."""
 
 from proxnas.cells.kinds import RECURRENT
-from proxnas.domains.space_traits import SpaceTraits
+from proxnas.domains.search_options import SpaceTraits
 
 SPACES: dict[str, str] = {"rnn": "proxnas.domains.text.space:RecurrentSpace"}
 """Name -> 'module:what makes it'."""

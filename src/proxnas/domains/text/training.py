@@ -44,8 +44,8 @@ from proxnas.runs.folder import Run
 from proxnas.runs.job import Totals, check_finite
 from proxnas.runs.messages import of_all_columns
 from proxnas.runs.metrics import Metrics
-from proxnas.training.average import Average, mean
 from proxnas.training.job import Tested
+from proxnas.training.optimizer import Average, mean
 
 
 class TextTraining:

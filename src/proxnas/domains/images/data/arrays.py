@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from proxnas.common.errors import InputError, OptionError, escape
+from proxnas.common.say import listed, tell
 from proxnas.common.seeds import Array, split
-from proxnas.common.telling import listed, tell
 from proxnas.domains.images.data.forms import PARTS, as_pixels, check_forms, named, reindexed
 from proxnas.domains.images.data.options import LoadOptions
 from proxnas.domains.images.data.pixels import Pixels, averaged, statistics

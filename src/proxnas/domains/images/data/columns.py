@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from proxnas.common.errors import InputError
+from proxnas.common.say import listed
 from proxnas.common.seeds import Array
-from proxnas.common.telling import listed
 from proxnas.domains.images.targets import CLASSES, KINDS, Labels, Numbers, Target
 
 Cells = Sequence[tuple[str, ...]]

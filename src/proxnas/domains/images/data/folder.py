@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from proxnas.common.errors import InputError
+from proxnas.common.say import listed as names_of
 from proxnas.common.seeds import Array
-from proxnas.common.telling import listed as names_of
 from proxnas.domains.images.data.arrays import Images, short_name
 from proxnas.domains.images.data.gather import gather
 from proxnas.domains.images.data.lazy import Files

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from proxnas.common.errors import AboutOptions, InputError, escape
+from proxnas.common.say import listed, tell
 from proxnas.common.seeds import Array
-from proxnas.common.telling import listed, tell
 from proxnas.domains.images.data.arrays import Images, Part, absent, build
 from proxnas.domains.images.data.lazy import REMEDY, Lazy, Pictures, threaded
 from proxnas.domains.images.data.options import SMALLEST_SIDE, LoadOptions

@@ -13,8 +13,8 @@ import numpy as np
 
 from proxnas.common.errors import InputError
 from proxnas.common.plugins import of_others, resolve
+from proxnas.common.say import tell
 from proxnas.common.seeds import split, stable_seed
-from proxnas.common.telling import tell
 from proxnas.domains.images.data import table
 from proxnas.domains.images.data.arrays import Images, Part, from_arrays, sized
 from proxnas.domains.images.data.options import DEFAULTS, LoadOptions

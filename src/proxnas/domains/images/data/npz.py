@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from proxnas.common.errors import InputError, in_one_line
+from proxnas.common.say import tell
 from proxnas.common.seeds import Array
-from proxnas.common.telling import tell
 from proxnas.domains.images.data.arrays import Images, from_arrays, short_name
 from proxnas.domains.images.data.forms import PARTS, Form, check_forms
 from proxnas.domains.images.data.options import DEFAULTS, LoadOptions

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from proxnas.common.say import listed
 from proxnas.common.seeds import Array
-from proxnas.common.telling import listed
 from proxnas.domains.images.data.arrays import Images
 from proxnas.domains.images.data.pixels import Pixels
 

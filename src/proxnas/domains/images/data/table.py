@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 from proxnas.common.errors import InputError
-from proxnas.common.telling import listed, tell
+from proxnas.common.say import listed, tell
 from proxnas.domains.images.data.arrays import Images, short_name
 from proxnas.domains.images.data.columns import is_number, targets_of
 from proxnas.domains.images.data.gather import gather

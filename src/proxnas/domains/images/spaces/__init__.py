@@ -1,7 +1,7 @@
 """Search spaces of image classifiers, resolved late so that listing them needs no torch."""
 
 from proxnas.common.plugins import of_others
-from proxnas.domains.space_traits import SpaceTraits
+from proxnas.domains.search_options import SpaceTraits
 
 SPACES: dict[str, str] = {
     **of_others("spaces"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from proxnas.common.errors import InputError
-from proxnas.common.telling import tell
+from proxnas.common.say import tell
 from proxnas.domains.parts import by_part
 
 ACCEPTED = "give pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME"
