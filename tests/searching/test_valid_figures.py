@@ -34,7 +34,7 @@ def after_an_epoch(search: Search) -> dict[str, Any]:
     """The row that the loop would write."""
     for _ in range(len(search)):
         search.totals.add(search.step())
-    return search.row(time.perf_counter())
+    return search.row(time.perf_counter()).to_json()
 
 
 def measured(search: Search, A_bar: Matrices, weighted: bool = False) -> dict[str, float]:

@@ -37,3 +37,9 @@ class Clock:
         """The seconds since the last call."""
         taken, self.seconds = self.seconds, {}
         return taken
+
+    def take_since(self, start: float, *parts: str) -> dict[str, float]:
+        """The same, of these parts at least, and as `other` what else has passed since `start`."""
+        seconds = dict.fromkeys(parts, 0.0) | self.take()
+        other = max(0.0, time.perf_counter() - start - sum(seconds.values()))
+        return seconds | {"other": other}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -13,7 +13,7 @@ from proxnas.common.types import State
 from proxnas.runs.divergence import Diverged, Guard
 from proxnas.runs.folder import Run
 from proxnas.runs.messages import gathered, total
-from proxnas.runs.metrics import Metrics
+from proxnas.runs.metrics import Metrics, Row
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -93,7 +93,7 @@ class Job(Protocol):
 
     def step(self) -> Metrics: ...
 
-    def row(self, start: float) -> dict[str, Any]:
+    def row(self, start: float) -> Row:
         """The metrics of an epoch whose steps are done; `start` is when they (or the rest of them)
         began."""
 

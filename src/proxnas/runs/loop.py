@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from proxnas.common.environment import describe
@@ -28,6 +29,7 @@ from proxnas.runs.folder import Run
 from proxnas.runs.job import Hurried, Job, Totals
 from proxnas.runs.loggers import Progress
 from proxnas.runs.messages import shared, shared_state
+from proxnas.runs.metrics import Row
 from proxnas.runs.threads import Auto, Fixed, Look, threads_for
 
 
@@ -184,7 +186,8 @@ def _epoch(
         kept.save_checkpoint(_state(job))
         if isinstance(job, Hurried):
             job.choose_now()
-    row = _judged(job, kept, start, request) | {"rollbacks": job.guard.rollbacks}
+    judged = _judged(job, kept, start, request)
+    row = replace(judged, rollbacks=job.guard.rollbacks).to_json()
     job.epochs_done += 1
     job.totals = Totals(job.device)
     state = _state(job)
@@ -198,7 +201,7 @@ def _epoch(
     return row
 
 
-def _judged(job: Job, kept: Run | InMemory, start: float, request: Request) -> dict[str, Any]:
+def _judged(job: Job, kept: Run | InMemory, start: float, request: Request) -> Row:
     """The row of an epoch. Evaluating can take minutes: whoever asks to stop meanwhile need not
     wait for it.
 

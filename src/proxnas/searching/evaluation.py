@@ -7,7 +7,6 @@ the same cosine. It can be stopped and goes on like any run.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from proxnas.runs.folder import CELL, Run
 from proxnas.runs.job import Totals, check_finite
 from proxnas.runs.loggers import Progress
 from proxnas.runs.loop import run_epochs
-from proxnas.runs.metrics import Metrics, Validation
+from proxnas.runs.metrics import Metrics, Row, Validation
 from proxnas.runs.stored_options import stored as stored_config
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
@@ -66,21 +65,18 @@ class Evaluation:
         self.all.add(metrics)
         return metrics
 
-    def row(self, start: float) -> dict[str, Any]:
+    def row(self, start: float) -> Row:
         """Training figures of an epoch; the last has the validation too."""
         train = Validation(*self.totals.means())
         check_finite(train.loss + (self.measured.loss if self.measured else 0.0))
         figures = self.search.task.figures
         valid = figures("valid", self.measured) if self.measured else {}
-        seconds = self.search.clock.take()
-        other = max(0.0, time.perf_counter() - start - sum(seconds.values()))
-        row = {
-            "epoch": self.epochs_done + 1,
-            "step": self.all.steps,
-            **figures("train", train),
-            **valid,
-        }
-        return row | {"seconds": seconds | {"other": other}}
+        return Row(
+            self.epochs_done + 1,
+            self.all.steps,
+            figures("train", train) | valid,
+            self.search.clock.take_since(start),
+        )
 
     def write(self, run: Run) -> None:
         """Nothing stands beside the checkpoint."""

@@ -162,9 +162,8 @@ class Evaluations:
             return
         while search.epochs_done < due and not search.done():
             self._epoch()
-            search.totals.steps = search.totals.changes = (
-                0  # the figures stand for the epochs of the same cells
-            )
+            # the figures stand for the epochs of the same cells
+            search.totals.steps = search.totals.changes = 0
         search.totals = Totals(search.device)
         search.write(self.run)
         self.save()
@@ -172,7 +171,7 @@ class Evaluations:
     def _epoch(self) -> None:
         search = self.search
         self.progress.begin(search.epochs_done + 1, search.config.epochs, 0)
-        row = search.row(self.start) | {"rollbacks": 0}
+        row = search.row(self.start).to_json()
         self.start = time.perf_counter()
         search.epochs_done += 1
         self.run.append_metrics(row)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -32,7 +31,7 @@ from proxnas.runs.divergence import Guard
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run, write_atomically
 from proxnas.runs.job import Hurried, Totals, check_finite
-from proxnas.runs.metrics import Metrics, Validation
+from proxnas.runs.metrics import Metrics, Row, Validation
 from proxnas.searching import sizing
 from proxnas.searching.options import SearchOptions
 from proxnas.searching.start import start
@@ -191,7 +190,7 @@ class Search:
         if isinstance(self.method, Hurried):
             self.method.choose_now()
 
-    def row(self, start: float) -> dict[str, Any]:
+    def row(self, start: float) -> Row:
         train = Validation(*self.totals.means())
         quiet = not self.totals.changes and self.epochs_done >= self.config.warmup_epochs()
         self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
@@ -203,28 +202,21 @@ class Search:
             figures = self.figures()
         check_finite(train.loss + figures["valid_loss"])
         self.steps_done += self.totals.steps
-        seconds = (
-            dict.fromkeys(("arch", "forward", "backward", "evaluate"), 0.0) | self.clock.take()
-        )
+        seconds = self.clock.take_since(start, "arch", "forward", "backward", "evaluate")
         (A, _), A_bar = self.method.architecture(), self.returned()
         genotype = self.space.genotype(A_bar)
-        return {
-            "epoch": self.epochs_done + 1,
-            "step": self.steps_done,
-            **self.task.figures("train", train),
-            **figures,
-            "changes": self.totals.changes,
-            "params": parameters(self.final_network(genotype)),
-            **({"eta": self.method.eta} if self.budget and isinstance(self.method, Priced) else {}),
-            "A": {name: matrix.tolist() for name, matrix in A.items()},
-            "selected": {
-                name: matrix.nonzero().tolist() for name, matrix in A_bar.items()
-            },  # (edge, candidate)
-            "genotype": json.loads(genotype.to_json()),
-            "seconds": (
-                seconds | {"other": max(0.0, time.perf_counter() - start - sum(seconds.values()))}
-            ),
-        }
+        return Row(
+            epoch=self.epochs_done + 1,
+            step=self.steps_done,
+            figures=self.task.figures("train", train) | figures,
+            seconds=seconds,
+            changes=self.totals.changes,
+            params=parameters(self.final_network(genotype)),
+            eta=self.method.eta if self.budget and isinstance(self.method, Priced) else None,
+            A={name: matrix.tolist() for name, matrix in A.items()},
+            selected={name: matrix.nonzero().tolist() for name, matrix in A_bar.items()},
+            genotype=json.loads(genotype.to_json()),
+        )
 
     def write(self, run: Run) -> None:
         write_atomically(run / "genotype.json", self.genotype().to_json())

@@ -74,7 +74,7 @@ def job(text: Text, cell: Genotype | None = CELL, **changes: Any) -> TextTrainin
 def epoch(this: TextTraining) -> dict[str, Any]:
     while this.totals.steps < len(this):
         this.totals.add(this.step())
-    row = this.row(0.0)
+    row = this.row(0.0).to_json()
     this.epochs_done += 1
     this.totals = Totals(this.device)
     return row
@@ -265,7 +265,7 @@ def test_a_training_goes_on_from_its_state_after_any_step(
             state = resumed.state_dict()
             resumed = job(text, cell, **options)
             resumed.load_state_dict(state)
-        rows = [this.row(0.0) for this in (alone, resumed)]
+        rows = [this.row(0.0).to_json() for this in (alone, resumed)]
         for this, row in zip((alone, resumed), rows, strict=True):
             row.pop("seconds")
             this.epochs_done += 1

@@ -41,7 +41,7 @@ from proxnas.domains.images.spaces.resnet import GROUPS, cut_out, middle, resnet
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run, write_atomically
 from proxnas.runs.job import PRECISIONS, Totals, check_finite
-from proxnas.runs.metrics import Metrics
+from proxnas.runs.metrics import Metrics, Row
 from proxnas.training.convolutions import MuonAndSgd, Rates
 from proxnas.training.pace import Pace, rate_factor
 
@@ -256,24 +256,20 @@ class OnePass:
         target, outputs = self.images.target, self.size.classes
         return evaluation_of(target, network, part, outputs, torch.float32, keep)
 
-    def row(self, start: float) -> dict[str, Any]:
+    def row(self, start: float) -> Row:
         train_loss, train_accuracy = self.totals.means()
         check_finite(train_loss)
-        row = {
-            "epoch": self.epochs_done + 1,
-            "step": len(self.pace.shares),
-            "train_loss": train_loss,
-            "train_accuracy": train_accuracy,
-            "changes": self.totals.changes,
-            "genotype": json.loads(self.genotype().to_json()),
-        }
+        figures = {"train_loss": train_loss, "train_accuracy": train_accuracy}
         if self.data.last is None and (found := self.validation()):
-            row |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
-        parts = ("arch", "forward", "backward", "update", "evaluate")
-        seconds = dict.fromkeys(parts, 0.0) | self.clock.take()
-        other = max(0.0, time.perf_counter() - start - sum(seconds.values()))
-        named: dict[str, Any] = self.images.target.named(row)
-        return named | {"seconds": seconds | {"other": other}}
+            figures |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
+        return Row(
+            self.epochs_done + 1,
+            len(self.pace.shares),
+            self.images.target.named(figures),
+            self.clock.take_since(start, "arch", "forward", "backward", "update", "evaluate"),
+            changes=self.totals.changes,
+            genotype=json.loads(self.genotype().to_json()),
+        )
 
     def write(self, run: Run) -> None:
         write_atomically(run / "genotype.json", self.genotype().to_json())

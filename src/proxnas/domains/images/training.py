@@ -4,7 +4,6 @@ once."""
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +34,7 @@ from proxnas.methods.base import correct
 from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run
 from proxnas.runs.job import PRECISIONS, Totals, check_finite
-from proxnas.runs.metrics import Metrics
+from proxnas.runs.metrics import Metrics, Row
 from proxnas.training.job import Tested
 from proxnas.training.optimizer import Average, Optimizer, rising
 
@@ -159,31 +158,24 @@ class ImageTraining:
             else None
         )
 
-    def row(self, start: float) -> dict[str, Any]:
+    def row(self, start: float) -> Row:
         train_loss, train_accuracy = self.totals.means()
         check_finite(train_loss)
-        row = {
-            "epoch": self.epochs_done + 1,
-            "step": self.optimizer.t,
-            "train_loss": train_loss,
-            "train_accuracy": train_accuracy,
-        }
+        figures = {"train_loss": train_loss, "train_accuracy": train_accuracy}
         with self.clock("evaluate"):
             found = self.validate()
         if found is not None:
             check_finite(found.loss)
-            row |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
-        self._keep(row)
-        seconds = (
-            dict.fromkeys(("forward", "backward", "update", "evaluate"), 0.0) | self.clock.take()
-        )
-        other = max(0.0, time.perf_counter() - start - sum(seconds.values()))
-        return row | {"seconds": seconds | {"other": other}}
+            figures |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
+        self._keep(figures)
+        seconds = self.clock.take_since(start, "forward", "backward", "update", "evaluate")
+        return Row(self.epochs_done + 1, self.optimizer.t, figures, seconds)
 
-    def _keep(self, row: dict[str, Any]) -> None:
+    def _keep(self, figures: Mapping[str, float]) -> None:
         """Remember the weights if they are the best yet; without a validation part the last ones
         are."""
-        rank = [row["valid_accuracy"], -row["valid_loss"]] if self.valid else [row["epoch"]]
+        epoch = self.epochs_done + 1
+        rank = [figures["valid_accuracy"], -figures["valid_loss"]] if self.valid else [epoch]
         if not self.best or rank > self.best["rank"]:
             kept = {
                 n: w.clone()
@@ -192,8 +184,8 @@ class ImageTraining:
             }
             self.best = {
                 "rank": rank,
-                "epoch": row["epoch"],
-                "accuracy": row.get("valid_accuracy"),
+                "epoch": epoch,
+                "accuracy": figures.get("valid_accuracy"),
                 "weights": kept,
             }
 

@@ -10,7 +10,6 @@ triggered averaged SGD).
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,7 +42,7 @@ from proxnas.runs.fingerprint import Fingerprint
 from proxnas.runs.folder import Run
 from proxnas.runs.job import Totals, check_finite
 from proxnas.runs.messages import of_all_columns
-from proxnas.runs.metrics import Metrics
+from proxnas.runs.metrics import Metrics, Row
 from proxnas.training.job import Tested
 from proxnas.training.optimizer import Average, mean
 
@@ -159,27 +158,22 @@ class TextTraining:
         check_finite(found.loss)
         return found
 
-    def row(self, start: float) -> dict[str, Any]:
+    def row(self, start: float) -> Row:
         train_loss, _ = self.totals.means()
         found = self.validate()
-        row = {
-            "epoch": self.epochs_done + 1,
-            "step": self.steps,
+        figures = {
             "train_loss": train_loss,
             "train_perplexity": perplexity(train_loss),
             "valid_loss": found.loss,
             "valid_perplexity": found.perplexity,
-            "learning_rate": self.rate,
-            "averaged": self.average is not None,
         }
+        rate, averaged = self.rate, self.average is not None
         self._keep(found.loss)
         self._note(found.loss)
         self.train.begin_pass()
-        seconds = (
-            dict.fromkeys(("forward", "backward", "update", "evaluate"), 0.0) | self.clock.take()
-        )
-        other = max(0.0, time.perf_counter() - start - sum(seconds.values()))
-        return row | {"seconds": seconds | {"other": other}}
+        seconds = self.clock.take_since(start, "forward", "backward", "update", "evaluate")
+        epoch = self.epochs_done + 1
+        return Row(epoch, self.steps, figures, seconds, learning_rate=rate, averaged=averaged)
 
     def _keep(self, loss: float) -> None:
         """Remember the weights if they are the best yet."""
