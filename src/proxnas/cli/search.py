@@ -144,11 +144,10 @@ def main(argv: list[str]) -> None:
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one,
     # and is told first
     built = build_search(config) if new or not config.job.resume else None
-    result = (
-        search_seeds(config, folder, deadline)
-        if config.job.seeds
-        else run_search(config, folder, built, deadline)
-    )
+    if config.job.seeds:
+        result = search_seeds(config, folder, deadline)
+    else:
+        result = run_search(config, folder, built, deadline)
     _print_result(result, folder)
 
 

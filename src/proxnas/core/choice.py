@@ -166,11 +166,10 @@ class Choice(nn.Module):
         """O_k(x_i)."""
         output: Tensor = self.candidates[k](*source.args, **source.kwargs)
         if not isinstance(output, Tensor) or not output.ndim or not output.is_floating_point():
-            kind = (
-                f"a {type(output).__name__}"
-                if not isinstance(output, Tensor)
-                else f"{output.ndim}-d {output.dtype}"
-            )
+            if not isinstance(output, Tensor):
+                kind = f"a {type(output).__name__}"
+            else:
+                kind = f"{output.ndim}-d {output.dtype}"
             where = f"candidate {self.names[k]!r}{_of(self.row)}"
             raise MisusedChoice(
                 f"{where} puts out {kind}: it must be one tensor of floats, not a single number"

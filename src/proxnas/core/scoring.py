@@ -98,11 +98,10 @@ def _drawn(
     tape: Sequence[Call], gradients: Sequence[Tensor | None], share: Share
 ) -> dict[int, Tensor]:
     """Call -> g_j for the calls to score; a node that the loss does not depend on scores 0."""
-    luck = (
-        torch.rand(len(tape), generator=share.generator).tolist()
-        if share.nodes < 1
-        else [0.0] * len(tape)
-    )
+    if share.nodes < 1:
+        luck = torch.rand(len(tape), generator=share.generator).tolist()
+    else:
+        luck = [0.0] * len(tape)
     return {
         call: g
         for call, (g, chance) in enumerate(zip(gradients, luck, strict=True))

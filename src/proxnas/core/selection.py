@@ -53,11 +53,10 @@ def _strongest(A: Tensor, A_bar: Tensor, group: Group, priority: Tensor | None) 
         return A_bar
     selected = A_bar != 0
     strength = torch.where(selected, A, 0.0).sum(-1).tolist()
-    order = (
-        [0.0] * len(strength)
-        if priority is None
-        else torch.where(selected, priority, 0.0).sum(-1).tolist()
-    )
+    if priority is None:
+        order = [0.0] * len(strength)
+    else:
+        order = torch.where(selected, priority, 0.0).sum(-1).tolist()
     absent = _selects_none(selected, group)
     kept = torch.zeros_like(A_bar)
     for rows in group.nodes:

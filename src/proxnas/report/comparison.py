@@ -113,11 +113,10 @@ def _entry(name: str, seed: int, place: Path, trained: Path) -> Entry:
     result = _json(place / "result.json", stored.RESULT, SEARCHED)
     if not nodes_of(result["genotype"]):
         raise InputError(f"{place / 'result.json'}: genotype has no cell with nodes: {RESTORE}")
-    test = (
-        _json(trained / "result.json", stored.RESULT, SIZED)
-        if (trained / "result.json").exists()
-        else None
-    )
+    if (trained / "result.json").exists():
+        test = _json(trained / "result.json", stored.RESULT, SIZED)
+    else:
+        test = None
     return Entry(name, seed, config, result, _rows(place / "metrics.jsonl"), test)
 
 

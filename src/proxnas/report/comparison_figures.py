@@ -154,9 +154,9 @@ def weights(entry: Entry, group: str | None = None) -> Array:
     ]
     if _family(entry.name) == "darts":
         found = [_softmax(A) for A in found]
-    return (
-        np.concatenate([A.reshape(len(A), 1, -1) for A in found], -1) if group is None else found[0]
-    )
+    if group is None:
+        return np.concatenate([A.reshape(len(A), 1, -1) for A in found], -1)
+    return found[0]
 
 
 def selected(entry: Entry, group: str) -> Array:

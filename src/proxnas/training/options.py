@@ -6,7 +6,6 @@ No torch here: `--help` must be quick.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -28,7 +27,7 @@ LONGEST_WARMUP = 0.2
 """Share of a training that its warm-up takes at most: of one epoch, an epoch of warm-up would be
 all."""
 
-Defaults = Callable[[], dict[str, Any]]
+Defaults = dict[str, Any]
 """A protocol: values for the options of a training."""
 
 

@@ -92,14 +92,17 @@ def what_search_won(job: OnePass, params: int) -> dict[str, Any]:
     else:
         plain = parameters(resnet().network(resnet().genotype(middle()), job.size))
         gain, error = job.choice["gain"], job.choice["error"]
-        said = (
-            f"within the limit: validation loss changed by {-gain:+.3f} (+- {error:.3f}) at the"
+        if job.budget and not won:
+            said = (
+                f"within the limit: validation loss changed by {-gain:+.3f} (+- {error:.3f}) at the"
+            )
             f" choice, {params:,} parameters where the plain network has {plain:,}"
-            if job.budget and not won
-            else f"the search made {won} of {len(job.tried)} swaps tried: validation loss lower by"
+        else:
+            said = (
+                f"the search made {won} of {len(job.tried)} swaps tried: validation loss lower by"
+            )
             f" {gain:.3f} (+- {error:.3f}) at the choice, {params:,} parameters where the plain"
             f" network has {plain:,}"
-        )
     return {"epochs": 0, "seconds": seconds, "tried": len(job.tried), "won": won, "said": said}
 
 

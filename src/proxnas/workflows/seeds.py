@@ -102,11 +102,10 @@ def _at_once(config: SearchOptions, parts: dict[SearchOptions, Path], deadline: 
 def _summary(results: list[dict[str, Any]], pick: bool) -> dict[str, Any]:
     """Mean and spread over seeds; with `pick` the best by validation, at the cost of all."""
     accurate = "valid_accuracy" in results[0]
-    key, plural = (
-        ("valid_accuracy", "valid_accuracies")
-        if accurate
-        else ("valid_perplexity", "valid_perplexities")
-    )
+    if accurate:
+        key, plural = ("valid_accuracy", "valid_accuracies")
+    else:
+        key, plural = ("valid_perplexity", "valid_perplexities")
     figures = [result[key] for result in results]
     several = {
         "seeds": [result["seed"] for result in results],

@@ -170,11 +170,10 @@ def _machine(config: StudyConfig) -> dict[str, Any]:
 
 def search_values(config: StudyConfig) -> dict[str, Any]:
     """More flags of the searches, from the file."""
-    values = (
-        _read_once(config.search_config, _changed(config.search_config))
-        if config.search_config
-        else {}
-    )
+    if config.search_config:
+        values = _read_once(config.search_config, _changed(config.search_config))
+    else:
+        values = {}
     for name in values:
         instead = f"`proxnas {config.COMMAND} --help` lists what it sets itself"
         if name in config.SETS:

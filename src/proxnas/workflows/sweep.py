@@ -140,11 +140,11 @@ def rows_of(config: SweepConfig, found: comparison.Comparison) -> list[compariso
     rows = []
     for row in comparison.rows(found, operations(config.space)):
         setting = settings[row["method"]]
-        swept = (
-            {"eta": setting.value}
-            if setting.flag == "eta"
-            else {"limit": setting.value, "of": setting.flag[4:]}
-        )
+        swept: dict[str, Any]
+        if setting.flag == "eta":
+            swept = {"eta": setting.value}
+        else:
+            swept = {"limit": setting.value, "of": setting.flag[4:]}
         rows.append(row | {"setting": setting.name, "method": config.method} | swept)
     return sweep_report.with_front(rows)
 

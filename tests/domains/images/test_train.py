@@ -450,9 +450,9 @@ def test_who_is_held_out() -> None:
 
 
 def test_protocols_are_the_published_ones() -> None:
-    for name, make_values in PROTOCOLS.items():
+    for name, values in PROTOCOLS.items():
         assert parse_train(["", "", "--protocol", name]) == ImageTrainOptions(
-            **make_values(), protocol=name
+            **values, protocol=name
         )  # type: ignore[arg-type]
     c = parse_train(["--protocol", "cifar"])
     assert (c.epochs, c.batch_size, c.cells, c.channels, c.learning_rate, c.weight_decay) == (

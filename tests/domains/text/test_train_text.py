@@ -55,7 +55,7 @@ def text() -> Text:
 
 
 def config(**changes: Any) -> TextTrainOptions:
-    small = {
+    small = TEXT_PROTOCOLS["quick"] | {
         "units": 5,
         "epochs": 3,
         "batch_size": 4,
@@ -365,7 +365,7 @@ def test_cells_by_name() -> None:
 )
 def test_published_sizes(protocol: str, words: int, params: int) -> None:
     with torch.device("meta"):
-        size = LanguageSize(words, TEXT_PROTOCOLS[protocol]()["units"])
+        size = LanguageSize(words, TEXT_PROTOCOLS[protocol]["units"])
         cell, lstm = (
             language_network(TEXT.read_cell(f"zoo:{name}"), size)
             for name in ("RNN_DARTS_V2", "LSTM")
@@ -392,7 +392,7 @@ def test_bad_configurations(changes: dict[str, Any], named: str) -> None:
 
 @pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
 def test_protocols_are_sound(protocol: str) -> None:
-    made = TextTrainOptions(**TEXT_PROTOCOLS[protocol]())
+    made = TextTrainOptions(**TEXT_PROTOCOLS[protocol])
     assert made.units == {"quick": 128, "ptb": 850, "wt2": 700}[protocol]
 
 

@@ -75,11 +75,10 @@ class Seen:
         if not self.bad:
             return
         reasons = listed([f"{row.image}: {row.error}" for row in self.bad], NAMED)
-        rest = (
-            ""
-            if self.images == len(self.bad)
-            else f", {self.images - len(self.bad)} others are answered"
-        )
+        if self.images == len(self.bad):
+            rest = ""
+        else:
+            rest = f", {self.images - len(self.bad)} others are answered"
         raise InputError(
             f"{reasons}: {len(self.bad)} of {self.images} images not read{rest}: give image files"
         )

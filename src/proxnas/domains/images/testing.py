@@ -71,11 +71,10 @@ def choose(model: Model, images: Images, asked: str) -> tuple[str, list[Part], s
             )
         return part, [(images.x_valid, images.y_valid)], f"the valid part of {name}"
     if part == "all":
-        valid = (
-            []
-            if images.x_valid is None or images.y_valid is None
-            else [(images.x_valid, images.y_valid)]
-        )
+        if images.x_valid is None or images.y_valid is None:
+            valid = []
+        else:
+            valid = [(images.x_valid, images.y_valid)]
         parts = [(images.x_train, images.y_train), *valid, (images.x_test, images.y_test)]
         without = "" if own else ", which has no test part"
         seen = "; the model was trained on some of them" if known else ""
@@ -89,11 +88,10 @@ def choose(model: Model, images: Images, asked: str) -> tuple[str, list[Part], s
         test = held_out_fifth(images.target.strata(images.y_train))
         rows = test if part == "test" else np.setdiff1d(np.arange(len(images.y_train)), test)
         x, y = images.x_train[rows], images.y_train[rows]
-        words = (
-            f"the fifth of {name} that is set aside for testing"
-            if part == "test"
-            else f"{name} without that fifth"
-        )
+        if part == "test":
+            words = f"the fifth of {name} that is set aside for testing"
+        else:
+            words = f"{name} without that fifth"
     if not len(y):
         raise OptionError("part", part, f"{escape(name)} has no images in it: give all")
     return part, [(x, y)], words

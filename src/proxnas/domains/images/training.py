@@ -152,11 +152,9 @@ class ImageTraining:
         return self.average.network if self.average else self.network
 
     def validate(self) -> Evaluation | None:
-        return (
-            evaluate(self.kept, self.valid, self.size.classes, self.precision)
-            if self.valid
-            else None
-        )
+        if self.valid:
+            return evaluate(self.kept, self.valid, self.size.classes, self.precision)
+        return None
 
     def row(self, start: float) -> Row:
         train_loss, train_accuracy = self.totals.means()

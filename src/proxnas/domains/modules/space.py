@@ -126,11 +126,10 @@ def _derived(
     pick = picker(module, genotype)
     # deepcopy takes what is in the memo wherever it meets the original
     for part in inside_out(module, pick):
-        memo[id(part)] = (
-            _plain_choice(part, pick(part), memo)
-            if isinstance(part, Choice)
-            else _sum(part, pick, memo)
-        )
+        if isinstance(part, Choice):
+            memo[id(part)] = _plain_choice(part, pick(part), memo)
+        else:
+            memo[id(part)] = _sum(part, pick, memo)
     return copy.deepcopy(module, memo)
 
 

@@ -89,7 +89,7 @@ class TextDomain:
         return None if is_lstm(str(cell)) else read_genotype(cell)
 
     def train_values(self, protocol: str, data: str, architecture: object) -> dict[str, Any]:
-        return TEXT_PROTOCOLS[protocol]() | {"protocol": protocol}
+        return TEXT_PROTOCOLS[protocol] | {"protocol": protocol}
 
     def check_training(self, options: Any, architecture: object) -> None:
         """Every option is for every cell."""

@@ -73,7 +73,7 @@ class TextFitting:
     def train_values(
         self, config: TextFitConfig, architecture: object, file: Mapping[str, Any]
     ) -> dict[str, Any]:
-        values = TEXT_PROTOCOLS[config.protocol]() | {"protocol": config.protocol}
+        values = TEXT_PROTOCOLS[config.protocol] | {"protocol": config.protocol}
         values |= file
         values |= {name: getattr(config, name) for name in OWN if getattr(config, name)}
         return values | config.token_values()

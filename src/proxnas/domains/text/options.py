@@ -28,49 +28,27 @@ if TYPE_CHECKING:
     from proxnas.domains.text.data.text import TextOptions
 
 
-def quick() -> dict[str, Any]:
-    """A small text on a laptop: a small network, little to drop, few epochs."""
-    return {
-        "units": 128,
-        "epochs": 10,
-        "patience": 0,
-        "batch_size": 16,
-        "learning_rate": 20.0,
-        "drop_output": 0.3,
-        "drop_hidden": 0.1,
-        "drop_input": 0.3,
-        "drop_embedding": 0.1,
-        "drop_words": 0.0,
-        "test_batch_size": 10,
-        "average_after": 2,
-    }
-
-
-def ptb() -> dict[str, Any]:
-    """PTB as the public DARTS code trains; it stops when nothing got better for 500 epochs."""
-    return {
-        "units": 850,
-        "epochs": 8000,
-        "patience": 500,
-        "batch_size": 64,
-        "learning_rate": 20.0,
-        "weight_decay": 8e-7,
-        "drop_output": 0.75,
-        "drop_hidden": 0.25,
-        "drop_input": 0.75,
-        "drop_embedding": 0.2,
-        "drop_words": 0.1,
-        "test_batch_size": 1,
-        "average_after": 5,
-    }
-
-
-def wt2() -> dict[str, Any]:
-    """WikiText-2 as the public DARTS code trains."""
-    return ptb() | {"units": 700, "weight_decay": 5e-7, "drop_hidden": 0.15}
-
-
-TEXT_PROTOCOLS: dict[str, Defaults] = {"quick": quick, "ptb": ptb, "wt2": wt2}
+LITTLE_DROPPED: Defaults = {
+    "drop_output": 0.3,
+    "drop_hidden": 0.1,
+    "drop_input": 0.3,
+    "drop_embedding": 0.1,
+}
+"""For small texts and networks, in search and training alike."""
+PTB: Defaults = {
+    "units": 850,
+    "epochs": 8000,
+    "patience": 500,
+    "batch_size": 64,
+    "drop_words": 0.1,
+    "test_batch_size": 1,
+    "average_after": 5,
+}
+"""PTB as the public DARTS code trains; it stops when nothing got better for 500 epochs."""
+WT2: Defaults = PTB | {"units": 700, "weight_decay": 5e-7, "drop_hidden": 0.15}
+"""WikiText-2 as the public DARTS code trains."""
+TEXT_PROTOCOLS: dict[str, Defaults] = {"quick": LITTLE_DROPPED, "ptb": PTB, "wt2": WT2}
+"""quick: a small text on a laptop, a small network and few epochs, as the options are declared."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +65,26 @@ class TokenFlags(Options):
     """Train on the first so many tokens only, and take the vocabulary from them; 0: all."""
 
 
+@dataclass(frozen=True)
+class Regularised(Options):
+    """What keeps a language model from learning its text by heart; the values are DARTS'."""
+
+    drop_output: Chance = 0.75
+    """Chance to drop a unit of the cell's output, alike at all times of a window; and so on:"""
+    drop_hidden: Chance = 0.25
+    """what a node reads,"""
+    drop_input: Chance = 0.75
+    """the cell's input,"""
+    drop_embedding: Chance = 0.2
+    """the embedding's output,"""
+    drop_words: Chance = 0.0
+    """whole words."""
+    activation: Rate = 0.0
+    """Weight of the outputs' squares (AR)."""
+    slowness: Rate = 1e-3
+    """Weight of the squares of the outputs' change in time (TAR)."""
+
+
 def text_options(options: Any) -> TextOptions:
     """How the text becomes tokens, by the options of a search, a training or a fit."""
     from proxnas.domains.text.data.text import TextOptions
@@ -95,7 +93,7 @@ def text_options(options: Any) -> TextOptions:
 
 
 @dataclass(frozen=True)
-class TextTrainOptions(TokenFlags, TrainOptions):
+class TextTrainOptions(Regularised, TokenFlags, TrainOptions):
     """Train the language model of a recurrent cell on DATA from scratch, and test it."""
 
     DOMAIN: ClassVar[str] = "text"
@@ -125,20 +123,6 @@ class TextTrainOptions(TokenFlags, TrainOptions):
     average_after: Annotated[int, Range(0, 1_000_000)] = 2
     """Average the weights once validation is worse than the best of all epochs but the last so
     many; 0: never."""
-    drop_output: Chance = 0.3
-    """Chance to drop a unit of the cell's output, alike at all times of a window; and so on:"""
-    drop_hidden: Chance = 0.1
-    """what a node reads,"""
-    drop_input: Chance = 0.3
-    """the cell's input,"""
-    drop_embedding: Chance = 0.1
-    """the embedding's output,"""
-    drop_words: Chance = 0.0
-    """whole words."""
-    activation: Rate = 0.0
-    """Weight of the outputs' squares (AR)."""
-    slowness: Rate = 1e-3
-    """Weight of the squares of the outputs' change in time (TAR)."""
     valid_batch_size: Annotated[int, COUNT] = 10
     """Pieces that the validation text is read in."""
     test_batch_size: Annotated[int, COUNT] = 10

@@ -11,13 +11,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from proxnas.common.options import Range
 from proxnas.domains.search_options import DomainOptions
-from proxnas.domains.text.options import TokenFlags, text_options
+from proxnas.domains.text.options import LITTLE_DROPPED, Regularised, TokenFlags, text_options
 
-UNITS, DROP, PENALTY = Range(1, 16384), Range(0, 0.99), Range(0, 1e6)
+UNITS = Range(1, 16384)
 
 
 @dataclass(frozen=True)
-class TextSearchOptions(TokenFlags, DomainOptions):
+class TextSearchOptions(Regularised, TokenFlags, DomainOptions):
     """Text, and recurrent cells for it."""
 
     protocols: ClassVar[tuple[str, ...]] = ("quick", "ptb")
@@ -35,20 +35,6 @@ class TextSearchOptions(TokenFlags, DomainOptions):
     """Windows for w: as DARTS, or all as long as --bptt."""
     norm: Literal["batch", "none"] = "batch"
     """Nodes normalised over the batch, as DARTS does, or not."""
-    drop_output: Annotated[float, DROP] = 0.75
-    """Chance to drop a unit of the cell's output in a window; and so on:"""
-    drop_hidden: Annotated[float, DROP] = 0.25
-    """what a node reads,"""
-    drop_input: Annotated[float, DROP] = 0.75
-    """the cell's input,"""
-    drop_embedding: Annotated[float, DROP] = 0.2
-    """the embedding's output,"""
-    drop_words: Annotated[float, DROP] = 0.0
-    """whole words."""
-    activation: Annotated[float, PENALTY] = 0.0
-    """Weight of the outputs' squares in the loss (AR)."""
-    slowness: Annotated[float, PENALTY] = 1e-3
-    """Weight of the squares of the outputs' change in time (TAR)."""
 
     def check(self) -> None:
         """What cannot be made tokens of is refused by their reader."""
@@ -94,8 +80,4 @@ def quick() -> dict[str, Any]:
         "units": 64,
         "final_units": 128,
         "norm": "none",  # normalised, the first choices stay: docs/recurrent.md
-        "drop_output": 0.3,
-        "drop_hidden": 0.1,
-        "drop_input": 0.3,
-        "drop_embedding": 0.1,
-    }
+    } | LITTLE_DROPPED

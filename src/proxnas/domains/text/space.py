@@ -223,11 +223,10 @@ class RecurrentCall(NamedTuple):
         """< g_j , O_k(s_i) > in parts of the sequence."""
         B = g.shape[2]
         n = math.ceil(share.batch * B)
-        luck = (
-            torch.rand(len(g), generator=share.generator).tolist()
-            if share.nodes < 1
-            else [0.0] * len(g)
-        )
+        if share.nodes < 1:
+            luck = torch.rand(len(g), generator=share.generator).tolist()
+        else:
+            luck = [0.0] * len(g)
         steps = max(1, ROWS_AT_ONCE // n)
         for start in range(0, g.shape[1], steps):
             part = _Part(self, slice(start, start + steps), n)
@@ -254,11 +253,10 @@ class _Part:
         self.call, self.time, self.n = call, time, n
         states = call.trace.states[:-1]
         self.states = [self.rows(s) for s in states]
-        self.read = (
-            self.states
-            if call.mask is None
-            else [(s[time, :n] * call.mask[:n]).flatten(0, 1) for s in states]
-        )
+        if call.mask is None:
+            self.read = self.states
+        else:
+            self.read = [(s[time, :n] * call.mask[:n]).flatten(0, 1) for s in states]
 
     def rows(self, x: Tensor) -> Tensor:
         return x[self.time, : self.n].flatten(0, 1)

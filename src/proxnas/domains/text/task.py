@@ -234,11 +234,10 @@ class TextTask:
         """A node has one weight whatever it reads and whichever activation follows: only seconds
         can differ, and they are those of whole networks with one activation in all nodes."""
         group = self.net.groups[NAME]
-        seconds = (
-            [self._seconds_with(k) for k in range(len(group.candidates))]
-            if of == "latency"
-            else [0.0]
-        )
+        if of == "latency":
+            seconds = [self._seconds_with(k) for k in range(len(group.candidates))]
+        else:
+            seconds = [0.0]
         each = (torch.tensor(seconds, dtype=torch.float64) - min(seconds)) / len(group.nodes)
         return {NAME: each.expand(group.shape).clone()}
 
@@ -257,11 +256,10 @@ class TextTask:
         group = self.net.groups[NAME]
         h = torch.rand(self.config.batch_size, self.config.units, device=self.device)
         clock = Clock(self.device, exact=True)
-        runs = (
-            [warm_runs(partial(ACTIVATIONS[name], h), clock) for name in group.candidates]
-            if of == "latency"
-            else []
-        )
+        if of == "latency":
+            runs = [warm_runs(partial(ACTIVATIONS[name], h), clock) for name in group.candidates]
+        else:
+            runs = []
         seconds = [statistics.median(each) for each in runs] or [0.0] * len(group.candidates)
         return {NAME: torch.tensor(seconds, dtype=torch.float64)}
 

@@ -126,11 +126,10 @@ def _items(dataset: Any, part: str, options: LoadOptions) -> Items:
                     f"{part}[{number}]: not an image and a label ({error}): mend the dataset"
                 ) from error
             continue
-        size = (
-            np.asarray(image).nbytes
-            if isinstance(image, Image.Image)
-            else _array(image, f"{part}[{number}]").nbytes
-        )
+        if isinstance(image, Image.Image):
+            size = np.asarray(image).nbytes
+        else:
+            size = _array(image, f"{part}[{number}]").nbytes
         return Items(dataset, part, remember=size * len(dataset) <= options.resident_limit)
     raise InputError(f"{part}: no item of {type(dataset).__name__} can be read: mend the dataset")
 

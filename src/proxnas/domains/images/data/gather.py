@@ -128,13 +128,12 @@ def _looked_at(
             " data"
         )
     height, width, resize = _size(known, where, options)
-    channels = (
-        options.for_model[0]
-        if options.for_model
-        else 1
-        if all(found.grey for found in known)
-        else 3
-    )
+    if options.for_model:
+        channels = options.for_model[0]
+    elif all(found.grey for found in known):
+        channels = 1
+    else:
+        channels = 3
     form = height, width, channels
     lazy = {}
     for part, (pictures, y) in parts.items():

@@ -66,10 +66,9 @@ def _stored_arrays(path: Path) -> dict[str, Array]:
 def _header(archive: zipfile.ZipFile, name: str) -> Form:
     with archive.open(name) as file:
         version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else np.lib.format.read_array_header_2_0
-        )
+        if version == (1, 0):
+            read = np.lib.format.read_array_header_1_0
+        else:
+            read = np.lib.format.read_array_header_2_0
         shape, _, dtype = read(file)
     return shape, dtype
