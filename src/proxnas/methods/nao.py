@@ -25,12 +25,12 @@ from typing import Annotated, ClassVar
 import torch
 
 from proxnas.common.options import COUNT, Range
-from proxnas.common.types import State
 from proxnas.methods.autoencoder import AutoencoderOptions, Language, fit
 from proxnas.methods.base import Setup
-from proxnas.methods.cells import Cell, Cells, stored
+from proxnas.methods.cells import Cell, Cells
 from proxnas.methods.options import CELLS, SamplesCells
 from proxnas.methods.sampling import Sampling
+from proxnas.methods.strategy import InRounds
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,8 @@ class Constants:
     model: AutoencoderOptions = field(default_factory=AutoencoderOptions)
 
 
-class Nao:
+class Nao(InRounds):
     """The round under way: cells that wait, and everything evaluated so far."""
-
-    in_order = True
 
     def __init__(
         self,
@@ -78,18 +76,11 @@ class Nao:
         constants: Constants | None = None,
     ) -> None:
         """`within`: what is evaluated in a cell's place, which the model must learn of."""
-        self.cells, self.generator, self.within = cells, generator, within
+        super().__init__(options.evaluations, generator)
+        self.cells, self.within = cells, within
         self.constants, self.rounds = constants or Constants(), options.rounds
         self.model = replace(self.constants.model, steps=options.predictor_steps)
         self.language = Language(cells)
-        self.left, self.round = options.evaluations, 0
-        self.waiting: list[Cell] = []
-        self.asked: list[Cell] = []
-        self.seen: list[tuple[Cell, float]] = []
-
-    def ready(self) -> bool:
-        """The cells of a round need not wait for each other; the next round needs them all."""
-        return bool(self.waiting) or not self.asked
 
     def ask(self) -> Cell:
         """The next cell of the round; when all evaluations are done, any cell."""
@@ -97,10 +88,6 @@ class Nao:
             self.waiting = self._next_round() if self.left > 0 else [self._random()]
         self.asked.append(self.waiting.pop(0))
         return self.asked[-1]
-
-    def tell(self, cell: Cell, score: float) -> None:
-        self.seen.append((self.asked.pop(0), score))
-        self.left -= 1
 
     def _next_round(self) -> list[Cell]:
         self.round += 1
@@ -139,23 +126,6 @@ class Nao:
             if cell not in known:
                 break
         return cell
-
-    def state_dict(self) -> State:
-        return {
-            "left": self.left,
-            "round": self.round,
-            "waiting": list(self.waiting),
-            "asked": list(self.asked),
-            "seen": list(self.seen),
-            "generator": self.generator.get_state(),
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        self.left, self.round = state["left"], state["round"]
-        self.waiting = [stored(cell) for cell in state["waiting"]]
-        self.asked = [stored(cell) for cell in state["asked"]]
-        self.seen = [(stored(cell), score) for cell, score in state["seen"]]
-        self.generator.set_state(state["generator"])
 
 
 class NaoSearch(Sampling):

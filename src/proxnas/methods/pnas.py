@@ -23,15 +23,15 @@ from typing import Annotated, ClassVar
 
 import torch
 
-from proxnas.common.types import State
 from proxnas.core.groups import NONE, SKIP
 from proxnas.methods.base import Setup
-from proxnas.methods.cells import Cell, Cells, NodePicks, Place, stored
+from proxnas.methods.cells import Cell, Cells, NodePicks, Place
 from proxnas.methods.options import CELLS, SamplesCells
 from proxnas.methods.sampling import Sampling
+from proxnas.methods.strategy import InRounds
 from proxnas.methods.surrogate import SurrogateOptions, features, fit
 
-Partial = tuple[NodePicks, ...]
+Partial = Cell
 """The nodes of a cell so far, in the order of levels."""
 
 
@@ -56,35 +56,25 @@ class Constants:
     surrogate: SurrogateOptions = field(default_factory=SurrogateOptions)
 
 
-class Pnas:
-    """The level under way: cells that wait, and everything evaluated so far."""
-
-    in_order = True
+class Pnas(InRounds):
+    """A round is a level: of all cells of as many nodes."""
 
     def __init__(
         self, cells: Cells, evaluations: int, options: Constants, generator: torch.Generator
     ) -> None:
-        self.cells, self.options, self.generator = cells, options, generator
+        super().__init__(evaluations, generator)
+        self.cells, self.options = cells, options
         self.order = _levels(cells)
         self.places = [cells.places[n] for n in self.order]
         self.widths = {
             name: (max(map(len, g.nodes)), len(g.candidates)) for name, g in cells.groups.items()
         }
-        self.left = evaluations
-        self.level = 0
-        self.waiting: list[Partial] = []
-        self.seen: list[tuple[Partial, float]] = []
-        self.asked: list[Partial] = []
-
-    def ready(self) -> bool:
-        """The cells of a level need not wait for each other; the next level needs them all."""
-        return bool(self.waiting) or not self.asked
 
     def ask(self) -> Cell:
         """The next cell of the level; after the last level more of it, and when all are known any
         cell."""
         if not self.waiting:
-            self.level = min(self.level + 1, len(self.order))
+            self.round = min(self.round + 1, len(self.order))
             self.waiting = self._next_level()
         if not self.waiting:
             drawn = self.cells.draw(self.generator)
@@ -93,15 +83,11 @@ class Pnas:
         self.asked.append(self.waiting.pop(0))
         return self.complete(self.asked[-1])
 
-    def tell(self, cell: Cell, score: float) -> None:
-        self.seen.append((self.asked.pop(0), score))
-        self.left -= 1
-
     def _next_level(self) -> list[Partial]:
-        most = max(1, self.left // (len(self.order) - self.level + 1))
+        most = max(1, self.left // (len(self.order) - self.round + 1))
         known = {partial for partial, _ in self.seen}
         extended = [partial for partial in self._extensions() if partial not in known]
-        if self.level == 1:
+        if self.round == 1:
             return [
                 extended[i]
                 for i in torch.randperm(len(extended), generator=self.generator)[:most].tolist()
@@ -111,9 +97,9 @@ class Pnas:
     def _extensions(self) -> list[Partial]:
         """Every node after each of the best cells of the level before; a part of them if there are
         very many."""
-        options = self.places[self.level - 1].options()
+        options = self.places[self.round - 1].options()
         before = [
-            (partial, score) for partial, score in self.seen if len(partial) == self.level - 1
+            (partial, score) for partial, score in self.seen if len(partial) == self.round - 1
         ]
         parents = [
             p for p, _ in sorted(before, key=lambda pair: -pair[1])[: self.options.parents]
@@ -154,23 +140,6 @@ class Pnas:
         if group.max_inputs is not None:
             return tuple((e, passes) for e in place.rows[: place.inputs])
         return (*((e, named.get(NONE, passes)) for e in place.rows[:-1]), (place.rows[-1], passes))
-
-    def state_dict(self) -> State:
-        return {
-            "left": self.left,
-            "level": self.level,
-            "waiting": list(self.waiting),
-            "seen": list(self.seen),
-            "asked": list(self.asked),
-            "generator": self.generator.get_state(),
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        self.left, self.level = state["left"], state["level"]
-        self.asked = [stored(partial) for partial in state["asked"]]
-        self.waiting = [stored(partial) for partial in state["waiting"]]
-        self.seen = [(stored(partial), score) for partial, score in state["seen"]]
-        self.generator.set_state(state["generator"])
 
 
 def _levels(cells: Cells) -> list[int]:

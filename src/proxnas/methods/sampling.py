@@ -5,11 +5,9 @@ A cell is evaluated in one of two ways:
 
     by training   from the same initial weights and on the same batches, for an equal share of the
                   search's steps, over a whole cosine; then its validation on the half for A, on as
-                  many batches at most:
-                      judging a short
-                  training on everything would take longer than the training. What differs between
-                      two cells is then
-                  the cells. An epoch is as many training images as for any other method.
+                  many batches at most: judging a short training on everything would take longer
+                  than the training. What differs between two cells is then the cells. An epoch is
+                  as many training images as for any other method.
     by a judge    any `evaluate: Genotype -> float`, for example a look-up in a table of trained
                   networks; a step is then one evaluation, and losses are reported as 1 - accuracy.
 
@@ -33,34 +31,10 @@ from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.cells import Cell, Cells, stored
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.options import SamplesCells
+from proxnas.methods.strategy import Strategy
 from proxnas.runs.metrics import Metrics, Validation
 
 Evaluate = Callable[[Genotype], float]
-
-
-class Strategy(Protocol):
-    """What proposes the next cell, given how good the earlier ones were.
-
-    Several cells may be asked for before the first is told, where `ready` says so.
-    """
-
-    in_order: bool
-    """Whether cells are told in the order in which they were asked for; else each as soon as it is
-    known."""
-
-    def ready(self) -> bool:
-        """Whether the next cell can be asked for with what is known; true at least when all were
-        told."""
-
-    def ask(self) -> Cell:
-        """The cell to evaluate next."""
-
-    def tell(self, cell: Cell, score: float) -> None:
-        """How good it was; more is better."""
-
-    def state_dict(self) -> State: ...
-
-    def load_state_dict(self, state: State) -> None: ...
 
 
 class Work(NamedTuple):
