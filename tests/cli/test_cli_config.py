@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxnas.cli.search import parse_search
-from proxnas.methods.proximal import OFFICIAL, PAPER
+from proxnas.methods.published import OFFICIAL, PAPER
 from proxnas.runs.stored_options import storable
 from proxnas.searching.options import SearchOptions
 from support.commands import SMALL, call, contents, finished_run, one_line, stripes_file

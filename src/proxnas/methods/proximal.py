@@ -41,30 +41,8 @@ from proxnas.methods.options import (
     Traits,
 )
 from proxnas.methods.penalty import PricesSize, SizePenalty
+from proxnas.methods.published import OFFICIAL, PAPER
 from proxnas.runs.metrics import Metrics
-
-AS_PUBLISHED: Mapping[str, Any] = {
-    "arch_noise": 0.0,
-    "ties": "first",
-    "arch_optimizer": "adam",
-    "arch_learning_rate": 3e-4,
-    "explore": 0.0,
-    "look_ahead": 0,
-    "refine": 0,
-    "patience": 0,
-}
-"""What paper and public code have in common, against our defaults; what differs all the same is in
-docs/paper.md."""
-PAPER: Mapping[str, Any] = {**AS_PUBLISHED, "value": "a_k", "arch_decay": 0.0, "eta_cells": "all"}
-"""The paper's text."""
-OFFICIAL: Mapping[str, Any] = {
-    **AS_PUBLISHED,
-    "value": "one",
-    "arch_decay": 1e-3,
-    "eta_cells": "normal",
-    "unselected": "drift",
-}
-"""What the public code does."""
 
 
 @dataclass(frozen=True)
@@ -233,14 +211,10 @@ class Proximal:
 
     def occasional(self, steps: int, epochs: int) -> tuple[Callable[[], object], float]:
         """The look ahead, which most steps do without."""
-        look_ahead = self.additions.look_ahead
-        if look_ahead is None:
+        ahead = self.additions.look_ahead
+        if ahead is None:
             return (lambda: None), 0.0
-
-        def look() -> Matrices:
-            return look_ahead.look(self.train.next(), self.valid.next())
-
-        return look, 1 / look_ahead.pause(steps)
+        return lambda: ahead.look(self.train.next(), self.valid.next()), 1 / ahead.pause(steps)
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.A, self.A_bar

@@ -211,10 +211,8 @@ class ImageTraining:
             figures["test_top5"] = tested.top5
         params = parameters(network)
         model = self._model(network, {"params": params, "flops": self.flops} | figures)
-        return Tested(model, params, self.flops, figures, self._warnings(tested))
-
-    def _warnings(self, tested: Evaluation) -> tuple[str, ...]:
-        return (*self.images.warnings, *tested.doubts(self.optimizer.t))
+        doubts = (*self.images.warnings, *tested.doubts(self.optimizer.t))
+        return Tested(model, params, self.flops, figures, doubts)
 
     def _model(self, network: nn.Module, figures: Mapping[str, Any]) -> Model:
         images = self.images
