@@ -18,13 +18,13 @@ from proxnas.cli.search import parse_search
 from proxnas.common.config_file import read_values
 from proxnas.common.errors import InputError
 from proxnas.common.launch import Place, taking
+from proxnas.common.quantities import whole_numbers
 from proxnas.common.words import words_for
 from proxnas.runs.deadline import Deadline, deadline_of
 from proxnas.runs.executors.tasks import Outcome, Task, share_time
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.progress import Silent
 from proxnas.runs.stored_options import storable
-from proxnas.runs.worker_options import whole_numbers
 from proxnas.searching import refine as refining
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions

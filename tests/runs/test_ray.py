@@ -24,10 +24,10 @@ from proxnas.common.interrupt import Interrupted
 from proxnas.common.words import with_address
 from proxnas.runs.executors import choice
 from proxnas.runs.executors import ray as ray_executor
+from proxnas.runs.executors.choice import ManyFlags
 from proxnas.runs.executors.progress import SilentBoard
 from proxnas.runs.executors.ray import RayExecutor, check_ray, fitting
 from proxnas.runs.executors.tasks import Outcome, Task
-from proxnas.runs.worker_options import ManyFlags
 from support.stand_ins import FINISH, STAND_IN, starts, wait_for
 
 LIMIT = 600

@@ -27,11 +27,11 @@ from proxnas.domains.modules.task import CustomData
 from proxnas.domains.text.search_options import TextSearchOptions
 from proxnas.methods import METHODS, options_of
 from proxnas.methods.limit_options import BudgetFlags
+from proxnas.runs.executors.choice import ManyFlags
 from proxnas.runs.loggers import LogFlags
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.options import JobConfig
 from proxnas.runs.progress import shown
-from proxnas.runs.worker_options import ManyFlags
 from proxnas.searching.defaults import check_asked
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions

@@ -1,4 +1,4 @@
-"""Sizes and times as people write them: 500k, 20M, 2ms. No torch here."""
+"""Sizes, times and lists of numbers as people write them: 500k, 20M, 2ms, 0,1,2. No torch here."""
 
 from __future__ import annotations
 
@@ -45,3 +45,14 @@ def shown(of: str, value: float) -> str:
     if of == "latency":
         return f"{1e3 * value:.3g} ms"
     return f"{value:,.0f} {'parameters' if of == 'params' else 'multiply-adds'}"
+
+
+def whole_numbers(name: str, text: str) -> list[int]:
+    """The seeds of --seeds."""
+    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
+        advice = "give whole numbers with commas between, for example 0,1,2"
+        raise OptionError(name, repr(text), advice)
+    numbers = [int(number) for number in text.split(",")]
+    if len(set(numbers)) < len(numbers):
+        raise OptionError(name, text, "name each seed once")
+    return numbers

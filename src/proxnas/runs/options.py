@@ -13,7 +13,7 @@ from typing import Annotated
 from proxnas.common.cores import Asked
 from proxnas.common.errors import OptionError
 from proxnas.common.options import NOT_NEGATIVE, Options, Range
-from proxnas.runs.worker_options import WHERE
+from proxnas.runs.executors.choice import WHERE
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from proxnas import methods
 from proxnas.cells.kinds import CUSTOM
 from proxnas.common.errors import OptionError, unknown_value
 from proxnas.common.options import COUNT, Composed, Options, Range, build, flat_hints
+from proxnas.common.quantities import whole_numbers
 from proxnas.domains.search_options import DomainOptions
 from proxnas.domains.spaces import SPACES, traits_of
 from proxnas.methods.limit_options import LimitOptions
 from proxnas.methods.options import Beside, MethodOptions, RatesOfW, SamplesCells, WarmsUp
+from proxnas.runs.executors.choice import ManyFlags
 from proxnas.runs.loggers import LogFlags
 from proxnas.runs.options import JobConfig
-from proxnas.runs.worker_options import ManyFlags, whole_numbers
 from proxnas.searching.owners import (
     all_parts,
     asks_for_nothing,

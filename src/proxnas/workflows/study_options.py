@@ -15,12 +15,13 @@ from proxnas import methods
 from proxnas.common.config_file import read_values
 from proxnas.common.errors import OptionError, unknown_value
 from proxnas.common.options import COUNT_OR_NONE, build, flat_hints
+from proxnas.common.quantities import whole_numbers
 from proxnas.common.words import words_for
 from proxnas.domains import of_space
 from proxnas.domains.domain import trainable
 from proxnas.domains.spaces import SPACES, traits_of
+from proxnas.runs.executors.choice import ManyFlags
 from proxnas.runs.options import MINUTES, RunConfig
-from proxnas.runs.worker_options import ManyFlags, whole_numbers
 from proxnas.searching.defaults import asked_of, below_flags, default_values, idle_among
 from proxnas.searching.options import SearchOptions
 from proxnas.searching.owners import parts_for
