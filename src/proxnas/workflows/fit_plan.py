@@ -131,6 +131,7 @@ def make_plan(
         flip_test=config.flip_test,
         reach=recipe.reach_for(steps / per_epoch),
         rotation=recipe.rotation_for(steps / per_epoch, flip),
+        colour=recipe.colour_for(steps / per_epoch, images),
         weighted=recipe.unequal(train[1], images.num_classes),
         seed=config.seed,
         limit_of=limit.of if limit else "",

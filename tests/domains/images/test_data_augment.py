@@ -114,16 +114,18 @@ def slowly_recoloured(
 
 
 @settings(max_examples=30, deadline=None)
-@given(share, share, share, share)
-def test_colours_are_those_of_a_slow_loop(b: float, c: float, s: float, h: float) -> None:
+@given(share, share, share, share, share)
+def test_colours_are_those_of_a_slow_loop(
+    b: float, c: float, s: float, h: float, hue: float
+) -> None:
     image = np.random.default_rng(1).integers(0, 256, (5, 6, 3)).astype(float)
-    changes = colours(Augment(colour=0.4), column(b, c, s, h))
+    changes = colours(Augment(colour=0.4, hue=hue), column(b, c, s, h))
     assert changes is not None
     found = recoloured(torch.tensor(image[None], dtype=torch.float32), *changes, 0.0, 255.0)[
         0
     ].numpy()
     scale = [1 + 0.4 * (2 * number - 1) for number in (b, c, s)]
-    expected = slowly_recoloured(image, *scale, 0.2 * 2 * math.pi * (2 * h - 1))
+    expected = slowly_recoloured(image, *scale, 0.4 * hue * 2 * math.pi * (2 * h - 1))
     np.testing.assert_allclose(found, expected, atol=0.05)
 
 

@@ -130,6 +130,21 @@ def test_images_that_are_seen_often_are_changed_more() -> None:
     assert recipe.reach_for(5) < recipe.reach_for(100)
     assert recipe.rotation_for(5, flip=False) == recipe.rotation_for(100, flip=True) == 0
     assert recipe.rotation_for(100, flip=False) > 0
+    photos, grey = images(x_train=photographed()), images()
+    assert recipe.colour_for(100, photos) > 0 == recipe.colour_for(5, photos)
+    assert recipe.colour_for(100, grey) == 0
+    floats = images(x_train=photographed().astype(np.float32))
+    assert recipe.colour_for(100, floats) == 0  # nobody knows what black is
+
+
+def photographed() -> np.ndarray:
+    return np.random.RandomState(0).randint(0, 255, (200, 8, 8, 3)).astype(np.uint8)
+
+
+def test_colours_vary_as_planned_and_hue_does_not() -> None:
+    photos = images(x_train=photographed())
+    augment = OnePass(replace(PLAN, colour=0.3), photos, follow=SHARES).data.train.part.augment
+    assert (augment.colour, augment.hue) == (0.3, 0.0)
 
 
 def test_by_the_clock_it_ends_and_the_network_is_the_one_that_was_trained() -> None:
@@ -259,8 +274,7 @@ def test_rare_classes_weigh_more_and_the_mean_is_one() -> None:
 
 
 def test_photos_are_mirrored_and_writing_is_not() -> None:
-    random = np.random.RandomState(0)
-    colour = random.randint(0, 255, (200, 8, 8, 3)).astype(np.uint8)
+    colour = photographed()
     grey = np.repeat(colour[..., :1], 3, axis=3)
     assert recipe.mirrored(images(x_train=colour))
     assert not recipe.mirrored(images(x_train=grey))

@@ -38,7 +38,9 @@ class PassImages:
     def __init__(self, plan: Plan, images: Images, device: torch.device) -> None:
         train, valid = train_parts(images, plan.valid_share)
         self.valid = ImageBatches(images, valid, device=device) if valid else None
-        augment = Augment(flip=plan.flip, reach=plan.reach, rotation=plan.rotation)
+        augment = Augment(
+            flip=plan.flip, reach=plan.reach, rotation=plan.rotation, colour=plan.colour, hue=0.0
+        )
 
         def stream(part: Part, name: str) -> Stream:
             batches = ImageBatches(images, part, augment, device=device)

@@ -46,6 +46,7 @@ UNEQUAL = 1.5
 FEW_EPOCHS = 25
 """So many see images that are shifted by less: there is no time to learn them by heart."""
 ROTATION = 10.0
+COLOUR = 0.3
 PROBE_STEPS = 3
 QUICKER = 0.85
 """Share of the time of a step in full precision that one in bf16 takes at most where it is used."""
@@ -93,6 +94,9 @@ class Plan:
     limit: float = 0.0
     limit_asked: str = ""
     """The option and its value, as they were written."""
+    colour: float = 0.0
+    """Share that brightness, contrast and saturation vary by at most; hue, which may be what tells
+    classes apart, does not."""
     precision: Precision = "fp32"
     """Of the operations of a step; weights and tests are fp32."""
 
@@ -120,11 +124,20 @@ def rotation_for(epochs: float, flip: bool) -> float:
     return 0.0 if flip or epochs <= FEW_EPOCHS else ROTATION
 
 
+def colour_for(epochs: float, images: Images) -> float:
+    """How far colours vary: those of photos that are seen often."""
+    may_vary = images.x_train.dtype == np.uint8 and coloured(images)
+    return COLOUR if may_vary and epochs > FEW_EPOCHS else 0.0
+
+
 def mirrored(images: Images) -> bool:
     """Whether training images may be exchanged left and right: where the data say so, and where
     they are photos. Writing and drawings are grey mostly, and change their meaning."""
-    if images.flip:
-        return True
+    return images.flip or coloured(images)
+
+
+def coloured(images: Images) -> bool:
+    """Whether some of the training images have colours."""
     if images.shape[0] != 3:
         return False
     some = np.asarray(images.x_train[:64]).astype(np.float32)

@@ -38,7 +38,9 @@ class Augment:
     rotation: float = 0.0
     """By up to so many degrees either way, black beyond the edge."""
     colour: float = 0.0
-    """Brightness, contrast and saturation vary by up to this share, hue by up to half of it."""
+    """Brightness, contrast and saturation vary by up to this share."""
+    hue: float = 0.5
+    """Share of `colour` by which hue turns at most, in whole turns."""
     resized_crop: bool = False
     """A random rectangle of 8% to 100% of the area is stretched to the whole image."""
 
@@ -120,8 +122,7 @@ def colours(augment: Augment, random: list[Tensor]) -> tuple[Tensor, Tensor] | N
     brightness, contrast, saturation = (
         1 + augment.colour * (2 * random.pop(0) - 1) for _ in range(3)
     )
-    # half of the strength, of a whole turn
-    hue = math.pi * augment.colour * (2 * random.pop(0) - 1)
+    hue = 2 * math.pi * augment.hue * augment.colour * (2 * random.pop(0) - 1)
     cos, sin, zero = saturation * hue.cos(), saturation * hue.sin(), torch.zeros_like(hue)
     turn = torch.stack((zero + 1, zero, zero, zero, cos, -sin, zero, sin, cos), dim=1).view(
         -1, 3, 3
