@@ -130,7 +130,7 @@ def make_plan(
         flip=flip,
         flip_test=config.flip_test,
         reach=recipe.reach_for(steps / per_epoch),
-        rotation=recipe.rotation_for(steps / per_epoch, flip),
+        rotation=recipe.rotation_for(steps / per_epoch, count, flip),
         colour=recipe.colour_for(steps / per_epoch, images),
         weighted=recipe.unequal(train[1], images.num_classes),
         seed=config.seed,

@@ -128,8 +128,9 @@ def test_a_pass_within_a_limit_goes_on_to_the_bit() -> None:
 
 def test_images_that_are_seen_often_are_changed_more() -> None:
     assert recipe.reach_for(5) < recipe.reach_for(100)
-    assert recipe.rotation_for(5, flip=False) == recipe.rotation_for(100, flip=True) == 0
-    assert recipe.rotation_for(100, flip=False) > 0
+    assert recipe.rotation_for(5, 1000, flip=False) == recipe.rotation_for(100, 1000, flip=True)
+    assert recipe.rotation_for(100, 1000, flip=False) > 0 == recipe.rotation_for(5, 1000, False)
+    assert recipe.rotation_for(100, 5000, flip=False) == 0  # enough of them
     photos, grey = images(x_train=photographed()), images()
     assert recipe.colour_for(100, photos) > 0 == recipe.colour_for(5, photos)
     assert recipe.colour_for(100, grey) == 0
