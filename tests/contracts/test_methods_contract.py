@@ -151,26 +151,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = np.random.RandomState(0)
     path = tmp_path_factory.mktemp("data") / "noise.npz"
     np.savez(
-        path, x_train=random.randint(0, 256, (60, 8, 8)).astype(np.uint8), y_train=np.arange(60) % 2
+        path, x_train=random.randint(0, 256, (30, 8, 8)).astype(np.uint8), y_train=np.arange(30) % 2
     )
     return path
 
 
+SMALL = ["--space=nasbench201", "--cells=1", "--channels=2", "--batch-size=4", "--threads=1"]
+SMALL += ["--final-cells=1", "--final-channels=2"]
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_writes_the_common_keys(method: str, data: Path, tmp_path: Path) -> None:
-    flags = [
-        "--space",
-        "nasbench201",
-        "--channels",
-        "2",
-        "--batch-size",
-        "8",
-        "--epochs",
-        "2",
-        "--threads",
-        "1",
-    ]
-    flags += [*QUICK.get(method, ()), "--quiet", "--run", str(tmp_path)]
+    flags = [*SMALL, "--epochs", "2", *QUICK.get(method, ()), "--quiet", "--run", str(tmp_path)]
     assert main(["search", str(data), "--method", method, *flags]) == 0
     keys = ["epoch", "step", "train_loss", "train_accuracy", "valid_loss", "valid_accuracy"]
     keys += ["changes", "params", "A", "selected", "genotype", "rollbacks", "seconds"]
@@ -217,20 +209,9 @@ def test_a_config_file_may_hold_flags_of_the_method_that_is_given(
     tmp_path: Path, data: Path
 ) -> None:
     (tmp_path / "c.json").write_text('{"tau_start": 5.0, "method": "nasp"}')
-    flags = [
-        "--space",
-        "nasbench201",
-        "--channels",
-        "2",
-        "--batch-size",
-        "8",
-        "--epochs",
-        "1",
-        "--threads",
-        "1",
-    ]
     run = ["--run", str(tmp_path / "run"), "--quiet", "--config", str(tmp_path / "c.json")]
-    assert main(["search", str(data), "--method", "gdas", *flags, *run]) == 0
+    flags = [*SMALL, "--epochs", "1", *run]
+    assert main(["search", str(data), "--method", "gdas", *flags]) == 0
     assert json.loads((tmp_path / "run" / "config.json").read_text())["tau_start"] == 5.0
 
 

@@ -16,7 +16,9 @@ from proxnas import methods
 from proxnas.common.errors import InputError
 from proxnas.common.plugins import of_others
 from proxnas.core.choice import Choice
+from proxnas.workflows import study
 from support.commands import call, one_line
+from support.here import Here
 from support.packages import installed
 
 TOY = '''
@@ -154,7 +156,10 @@ def test_a_resumed_search_by_it_equals_an_uninterrupted_one(stripes: Path, tmp_p
 
 
 @pytest.mark.usefixtures("toy")
-def test_it_has_a_row_in_a_comparison(stripes: Path, tmp_path: Path) -> None:
+def test_it_has_a_row_in_a_comparison(
+    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study, "make", lambda *_: Here())  # processes take seconds to begin
     run = tmp_path / "study"
     (tmp_path / "c.json").write_text(
         '{"cells": 1, "channels": 2, "batch_size": 20, "final_cells": 1, "stride": 0.3}'
