@@ -17,7 +17,9 @@ INDEX := $(VENV)/.torch-index
 # By environment variable, so that the isolated build environment is pinned too (newer pips read the second one for it).
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_ROOT_USER_ACTION=ignore \
 	$(RUN) -m pip -qq --disable-pip-version-check
-PYTEST := $(RUN) -m pytest -n $(JOBS) -q
+# A process takes over tests of another that has more left. Bytecode is kept, even where the shell forbids it:
+# the tests start about a hundred processes that would each compile the sources anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n $(JOBS) --dist worksteal -q
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
@@ -128,7 +130,7 @@ lower:  ## the tests with the lowest versions of all dependencies, in .venv-lowe
 	@.venv-lower/bin/python -m pip -qq install $(if $(TORCH_INDEX),--extra-index-url '$(TORCH_INDEX)') \
 		-r .venv-lower/lower.txt pytest pytest-xdist hypothesis
 	@.venv-lower/bin/python -m pip -qq install --no-deps --editable .
-	@.venv-lower/bin/python -m pytest -n $(JOBS) -q -m 'not slow' $(ARGS)
+	@.venv-lower/bin/python -m pytest -n $(JOBS) --dist worksteal -q -m 'not slow' $(ARGS)
 
 .PHONY: clean
 clean:  ## removes .venv, builds and caches; keeps runs/ and bench/

@@ -51,13 +51,21 @@ only_search = pytest.mark.parametrize("alone", ["search"], indirect=True)
 
 
 @pytest.mark.parametrize(
-    "fault", [("write", 0.55), ("rename", 0.7), ("after", 0.5)], ids=lambda fault: fault[0]
+    ("alone", "kind", "share"),
+    [
+        ("search", "write", 0.55),
+        ("train", "rename", 0.7),
+        ("search", "after", 0.5),
+        pytest.param("train", "write", 0.55, marks=pytest.mark.slow),
+        pytest.param("search", "rename", 0.7, marks=pytest.mark.slow),
+        pytest.param("train", "after", 0.5, marks=pytest.mark.slow),
+    ],
+    indirect=["alone"],
 )
 def test_killed_in_the_middle_and_resumed_ends_the_same(
-    alone: tuple[list[str], Path], tmp_path: Path, fault: tuple[str, float]
+    alone: tuple[list[str], Path], tmp_path: Path, kind: str, share: float
 ) -> None:
     argv, folder = alone
-    kind, share = fault
     moment = share * crash.counts(folder)[kind]
     code = crash.run(argv, tmp_path / "run", Fault(kind, moment))
     assert (

@@ -222,24 +222,26 @@ def test_seconds_of_entries_are_measured(make_search: MakeSearch) -> None:
 # ---------------------------------------------------------------- searches
 
 
-SPAN: list[float] = []
+SPAN: dict[tuple[str, ...], tuple[float, float]] = {}
+SMALL = ("--space", "nasbench201", "--final-cells", "1", "--final-channels", "4")
 
 
-def limit_at(make_search: MakeSearch, share: float) -> int:
-    """Between the smallest and the largest network of FINAL, which are counted once."""
-    if not SPAN:
-        search = make_search(*FINAL)
+def limit_at(make_search: MakeSearch, share: float, flags: tuple[str, ...] = FINAL) -> int:
+    """Between the smallest and the largest network of these flags, which are counted once."""
+    if flags not in SPAN:
+        search = make_search(*flags)
         known = sizes("params", search.task, search.space)
-        SPAN.extend((known.smallest, known.largest))
-    return int(SPAN[0] + share * (SPAN[1] - SPAN[0]))
+        SPAN[flags] = (known.smallest, known.largest)
+    smallest, largest = SPAN[flags]
+    return int(smallest + share * (largest - smallest))
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m not in ("darts-2nd", "pa", "asap")])
 def test_every_method_returns_a_network_within_the_limit(
     make_search: MakeSearch, method: str
 ) -> None:
-    limit = limit_at(make_search, 0.1)
-    search = make_search("--method", method, "--max-params", str(limit), "--epochs", "1", *FINAL)
+    limit = limit_at(make_search, 0.1, SMALL)
+    search = make_search("--method", method, "--max-params", str(limit), "--epochs", "1", *SMALL)
     search.totals.add(search.step())
     assert parameters(search.final_network(search.genotype())) <= limit
     assert 0 < (search.row(0.0).params or 0) <= limit
@@ -326,6 +328,7 @@ def test_a_limit_that_does_not_bind_changes_nothing(
         "0.05",
         *more,
     )
+    flags += FINAL
     plain, limited = make_search(*flags), make_search(*flags, "--max-params", "100M")
     for _ in range(4):
         one, other = plain.step(), limited.step()
@@ -554,7 +557,7 @@ def test_the_level_of_a_row_of_logits_does_not_change_the_projected_cell(
 def test_where_there_is_room_the_projection_is_what_the_method_derives(
     make_search: MakeSearch, method: str, space: str
 ) -> None:
-    search = make_search("--method", method, "--space", space, "--max-params", "100M")
+    search = make_search("--method", method, "--space", space, "--max-params", "100M", *FINAL)
     for seed in range(5):
         if method != "bayesnas":  # else gamma as it is drawn at the start
             with_random_A(search, seed)

@@ -132,8 +132,9 @@ def test_judging_an_epoch_changes_nothing_that_a_checkpoint_before_it_holds(
     method: str, make_search: Any
 ) -> None:
     """A run that is stopped meanwhile writes the state from before."""
+    size = ("--epochs", "2", "--final-cells", "1", "--final-channels", "2")
     search = make_search(
-        "--method", method, "--space", "nasbench201", "--epochs", "2", *QUICK.get(method, ())
+        "--method", method, "--space", "nasbench201", *size, *QUICK.get(method, ())
     )
     for _ in range(len(search)):
         search.totals.add(search.step())

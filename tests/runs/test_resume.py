@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,11 +25,13 @@ from proxnas.common.config_file import read_values
 from proxnas.runs.progress import Silent
 from proxnas.searching.options import SearchOptions
 
-EPOCHS, STEPS = 4, 5  # 200 images: a fifth for testing, half of the rest in batches of 16
-SIZES = {"cells": 2, "channels": 4, "final-cells": 1, "final-channels": 4, "batch-size": 16}
+EPOCHS, STEPS = 3, 5  # 200 images: a fifth for testing, half of the rest in batches of 16
+SIZES = {"cells": 1, "channels": 8, "final-cells": 1, "final-channels": 4, "batch-size": 16}
 SMALL = [f"--{name}={n}" for name, n in SIZES.items()]
-SMALL += ["--space", "darts7", "--threads", "1", "--device", "cpu", "--quiet"]
-METHODS = ["nasp", "darts-1st"]
+SMALL += ["--space", "nasbench201", "--learning-rate", "0.2"]
+SMALL += ["--threads", "1", "--device", "cpu", "--quiet"]
+METHODS = ["nasp", pytest.param("darts-1st", marks=pytest.mark.slow)]
+"""Every method is resumed in the tests of methods, from what it says its state is."""
 EVERY_STEP = ["--checkpoint-minutes", "0"]
 
 FORKED = multiprocessing.get_context("forkserver")  # real processes that need not import torch anew
@@ -77,7 +80,7 @@ def alone(
     folder = str(tmp_path_factory.mktemp(request.param) / "alone")
     assert main([*argv, folder]) == 0
     rows = outcome(Path(folder))["metrics"]
-    learns = rows[-1]["valid_accuracy"] > 0.5 and sum(row["changes"] for row in rows) > 0
+    learns = rows[-1]["valid_accuracy"] > 0.4 and sum(row["changes"] for row in rows) > 0
     assert learns and all(a["A"] != b["A"] for a, b in pairwise(rows)), (
         "nothing to compare: choose another seed"
     )
@@ -289,11 +292,22 @@ def test_the_command_itself_stopped_and_resumed(
 # what --resume accepts
 
 
+def of_two_epochs(data: Path, folder: Path) -> list[str]:
+    return ["search", str(data), *SMALL, "--epochs", "2", "--run", str(folder)]
+
+
+@pytest.fixture(scope="module")
+def finished_once(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    assert main(of_two_epochs(data, folder)) == 0
+    return folder
+
+
 @pytest.fixture
-def finished(data: Path, tmp_path: Path) -> list[str]:
-    argv = ["search", str(data), *SMALL, "--epochs", "2", "--run", str(tmp_path / "run")]
-    assert main(argv) == 0
-    return argv
+def finished(data: Path, finished_once: Path, tmp_path: Path) -> list[str]:
+    """The command line of a finished run, of which this is a copy."""
+    shutil.copytree(finished_once, tmp_path / "run")
+    return of_two_epochs(data, tmp_path / "run")
 
 
 def test_resuming_a_finished_run_prints_its_result_and_changes_nothing(

@@ -39,6 +39,7 @@ from support.stand_ins import wait_for
 
 MakeSearch = Callable[..., Search]
 FLAGS = ("--space", "nasbench201", "--evaluations", "8", "--epochs", "4")
+FLAGS += ("--final-cells", "1", "--final-channels", "2")
 
 
 # one evaluation

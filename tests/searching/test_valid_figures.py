@@ -50,12 +50,23 @@ def measured(search: Search, A_bar: Matrices, weighted: bool = False) -> dict[st
     return search.task.figures("valid", Validation(*means))
 
 
-@pytest.mark.parametrize("limit", ["", "5500"], ids=["any size", "limited"])
-@pytest.mark.parametrize("method", SHARED)
+def with_and_without_limit() -> list[Any]:
+    """Every method; both ways for nasp and, in `make test-all`, for all."""
+    found = []
+    for number, method in enumerate(SHARED):
+        for turn, limit in enumerate(("", "5500")):
+            quick = method == "nasp" or number % 2 == turn
+            marks = [] if quick else [pytest.mark.slow]
+            found.append(pytest.param(method, limit, marks=marks))
+    return found
+
+
+@pytest.mark.parametrize(("method", "limit"), with_and_without_limit())
 def test_the_figures_of_a_row_are_those_of_its_genotype(
     method: str, limit: str, make_search: MakeSearch
 ) -> None:
-    size = ("--final-cells", "1", "--final-channels", "4", "--max-params", limit) if limit else ()
+    size = ("--final-cells", "1", "--final-channels", "4")
+    size += ("--max-params", limit) if limit else ()
     search = make_search("--method", method, "--space", "nasbench201", *short(method), *size)
     row = after_an_epoch(search)
     cell = selecting(Genotype.from_object(row["genotype"]), search.space)

@@ -14,22 +14,28 @@ from proxnas.domains.images.recipe import Plan
 from proxnas.workflows import fit_minutes, fit_plan
 
 
-def hurry(monkeypatch: pytest.MonkeyPatch, steps: int = 25, export: bool = False) -> None:
-    """Until the test is over. Exporting takes seconds, so without `export` the files are empty."""
+def pretend_to_export(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the test is over there are empty files: exporting takes seconds."""
+
+    def pretend(model: Any, *files: Any) -> dict[Path, float]:
+        found = [file for file in files if isinstance(file, Path)]
+        for file in found:
+            file.write_bytes(b"")
+        return dict.fromkeys(found, 0.0)
+
+    monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
+    monkeypatch.setattr(fit_plan, "load_exporters", lambda: None)
+    monkeypatch.setattr("proxnas.domains.images.export.export_model", pretend)
+    monkeypatch.setattr("proxnas.domains.text.export.export_text_model", pretend)
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch, steps: int = 25) -> None:
+    """Until the test is over."""
 
     def follow(plan: Plan, images: Images, clock: object) -> OnePass:
         small = dataclasses.replace(plan, channels=8)
         return OnePass(small, images, [i / steps for i in range(steps)])
 
-    def pretend(model: Any, images: Any, *files: Path | None) -> dict[Path, float]:
-        found = [file for file in files if file]
-        for file in found:
-            file.write_bytes(b"")
-        return dict.fromkeys(found, 0.0)
-
+    pretend_to_export(monkeypatch)
     monkeypatch.setattr(fit_plan, "EXPORT_SECONDS", 0.0)
     monkeypatch.setattr(fit_minutes, "build_pass", follow)
-    if not export:
-        monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
-        monkeypatch.setattr(fit_plan, "load_exporters", lambda: None)
-        monkeypatch.setattr("proxnas.domains.images.export.export_model", pretend)

@@ -30,14 +30,19 @@ TINY = [
 
 
 @pytest.fixture
+def memory_here(monkeypatch):
+    """Memory is measured in this process, a new one takes seconds, and in one step."""
+    monkeypatch.setattr(bench, "in_own_process", lambda measure, *arguments: measure(*arguments))
+    monkeypatch.setattr(bench, "MEMORY_STEPS", 1)
+
+
+@pytest.fixture
 def search():
     config = BenchConfig(space="darts7", cells=3, channels=2, batch_size=2, image_size=8)
     return bench.build(config, "nasp")
 
 
-def test_json_has_the_documented_keys(tmp_path, monkeypatch, capsys):
-    # a process of its own costs seconds
-    monkeypatch.setattr(bench, "in_own_process", lambda measure, *arguments: measure(*arguments))
+def test_json_has_the_documented_keys(memory_here, tmp_path, capsys):
     target = tmp_path / "bench.json"
     assert main(["bench", "--space", "darts7", *TINY, "--json", str(target)]) == 0
     figures = json.loads(target.read_text())
@@ -101,8 +106,7 @@ def test_methods_are_timed_behind_their_warm_up(method):
     assert not torch.equal(moved(), before)
 
 
-def test_a_recurrent_space_also_reports_the_cell_alone(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(bench, "in_own_process", lambda measure, *arguments: measure(*arguments))
+def test_a_recurrent_space_also_reports_the_cell_alone(memory_here, tmp_path, capsys):
     target = tmp_path / "bench.json"
     tiny = [
         "--units",

@@ -32,6 +32,7 @@ from proxnas.workflows import fit_words
 from proxnas.workflows.fit import fit_result
 from proxnas.workflows.fit_parts import MOST_TRAINING, prepare_training, search_config, train_config
 from proxnas.workflows.fit_time import fit_to_time
+from support.quick_fits import pretend_to_export
 
 BENCH = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|none~1|skip_connect~2|"
 SEARCH = {"cells": 1, "channels": 2}
@@ -73,16 +74,16 @@ def outcome(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def no_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
+def no_export(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_to_export(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An uninterrupted fit, exported by torch.export."""
+    """An uninterrupted fit, without the extra `onnx`."""
     folder = tmp_path_factory.mktemp("fit") / "alone"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
+        pretend_to_export(patch)
         assert main(command(data, folder)) == 0
     return folder
 
@@ -133,7 +134,7 @@ def test_with_the_extra_there_is_an_onnx_file(alone: Path, data: Path, tmp_path:
 
 
 def test_without_the_extra_one_line_says_so(
-    alone: Path, data: Path, tmp_path: Path, no_onnx: None, capsys: Any
+    alone: Path, data: Path, tmp_path: Path, no_export: None, capsys: Any
 ) -> None:
     (alone / "result.json").rename(tmp_path / "kept.json")
     argv = [word for word in command(data, alone, "--resume") if word != "--quiet"]
@@ -151,7 +152,7 @@ def test_stopped_and_resumed_ends_the_same(
     data: Path,
     tmp_path: Path,
     step: int,
-    no_onnx: None,
+    no_export: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
 ) -> None:
@@ -175,7 +176,7 @@ def test_stopped_and_resumed_ends_the_same(
 
 @pytest.mark.slow
 def test_killed_and_resumed_ends_the_same(
-    alone: Path, data: Path, tmp_path: Path, no_onnx: None
+    alone: Path, data: Path, tmp_path: Path, no_export: None
 ) -> None:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen([sys.executable, "-m", "proxnas", *command(data, tmp_path)], env=env)
@@ -204,7 +205,7 @@ def test_a_finished_fit_is_shown_not_run_again(alone: Path, data: Path, capsys: 
 
 
 def test_force_clears_the_parts_too(
-    alone: Path, data: Path, tmp_path: Path, no_onnx: None, monkeypatch: pytest.MonkeyPatch
+    alone: Path, data: Path, tmp_path: Path, no_export: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for part in ("search", "train", "."):
         (tmp_path / part).mkdir(parents=True, exist_ok=True)
@@ -229,7 +230,7 @@ def test_force_clears_the_parts_too(
     [
         # 331 s: 40% for the search of 10 s an epoch and as much for its refinement; then 271 s
         (6.0, (6, 30)),
-        (10.0, (11, 49)),
+        pytest.param(10.0, (11, 49), marks=pytest.mark.slow),
         (1.0, (1, 3)),  # 20 s are kept for start and export
         (0.1, (1, 1)),
         (
@@ -266,18 +267,10 @@ def test_a_budget_chooses_the_epochs(
 
     monkeypatch.setattr(proxnas.workflows.fit, "run_search", searched)
     monkeypatch.setattr(proxnas.workflows.fit, "run_training", trained)
-    argv = [
-        "fit",
-        str(data),
-        "--space",
-        "nasbench201",
-        "--minutes",
-        str(minutes),
-        "--quiet",
-        "--threads",
-        "1",
-    ]
-    assert main([*argv, "--run", str(tmp_path / "run")]) == 130
+    flags = f"--space nasbench201 --minutes {minutes} --quiet --threads 1"
+    small = ["--search-config", str(data.parent / "search.json")]
+    argv = ["fit", str(data), *flags.split(), *small, "--run", str(tmp_path / "run")]
+    assert main(argv) == 130
     assert (asked["search"], asked["train"]) == epochs
 
 

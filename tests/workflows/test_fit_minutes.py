@@ -17,7 +17,7 @@ from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.domains.images import networks, one_pass
 from proxnas.domains.images.data.images import Images
-from proxnas.domains.images.export import as_input
+from proxnas.domains.images.export import as_input, export_model
 from proxnas.domains.images.fitting import FitConfig
 from proxnas.domains.images.one_pass import OnePass
 from proxnas.domains.images.recipe import Plan
@@ -27,6 +27,7 @@ from proxnas.training.pace import Busy
 from proxnas.workflows import fit_minutes, fit_plan
 from proxnas.workflows.fitting import fit_by as fit
 from support.commands import call, one_line, stripes
+from support.quick_fits import pretend_to_export
 
 STEPS = 60
 
@@ -38,9 +39,8 @@ def follow(plan: Plan, images: Images, clock: object) -> OnePass:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exports by torch, which loads faster, and as little time as there may be."""
-    monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
-    monkeypatch.setattr(fit_plan, "load_exporters", lambda: None)
+    """No export, and as little time as there may be."""
+    pretend_to_export(monkeypatch)
     monkeypatch.setattr(fit_plan, "EXPORT_SECONDS", 0.0)
     # a busy machine must not decide how many steps there are
     monkeypatch.setattr(fit_minutes, "build_pass", follow)
@@ -155,8 +155,11 @@ def test_what_is_delivered_is_within_its_limit(
     assert not (tmp_path / "none").exists()
 
 
-def test_answers_can_be_means_over_mirror_images(data: Path, tmp_path: Path, capsys: Any) -> None:
+def test_answers_can_be_means_over_mirror_images(
+    data: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the files as in the test; the network in them is the plain one."""
+    monkeypatch.setattr("proxnas.domains.images.export.export_model", export_model)
     both, folder = ("--flip=yes", "--flip-test"), tmp_path / "run"
     assert call(*command(data, folder, *both)) == 0
     model = load_model(folder).model
@@ -207,7 +210,8 @@ def test_time_that_nobody_asked_for_is_announced_first(data: Path, tmp_path: Pat
     planned = next(line for line in said if "of training" in line)
     assert said.index(announced[0]) < said.index(planned)
     said.clear()
-    fit(FitConfig(data=str(data), minutes=1, threads=1, quiet=True), tmp_path / "m", said.append)
+    config = FitConfig(data=str(data), minutes=1, threads=1, quiet=True, channels=4)
+    fit(config, tmp_path / "m", said.append)
     assert not any("ask for" in line for line in said)
 
 
@@ -231,7 +235,7 @@ def test_larger_images_are_brought_to_what_there_is_time_for(tmp_path: Path) -> 
     x = np.random.RandomState(0).randint(0, 255, (60, 100, 100), dtype=np.uint8)
     path = tmp_path / "large.npz"
     np.savez(path, x_train=x, y_train=np.arange(60) % 2)
-    config = FitConfig(data=str(path), minutes=0.04, threads=1, quiet=True)
+    config = FitConfig(data=str(path), minutes=0.04, threads=1, quiet=True, channels=4)
     fit(config, tmp_path / "run", lambda text: None)
     assert load_model(tmp_path / "run").model.shape == (1, 32, 32)
 
@@ -246,7 +250,7 @@ def test_the_clock_ends_it(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     """Time is used for steps, and not more than there is."""
     clock = iter(range(10**9))
     monkeypatch.undo()
-    monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
+    pretend_to_export(monkeypatch)
     monkeypatch.setattr(fit_plan, "EXPORT_SECONDS", 0.0)
     # this clock ticks whenever it is asked, which says nothing about how busy the machine is
     monkeypatch.setattr(Busy, "look", lambda self: self.ratio)

@@ -11,6 +11,7 @@ import pytest
 import proxnas
 from proxnas.cli.main import main
 from support.commands import stripes
+from support.quick_fits import pretend_to_export
 
 SMALL: dict[str, Any] = {
     "space": "nasbench201",
@@ -23,7 +24,10 @@ SMALL: dict[str, Any] = {
 }
 
 
-def test_arrays_make_a_model_that_is_the_commands(tmp_path: Path) -> None:
+def test_arrays_make_a_model_that_is_the_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_to_export(monkeypatch)
     arrays = stripes(100)
     model = proxnas.fit(arrays, run=tmp_path / "python", **SMALL)
     np.savez(tmp_path / "data.npz", **arrays)
@@ -46,14 +50,20 @@ class Shapes:
     def __len__(self) -> int:
         return 100
 
+    def __init__(self) -> None:
+        self.arrays = stripes(100)
+
     def __getitem__(self, number: int) -> tuple[Any, int]:
-        arrays = stripes(100)
-        return arrays["x_train"][number], int(arrays["y_train"][number])
+        return self.arrays["x_train"][number], int(self.arrays["y_train"][number])
 
 
-def test_a_dataset_becomes_a_model_that_can_all_a_model_can(tmp_path: Path) -> None:
+def test_a_dataset_becomes_a_model_that_can_all_a_model_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = Shapes()
-    model = proxnas.fit(data, run=tmp_path / "run", **SMALL)
+    with monkeypatch.context() as patch:
+        pretend_to_export(patch)
+        model = proxnas.fit(data, run=tmp_path / "run", **SMALL)
     ((name, chance),) = model.predict([data[0][0]])[0]
     assert name in Shapes.classes and 0 < chance <= 1
     tested = model.test(data)
@@ -65,11 +75,15 @@ def test_a_dataset_becomes_a_model_that_can_all_a_model_can(tmp_path: Path) -> N
     assert str(again.predict([data[1][0]])) == str(model.predict([data[1][0]]))
 
 
-def test_a_text_becomes_a_model_that_can_all_a_model_can(tmp_path: Path) -> None:
+def test_a_text_becomes_a_model_that_can_all_a_model_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = tmp_path / "words.txt"
     text.write_text("a b c d e f g h\nb d f h a c e g\n" * 40)
     sizes = {"units": 4, "batch_size": 4, "bptt": 8, "search_epochs": 1, "epochs": 1}
-    model = proxnas.fit(text, run=tmp_path / "run", words=5, threads=1, **sizes)
+    with monkeypatch.context() as patch:
+        pretend_to_export(patch)
+        model = proxnas.fit(text, run=tmp_path / "run", words=5, threads=1, **sizes)
     ((word, chance),) = model.predict("a b")[0]
     assert isinstance(word, str) and 0 < chance <= 1
     tested = model.test(str(text))
@@ -90,8 +104,11 @@ def test_bad_values_name_the_field(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "config.json").exists()
 
 
-def test_data_of_an_earlier_run_are_not_lost(tmp_path: Path) -> None:
-    arrays = stripes()
+def test_data_of_an_earlier_run_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_to_export(monkeypatch)
+    arrays = stripes(100)
     run = tmp_path / "run"
     proxnas.fit(arrays, run=run, **SMALL)
     before = (run / "data.npz").read_bytes()

@@ -43,7 +43,7 @@ PLAN = Plan(
     device="cpu",
 )
 CPU = torch.device("cpu")
-SHARES = [i / 40 for i in range(40)]
+SHARES = [i / 24 for i in range(24)]
 
 
 def images(**changes: object) -> Images:
@@ -70,7 +70,7 @@ def test_a_run_that_follows_another_equals_it() -> None:
 
 def test_stopped_after_any_step_it_goes_on_to_the_bit() -> None:
     whole = finished(OnePass(PLAN, images(), follow=SHARES))
-    for stop in (3, 9, 20):
+    for stop in (3, 9, 14):
         first = OnePass(PLAN, images(), follow=SHARES)
         for _ in range(stop):
             first.totals.add(first.step())

@@ -180,6 +180,7 @@ def test_it_writes_what_the_contract_says(alone: list[str]) -> None:
         assert (result["best_epoch"], result["valid_accuracy"]) == (EPOCHS, None)
 
 
+@pytest.mark.parametrize("alone", ["everything"], indirect=True)
 def test_a_fresh_process_tests_the_same(alone: list[str], data: Path, tmp_path: Path) -> None:
     folder, report = Path(alone[-1]), tmp_path / "test.json"
     call = [

@@ -13,6 +13,7 @@ from proxnas.domains.text.fitting import TextFitConfig
 from proxnas.searching.job import Search
 from proxnas.workflows.about import fitting_domain
 from proxnas.workflows.fit_parts import search_config, train_config
+from support.quick_fits import pretend_to_export
 
 SMALL = [
     "--units=4",
@@ -113,9 +114,7 @@ def test_one_that_was_stopped_after_the_search_goes_on(
     assert (tmp_path / "run" / "search" / "result.json").exists() and not (
         tmp_path / "run" / "train"
     ).exists()
-    monkeypatch.setattr(
-        "proxnas.domains.trained.onnx_available", lambda: False
-    )  # as without the extra
+    pretend_to_export(monkeypatch)
     searched = (tmp_path / "run" / "search" / "result.json").stat().st_mtime_ns
     assert main([*argv, "--resume"]) == 0
     assert (tmp_path / "run" / "search" / "result.json").stat().st_mtime_ns == searched
@@ -130,7 +129,7 @@ def test_one_that_was_stopped_after_the_search_goes_on(
 def test_dry_run_and_budget(
     book: Path, more: list[str], tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxnas.domains.trained.onnx_available", lambda: False)
+    pretend_to_export(monkeypatch)
     argv = ["fit", str(book), *SMALL[:3], *SMALL[5:], *more]
     assert main([*argv, "--dry-run", "--json", "--minutes=0.5"]) == 0
     figures = json.loads(capsys.readouterr().out)
