@@ -12,6 +12,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from support.places import ROOT
+from support.quick_fits import pretend_to_export
 
 SMALL = {"transformer": ["2", "1"], "tabular": ["1"], "segmentation": ["8", "1"]}
 FIT = (
@@ -35,6 +36,7 @@ def test_an_example_runs(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    pretend_to_export(monkeypatch)
     if path.stem == "image_folder":
         runpy.run_path(str(path))["digits"](tmp_path / "images", 60)
     assert run(path, monkeypatch, *SMALL[path.stem]) == 0

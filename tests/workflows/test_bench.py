@@ -15,7 +15,7 @@ from support.methods import SAMPLING
 
 TINY = [
     "--cells",
-    "3",
+    "1",
     "--channels",
     "2",
     "--batch-size",
@@ -44,7 +44,7 @@ def search():
 
 def test_json_has_the_documented_keys(memory_here, tmp_path, capsys):
     target = tmp_path / "bench.json"
-    assert main(["bench", "--space", "darts7", *TINY, "--json", str(target)]) == 0
+    assert main(["bench", "--space", "nasbench201", *TINY, "--json", str(target)]) == 0
     figures = json.loads(target.read_text())
     assert set(figures["methods"]) == {"nasp", "darts-1st", "darts-2nd"} == set(figures["ratio"])
     for row in figures["methods"].values():
