@@ -45,7 +45,6 @@ WITHOUT_TORCH = [
     "proxnas.searching.defaults",
     "proxnas.methods.options",
     "proxnas.common.words",
-    "proxnas.runs.stored_options",
     "proxnas.cli.main",
     "proxnas.common.interrupt",
     "proxnas.common.launch",

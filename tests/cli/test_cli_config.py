@@ -11,7 +11,7 @@ import pytest
 
 from proxnas.cli.search import parse_search
 from proxnas.methods.published import OFFICIAL, PAPER
-from proxnas.runs.stored_options import storable
+from proxnas.runs.options import storable
 from proxnas.searching.options import SearchOptions
 from support.commands import SMALL, call, contents, finished_run, one_line, stripes_file
 

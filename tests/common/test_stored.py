@@ -21,7 +21,7 @@ from proxnas.report.comparison import read_plan
 from proxnas.report.live import Snapshot
 from proxnas.report.reading import read_run
 from proxnas.runs.folder import Run
-from proxnas.runs.stored_options import storable
+from proxnas.runs.options import storable
 from proxnas.workflows.compare import CompareConfig
 from support.commands import SMALL, call, contents, one_line, stripes_file
 from support.models import SIZE, made

@@ -30,7 +30,7 @@ from proxnas.report.live import serve
 from proxnas.report.page import live_html, report_html
 from proxnas.report.page_data import page_data, thinned
 from proxnas.report.reading import find_runs, read_run
-from proxnas.runs.stored_options import storable
+from proxnas.runs.options import storable
 from proxnas.searching.options import SearchOptions
 from support.run_folders import make_rows, make_run, make_training, write_json, write_rows
 

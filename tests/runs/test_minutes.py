@@ -23,8 +23,8 @@ from proxnas.common.words import words_for
 from proxnas.runs.deadline import Deadline, deadline_of
 from proxnas.runs.executors.tasks import Outcome, Task, share_time
 from proxnas.runs.loop import run_epochs
+from proxnas.runs.options import storable
 from proxnas.runs.progress import Silent
-from proxnas.runs.stored_options import storable
 from proxnas.searching import refine as refining
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions

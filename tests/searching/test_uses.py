@@ -24,7 +24,7 @@ from proxnas.core.choice import Choice
 from proxnas.domains.images.options import ImageFlags
 from proxnas.domains.modules.space import CustomSpace
 from proxnas.domains.modules.task import CustomData
-from proxnas.domains.text.search_options import TextSearchOptions
+from proxnas.domains.text.options import TextSearchOptions
 from proxnas.methods import METHODS, options_of
 from proxnas.methods.limit_options import BudgetFlags
 from proxnas.runs.executors.choice import ManyFlags

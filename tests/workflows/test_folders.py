@@ -14,8 +14,7 @@ from proxnas.cli import compare, fit, search, sweep, train
 from proxnas.cli.search import parse_search
 from proxnas.common.words import parse, words_for
 from proxnas.domains.images.fitting import FitConfig
-from proxnas.runs.options import RunConfig
-from proxnas.runs.stored_options import storable
+from proxnas.runs.options import RunConfig, storable
 from proxnas.searching.defaults import resolve
 from proxnas.workflows.compare import CompareConfig
 from proxnas.workflows.folders import run_folder

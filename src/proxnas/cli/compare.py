@@ -11,7 +11,7 @@ from proxnas.common.words import parse
 from proxnas.runs.executors.choice import check as check_executor
 from proxnas.runs.executors.tasks import check_done
 from proxnas.runs.lengthening import parse_resumed
-from proxnas.runs.stored_options import stored
+from proxnas.runs.options import stored
 from proxnas.workflows.compare import CompareConfig
 from proxnas.workflows.folders import data_word, run_folder, slug
 from proxnas.workflows.study_options import AnyStudy

@@ -11,8 +11,8 @@ from proxnas.common.say import say
 from proxnas.common.words import parse
 from proxnas.domains.fitting import FitOptions
 from proxnas.runs.lengthening import parse_resumed
+from proxnas.runs.options import stored
 from proxnas.runs.processes import check_untimed
-from proxnas.runs.stored_options import stored
 from proxnas.workflows.about import fitting_domain
 from proxnas.workflows.fitting import fit_by, plan_by
 from proxnas.workflows.folders import data_word, run_folder

@@ -30,8 +30,8 @@ from proxnas.runs.deadline import deadline_of
 from proxnas.runs.executors.choice import ManyFlags
 from proxnas.runs.lengthening import parse_resumed
 from proxnas.runs.loggers import LogFlags
+from proxnas.runs.options import storable, stored
 from proxnas.runs.processes import run_together, to_start
-from proxnas.runs.stored_options import storable, stored
 from proxnas.searching.defaults import below_flags, check_asked, default_values, resolve
 from proxnas.searching.options import Course, SearchJob, SearchOptions, What
 from proxnas.searching.owners import foreign, parts_for

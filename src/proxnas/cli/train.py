@@ -13,8 +13,8 @@ from proxnas.common.stored import read_json
 from proxnas.common.words import epochs_given
 from proxnas.domains import TrainableDomain, of_options
 from proxnas.runs.lengthening import parse_resumed
+from proxnas.runs.options import stored
 from proxnas.runs.processes import run_together, to_start
-from proxnas.runs.stored_options import stored
 from proxnas.training.options import TrainOptions
 from proxnas.workflows.folders import data_word, run_folder, slug
 from proxnas.workflows.train import (

@@ -16,7 +16,7 @@ from proxnas.common.launch import check_alone, here
 from proxnas.common.options import Options, changed, flatten
 from proxnas.common.words import command_line, config_file, given_values
 from proxnas.runs.deadline import MINUTES
-from proxnas.runs.stored_options import check_same, contradiction, storable, stored
+from proxnas.runs.options import check_same, contradiction, storable, stored
 
 if TYPE_CHECKING:
     from proxnas.runs.folder import Run

@@ -26,7 +26,7 @@ from proxnas.runs.job import Totals, check_finite
 from proxnas.runs.loggers import Progress
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.metrics import Metrics, Row, Validation
-from proxnas.runs.stored_options import stored as stored_config
+from proxnas.runs.options import stored as stored_config
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
 from proxnas.searching.running import build_search, without_start

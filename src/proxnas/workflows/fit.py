@@ -21,8 +21,7 @@ from proxnas.common.options import Options, changed
 from proxnas.domains.fitting import FitOptions
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.lengthening import store
-from proxnas.runs.options import RunConfig
-from proxnas.runs.stored_options import stored
+from proxnas.runs.options import RunConfig, stored
 from proxnas.searching.options import SearchOptions
 from proxnas.searching.running import build_search
 from proxnas.workflows.fit_parts import domain_of_fit, prepare_search, prepare_training

@@ -14,7 +14,7 @@ from proxnas.common.say import say
 from proxnas.domains.domain import of_data, of_space, trainable
 from proxnas.domains.fitting import FitOptions
 from proxnas.domains.images.fitting import FitConfig
-from proxnas.runs.stored_options import storable, stored
+from proxnas.runs.options import storable, stored
 from proxnas.workflows.folders import keep_in
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from proxnas.common.options import Options, flatten
 from proxnas.common.say import note
 from proxnas.common.stored import read_json
 from proxnas.domains.domain import of_data, trainable
-from proxnas.runs.options import MAY_CHANGE
-from proxnas.runs.stored_options import storable
+from proxnas.runs.options import MAY_CHANGE, storable
 
 LONGEST = 40
 """Letters of flags that a name is made longer by at most; a checksum stands for more."""

@@ -13,7 +13,7 @@ from proxnas.common.words import words_for
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.executors.choice import check
 from proxnas.runs.lengthening import store
-from proxnas.runs.stored_options import storable
+from proxnas.runs.options import storable
 from proxnas.searching.options import SearchOptions
 from proxnas.workflows.jobs import run_search
 

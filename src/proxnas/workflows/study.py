@@ -29,7 +29,7 @@ from proxnas.runs.executors.choice import make
 from proxnas.runs.executors.progress import shown
 from proxnas.runs.executors.tasks import Outcome, Task, check_done, share_time
 from proxnas.runs.lengthening import store
-from proxnas.runs.stored_options import storable, stored
+from proxnas.runs.options import storable, stored
 from proxnas.searching.defaults import resolve
 from proxnas.workflows.folders import keep_in
 from proxnas.workflows.study_options import AnyStudy, StudyConfig, train_argv, train_values

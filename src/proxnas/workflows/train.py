@@ -20,8 +20,8 @@ from proxnas.common.options import Options, build
 from proxnas.common.words import command_line, config_file, with_help
 from proxnas.domains import TrainableDomain, of_cell, of_options
 from proxnas.runs.deadline import Deadline, deadline_of
+from proxnas.runs.options import storable, stored
 from proxnas.runs.processes import to_start
-from proxnas.runs.stored_options import storable, stored
 from proxnas.training.options import TrainOptions
 from proxnas.workflows.about import training_domain
 from proxnas.workflows.jobs import fitting

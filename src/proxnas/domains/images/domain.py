@@ -16,9 +16,13 @@ from proxnas.common.plugins import of_others
 from proxnas.common.say import plain
 from proxnas.domains.images.fitting import ImageFitting
 from proxnas.domains.images.networks import NETWORKS
-from proxnas.domains.images.options import ImageTestOptions, ImageTrainOptions, load_options
+from proxnas.domains.images.options import (
+    ImageSearchOptions,
+    ImageTestOptions,
+    ImageTrainOptions,
+    load_options,
+)
 from proxnas.domains.images.protocols import OF_CELLS, PROTOCOLS, train_values
-from proxnas.domains.images.search_options import ImageSearchOptions
 from proxnas.domains.images.spaces import SPACES, space_traits
 from proxnas.domains.search_options import DomainOptions, SpaceTraits
 from proxnas.training.options import Defaults, TestOptions, TrainOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from proxnas.cells.designs import Architecture, Design
-from proxnas.domains.images.search_options import auto_protocol
+from proxnas.domains.images.options import auto_protocol
 from proxnas.training.options import Defaults
 
 QUICK: Defaults = {

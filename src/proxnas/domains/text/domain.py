@@ -17,11 +17,11 @@ from proxnas.domains.text.data.corpus import is_text
 from proxnas.domains.text.fitting import TOKENS, TextFitting
 from proxnas.domains.text.options import (
     TEXT_PROTOCOLS,
+    TextSearchOptions,
     TextTestOptions,
     TextTrainOptions,
     text_options,
 )
-from proxnas.domains.text.search_options import TextSearchOptions
 from proxnas.domains.text.spaces import SPACES, space_traits
 from proxnas.training.options import Defaults, TestOptions, TrainOptions
 

@@ -1,5 +1,5 @@
-"""What training a language model, testing it and generating text are told; and the protocols of
-training.
+"""What searching recurrent cells, training a language model, testing it and generating text are
+told; and the protocols of search and training.
 
 No torch here: `--help` must be quick.
 """
@@ -7,9 +7,11 @@ No torch here: `--help` must be quick.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from proxnas.common.options import COUNT, Options, Range
+from proxnas.domains.search_options import DomainOptions
 from proxnas.runs.options import RunConfig
 from proxnas.training.options import (
     CellArgument,
@@ -26,7 +28,6 @@ from proxnas.training.options import (
 
 if TYPE_CHECKING:
     from proxnas.domains.text.data.text import TextOptions
-
 
 LITTLE_DROPPED: Defaults = {
     "drop_output": 0.3,
@@ -158,3 +159,72 @@ class GenerateOptions(RunConfig, Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         Options.__post_init__(self)
+
+
+UNITS = Range(1, 16384)
+
+
+@dataclass(frozen=True)
+class TextSearchOptions(Regularised, TokenFlags, DomainOptions):
+    """Text, and recurrent cells for it."""
+
+    protocols: ClassVar[tuple[str, ...]] = ("quick", "ptb")
+    weightless: ClassVar[bool] = True
+    own_rates: ClassVar[bool] = True
+    or_smaller: ClassVar[str] = ", or fewer {final_units}"
+
+    units: Annotated[int, UNITS] = 300
+    """Units of the embedding and of every node in the search."""
+    final_units: Annotated[int, UNITS] = 850
+    """Units of the final network that params and flops refer to."""
+    bptt: Annotated[int, Range(1, 100_000)] = 35
+    """Mean length of a window; its gradient goes no further back."""
+    lengths: Literal["random", "fixed"] = "random"
+    """Windows for w: as DARTS, or all as long as --bptt."""
+    norm: Literal["batch", "none"] = "batch"
+    """Nodes normalised over the batch, as DARTS does, or not."""
+
+    def check(self) -> None:
+        """What cannot be made tokens of is refused by their reader."""
+        super().check()
+        text_options(self)
+
+    @classmethod
+    def choose_protocol(cls, data: str) -> str:
+        """A folder is a corpus such as PTB."""
+        return "ptb" if Path(data).is_dir() else "quick"
+
+    @classmethod
+    def sizes(cls, protocol: str, space: str) -> dict[str, Any]:
+        """Of DARTS' recurrent search, or of a small text on a laptop."""
+        return recurrent(protocol)
+
+
+def recurrent(protocol: str) -> dict[str, Any]:
+    """DARTS' recurrent search: plain SGD with a constant, large rate and short clipped steps."""
+    sizes = {"epochs": 50, "batch_size": 256} if protocol == "ptb" else SMALL_SEARCH
+    return {
+        "learning_rate": 20.0,
+        "learning_rate_min": 20.0,
+        "momentum": 0.0,
+        "weight_decay": 5e-7,
+        "clip": 0.25,
+        # not studied on text: what nasp adds for images stays off (activations have no weights to
+        # look ahead at)
+        "arch_optimizer": "adam",
+        "explore": 0.0,
+        "look_ahead": 0,
+        "arch_learning_rate": 3e-3,
+        "arch_beta1": 0.9,
+        "arch_beta2": 0.999,
+    } | sizes
+
+
+SMALL_SEARCH: Defaults = {
+    "epochs": 10,
+    "batch_size": 64,
+    "units": 64,
+    "final_units": 128,
+    "norm": "none",  # normalised, the first choices stay: docs/recurrent.md
+} | LITTLE_DROPPED
+"""A small text on a laptop."""
