@@ -35,7 +35,7 @@ def test_the_gradient_of_gates_is_that_of_the_loss_and_of_the_zero_one_loss(
     assert isinstance(method, FairDarts)
     batch = as_double(method.valid.next())
     method.valid.next = lambda: batch  # type: ignore[method-assign]
-    found = method.gradient()
+    found = method.gradient(method.train.next())
     A = leaves(method.learner.A)
     method.net.use({name: 1 / (1 + (-a).exp()) for name, a in A.items()}, weighted=True)
     loss, _ = method.net.loss(batch)
