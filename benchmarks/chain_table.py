@@ -64,6 +64,9 @@ GROUPS = {
 IMAGES, CHANNELS, BATCH, EPOCHS = 600, 8, 32, 5
 SEARCH = ["--space", "resnet", "--epochs", "10", "--batch-size", "32", "--threads", "1"]
 SEARCH += ["--channels", str(CHANNELS), "--final-channels", str(CHANNELS), "--device", "cpu"]
+OWN = {"enas": ["--controller-steps", "1"]}
+"""Of single methods. ENAS' controller has 30 updates of ten cells after each epoch, made for epochs
+of 280 steps; here they have ten."""
 LIMIT = 0.5
 """Of the largest network's parameters."""
 
@@ -220,7 +223,8 @@ def write_table(rows: list[dict[str, Any]], images: Images, path: Path) -> None:
 def search(method: str, seed: int, limit: int, images: Images) -> Genotype:
     """What a search finds; a limit of 0 is none."""
     limited = ["--max-params", str(limit)] if limit else []
-    flags = ["digits", *SEARCH, "--method", method, "--seed", str(seed), *limited]
+    own = [*OWN.get(method, []), *limited]
+    flags = ["digits", *SEARCH, "--method", method, "--seed", str(seed), *own]
     this = Search(parse_search(flags), images, SmallChain())
     with shown(Console(), method, True) as bar:
         run_epochs(this, None, bar)
@@ -257,31 +261,49 @@ def ranks(table: list[dict[str, Any]], limit: float) -> dict[str, int]:
 
 
 def report(table: list[dict[str, Any]], searches: list[dict[str, Any]]) -> list[str]:
-    """Markdown: the mean rank and accuracy of what each method found, free and limited, beside the
-    mean of all networks, which is what one random network is worth."""
-    tests = {row["arch"]: row["test"] for row in table}
-    limits = sorted({row["limit"] for row in searches})
-    heads = [f"rank {_within(limit)} | test {_within(limit)}" for limit in limits]
-    lines = [f"| method | seeds | {' | '.join(heads)} | seconds |"]
-    lines.append("|---|---|" + "---|" * (2 * len(limits) + 1))
-    everything = []
+    """Markdown: rank (mean, spread, worst) and accuracy of what each method found, free and
+    limited, beside the mean of all networks, which is what one random network is worth."""
+    limits = _limits(searches)
+    columns = ("rank {}", "std", "worst", "test")
+    heads = [column.format(_within(limit)) for limit in limits for column in columns]
+    lines = [f"| method | seeds | {' | '.join(heads)} | CPU s |"]
+    lines.append("|---|---|" + "---|" * (len(heads) + 1))
+    everything: list[str] = []
     for limit in limits:
         of_all = ranks(table, limit)
-        mean = statistics.fmean(tests[name] for name in of_all)
-        everything += [f"{(len(of_all) + 1) / 2:.0f} of {len(of_all)}", f"{mean:.2f}"]
+        mean = statistics.fmean(row["test"] for row in table if row["arch"] in of_all)
+        everything += [f"{(len(of_all) + 1) / 2:.0f} of {len(of_all)}", "", "", f"{mean:.2f}"]
     lines.append(f"| one random network | | {' | '.join(everything)} | |")
     for method in dict.fromkeys(row["method"] for row in searches):
         mine = [row for row in searches if row["method"] == method]
-        figures = []
-        for limit in limits:
-            found = [row["arch"] for row in mine if row["limit"] == limit]
-            of_all = ranks(table, limit)
-            figures.append(f"{statistics.fmean(of_all[name] for name in found):.1f}")
-            figures.append(f"{statistics.fmean(tests[name] for name in found):.2f}")
+        figures = [text for limit in limits for text in _figures(table, mine, limit)]
         seconds = statistics.fmean(row["seconds"] for row in mine)
-        seeds = len({row["seed"] for row in mine})
-        lines.append(f"| `{method}` | {seeds} | {' | '.join(figures)} | {seconds:.1f} |")
+        lines.append(f"| `{method}` | {_seeds(mine)} | {' | '.join(figures)} | {seconds:.1f} |")
     return lines
+
+
+def _figures(
+    table: list[dict[str, Any]], mine: list[dict[str, Any]], limit: float
+) -> tuple[str, str, str, str]:
+    """Rank, its spread, the worst, accuracy."""
+    tests, of_all = {row["arch"]: row["test"] for row in table}, ranks(table, limit)
+    found = [row["arch"] for row in mine if row["limit"] == limit]
+    if not found:
+        return "", "", "", ""
+    places = [of_all[name] for name in found]
+    spread = f"{statistics.stdev(places):.0f}" if len(places) > 1 else ""
+    accuracy = statistics.fmean(tests[name] for name in found)
+    return f"{statistics.fmean(places):.1f}", spread, str(max(places)), f"{accuracy:.2f}"
+
+
+def _seeds(mine: list[dict[str, Any]]) -> str:
+    """How many: where free and limited searches differ, both."""
+    numbers = {limit: len([r for r in mine if r["limit"] == limit]) for limit in _limits(mine)}
+    return " and ".join(map(str, dict.fromkeys(numbers.values())))
+
+
+def _limits(rows: list[dict[str, Any]]) -> list[float]:
+    return sorted({row["limit"] for row in rows})
 
 
 def _within(limit: float) -> str:

@@ -494,8 +494,10 @@ def test_the_chain_table_ranks_what_was_found(tmp_path: Path) -> None:
         }
     ]
     lines = chain.report(table, found)
-    assert "| one random network | | 122 of 243 | 40.33 | |" in lines
-    assert lines[-1] == "| `nasp` | 1 | 2.0 | 80.33 | 1.0 |"
+    assert "| one random network | | 122 of 243 |  |  | 40.33 | |" in lines
+    assert lines[-1] == "| `nasp` | 1 | 2.0 |  | 2 | 80.33 | 1.0 |"
+    again = found[0] | {"seed": 1, "arch": chain.arch(everything[-4])}
+    assert chain.report(table, [*found, again])[-1] == "| `nasp` | 2 | 3.0 | 1 | 4 | 80.00 | 1.0 |"
 
 
 def test_a_search_in_the_small_chain_finds_a_network_of_the_table() -> None:
@@ -503,3 +505,22 @@ def test_a_search_in_the_small_chain_finds_a_network_of_the_table() -> None:
     chain.SEARCH[chain.SEARCH.index("10")] = "1"
     found = chain.arch(chain.search("random", 0, 0, chain.digits()))
     assert found in {chain.arch(genotype) for genotype in chain.all_genotypes()}
+
+
+def test_chains_beside_random_ones_and_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    chains = script("found_chains")
+    images = chains.load("digits")
+    limit = 60_000
+    drawn = [chains.draw("resnet", number, limit, images) for number in range(2)]
+    sizes = [chains.parameters(chains.network_of(each, "resnet", images)) for each in drawn]
+    assert drawn[0] != drawn[1] and max(sizes) <= limit
+    cell = chains.parameters(chains.cell_network(50_000, images))
+    assert abs(cell - 50_000) < 10_000
+    figures = {"params": 9, "seconds": 2.0, "latency_ms": 0.5, "space": "resnet"}
+    tests = {"found-0": 0.5, "found-1": 0.7, "random-0": 0.4, "random-1": 0.4, "cell": 0.3}
+    rows = [figures | {"network": name, "test": test} for name, test in tests.items()]
+    lines = chains.summary(rows)
+    assert lines[2] == "| resnet | 2 found | 9 | 60.00 | 14.14 | 2 | 0.500 |"
+    assert lines[4] == "| resnet | 1 cell | 9 | 30.00 |  | 2 | 0.500 |"
+    assert lines[-1].startswith("resnet: found less random +20.00 +- ")
