@@ -263,7 +263,12 @@ def test_killed_again_and_again_ends_the_same(alone: list[str], tmp_path: Path) 
 
 @pytest.mark.parametrize("alone", ["nasp"], indirect=True)
 @pytest.mark.parametrize(
-    ("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
+    ("signum", "code"),
+    [
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGKILL, -9, marks=pytest.mark.slow),  # as killed above
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),  # as after every step above
+    ],
 )
 def test_the_command_itself_stopped_and_resumed(
     alone: list[str], tmp_path: Path, signum: signal.Signals, code: int

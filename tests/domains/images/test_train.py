@@ -242,6 +242,7 @@ def test_stopped_and_resumed_ends_the_same(
     assert outcome(tmp_path) == outcome(Path(folder))
 
 
+@pytest.mark.slow  # a training is killed in the tests of faults, too
 def test_killed_and_resumed_ends_the_same(cell: Path, data: Path, tmp_path: Path) -> None:
     argv = [
         "train",
