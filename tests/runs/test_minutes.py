@@ -92,7 +92,6 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return 25.0, 0
 
     monkeypatch.setattr("proxnas.workflows.plan.measure", measure)
-    monkeypatch.setattr("proxnas.workflows.plan.measure", measure)
     return calls
 
 
