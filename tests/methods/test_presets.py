@@ -265,12 +265,16 @@ def test_steps_of_a_preset_are_those_of_an_algorithm_2_written_anew(
     assert len(cells) > 1 or cells != {(0, 0)}  # another cell than the tie at the start
 
 
+REFINED = "short trainings of the found cell and others like it"
+
+
 @pytest.mark.parametrize(
     ("words", "beyond"),
     [
-        ((), "look-ahead, exploration, scaled steps of A"),
-        (("--look-ahead", "0"), "exploration, scaled steps of A"),
-        (("--look-ahead", "0", "--explore", "0", "--arch-optimizer", "adam"), ""),
+        ((), f"look-ahead, exploration, scaled steps of A, {REFINED}"),
+        (("--refine", "0"), "look-ahead, exploration, scaled steps of A"),
+        (("--look-ahead", "0", "--refine", "0"), "exploration, scaled steps of A"),
+        (("--look-ahead", "0", "--explore", "0", "--arch-optimizer", "adam"), REFINED),
         (("--preset", "paper"), ""),
         (("--preset", "official"), ""),
         (
