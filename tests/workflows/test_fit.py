@@ -228,9 +228,9 @@ def test_force_clears_the_parts_too(
 @pytest.mark.parametrize(
     ("minutes", "epochs"),
     [
-        # 331 s: 40% for the search of 10 s an epoch and as much for its refinement; then 271 s
-        (6.0, (6, 30)),
-        pytest.param(10.0, (11, 49), marks=pytest.mark.slow),
+        # 331 s: 40% for the search of 10 s an epoch, too short to be refined; then 201 s
+        (6.0, (13, 22)),
+        pytest.param(10.0, (15, 44), marks=pytest.mark.slow),
         (1.0, (1, 3)),  # 20 s are kept for start and export
         (0.1, (1, 1)),
         (

@@ -278,9 +278,9 @@ def test_the_second_order_gradient_is_clipped_as_in_darts(make_search: MakeSearc
     )
     method, clip = search.method, search.config.clip
     train, valid = search.train.next(), search.valid.next()
-    weights = method.w_optimizer.weights  # type: ignore[attr-defined]
+    weights = method.learner.w_optimizer.weights  # type: ignore[attr-defined]
     xi = 20 * len(train.x) / search.config.bptt
-    ours = method.unrolled(method._at, train, valid)[NAME]  # type: ignore[attr-defined]
+    ours = method.unrolled(method.first_order, train, valid)[NAME]  # type: ignore[attr-defined]
     method.use_mixture()  # type: ignore[attr-defined]
     g = torch.autograd.grad(search.net.loss(train)[0], weights)
     coefficient = min(1.0, clip / float(torch.cat([x.flatten() for x in g]).norm()))
@@ -291,7 +291,7 @@ def test_the_second_order_gradient_is_clipped_as_in_darts(make_search: MakeSearc
         with torch.no_grad():
             for w, x in zip(weights, point, strict=True):
                 w.copy_(x)
-        dA, dw = method._at(batch, weights)  # type: ignore[attr-defined]
+        dA, dw = method.first_order(batch, weights)  # type: ignore[attr-defined]
         return dA[NAME], dw
 
     first, v = at(
