@@ -16,6 +16,7 @@ from proxnas.cli.main import main
 from proxnas.cli.search import parse_search
 from proxnas.domains import load_for_search, spaces
 from proxnas.methods.cells import Cells
+from proxnas.methods.local import Local
 from proxnas.methods.sampling import ByTraining
 from proxnas.report.listing import list_runs
 from proxnas.runs.deadline import Deadline
@@ -460,3 +461,30 @@ def test_wirings_take_no_longer_than_the_search() -> None:
     assert [how_many(config, seen) for seen in (trained, trained - 1)] == [refining.WIRINGS, 0]
     paper = parse_search(["digits", "--space", "darts7", "--preset", "paper"])
     assert paper.course.refine == 0
+
+
+def test_without_time_for_any_wiring_the_found_one_stays(
+    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refining, "WIRING_STEPS", 4)
+    plain = refining._scores
+    run = tmp_path / "wired"
+    flags = ("--space", "darts7", *WIRED, "--epochs", "2", "--seed", "1", "--threads", "1")
+    for known in (0, 1):
+        cut = lambda place, n=known: dict(list(plain(place).items())[:n])  # noqa: E731
+        monkeypatch.setattr(refining, "_scores", cut)
+        assert main(["search", str(stripes), *flags, "--quiet", "--force", "--run", str(run)]) == 0
+        assert result(run)["refined"]["changed"] is False
+
+
+def test_only_what_is_proposed_is_tried() -> None:
+    """However many are asked for: no random cell may take the place of what was found."""
+    cells = Cells(spaces.find("darts7").groups)
+    generator = torch.Generator().manual_seed(3)
+    start = cells.draw(generator)
+    local = Local(cells, start, generator, Cells.wirings)
+    asked = []
+    for _ in range(9):
+        asked.append(local.ask())
+        local.tell(asked[-1], -float(len(set(asked))))
+    assert asked[0] == start and set(asked) == {start, *cells.wirings(start)}

@@ -90,6 +90,11 @@ class Local:
         return [around[i] for i in order]
 
     def _begin_anew(self) -> None:
+        """At a random cell; where cells are proposed there are no others than these, and the same
+        again changes nothing."""
+        if self.proposals:
+            self.waiting, self.around = [self.middle], []
+            return
         self.middle, self.around = self.within(self.cells.draw(self.generator)), []
         self.waiting = [self.middle]
 
