@@ -1,4 +1,5 @@
-"""Fits by the clock of small networks that make so many steps, whatever the clock says."""
+"""Fits by the clock of small networks that make so many steps, whatever the clock says, in ways
+that no timing decides."""
 
 from __future__ import annotations
 
@@ -29,11 +30,15 @@ def pretend_to_export(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxnas.domains.text.export.export_text_model", pretend)
 
 
+TIMED = {"channels": 8, "precision": "fp32", "reach": 0.125, "rotation": 0.0, "colour": 0.0}
+"""What a timing of steps decides: two fits of the same images would differ by it."""
+
+
 def hurry(monkeypatch: pytest.MonkeyPatch, steps: int = 25) -> None:
     """Until the test is over."""
 
     def follow(plan: Plan, images: Images, clock: object) -> OnePass:
-        small = dataclasses.replace(plan, channels=8)
+        small = dataclasses.replace(plan, **TIMED)
         return OnePass(small, images, [i / steps for i in range(steps)])
 
     pretend_to_export(monkeypatch)
