@@ -1,6 +1,6 @@
 """Chains found within a limit beside random ones, and beside a cell of equal parameters.
 
-    python benchmarks/found_chains.py CIFAR_FOLDER [--spaces resnet,mobile] [--seeds 100,101,102]
+    python benchmarks/found_chains.py CIFAR_FOLDER [--spaces resnet,mobile] [--seeds 100,...,104]
                                       [--random 8] [--folder found_chains]
 
 On 10,000 training images of CIFAR-10 and its test images, averaged down to 16x16: NASP searches
@@ -9,7 +9,8 @@ and DARTS' second cell, in networks as wide as brings them next to the found one
 are trained in the same steps on the same batches. Seconds of training are those of the process,
 latencies those of ONNX Runtime for one image.
 
-Resumable: FOLDER/rows.jsonl has a row a network, and those that are there are not made again.
+Resumable: FOLDER/rows.jsonl has a row a network, FOLDER/found.jsonl what was found, and those that
+are there are not made again.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Plan(NamedTuple):
     lesson: Lesson
 
 
-PLANS = {"resnet": Plan(1, 12, 3, Lesson(2, 64)), "mobile": Plan(1, 4, 1, Lesson(2, 64))}
+PLANS = {"resnet": Plan(1, 12, 12, Lesson(16, 64)), "mobile": Plan(1, 4, 1, Lesson(4, 64))}
 CELL, CELLS = "zoo:DARTS_V2", 5
 SHARE = 0.5
 """Of the largest network's parameters."""
@@ -84,6 +85,20 @@ def find(space: str, seed: int, limit: int, images: Images) -> Genotype:
     with shown(Console(), space, True) as bar:
         run_epochs(search, None, bar)
     return search.genotype()
+
+
+def find_once(space: str, seed: int, limit: int, images: Images, path: Path) -> dict[str, Any]:
+    """What the file has of that search; made and written there if it has not."""
+    for row in known(path):
+        if (row["space"], row["seed"], row["limit"]) == (space, seed, limit):
+            return row
+    start = time.process_time()
+    genotype = find(space, seed, limit, images)
+    row = {"space": space, "seed": seed, "limit": limit}
+    row["search_seconds"] = round(time.process_time() - start, 1)
+    row["genotype"] = json.loads(genotype.to_json())
+    append(path, row)
+    return row
 
 
 def draw(space: str, number: int, limit: int, images: Images) -> Genotype:
@@ -141,17 +156,10 @@ def compare(space: str, images: Images, options: argparse.Namespace, folder: Pat
 
     for seed in map(int, options.seeds.split(",")):
         if f"found-{seed}" not in done:
-            start = time.process_time()
-            genotype = find(space, seed, limit, images)
-            searched = round(time.process_time() - start, 1)
+            found = find_once(space, seed, limit, images, folder / "found.jsonl")
             torch.manual_seed(stable_seed(SEED, "weights"))
-            network = network_of(genotype, space, images)
-            add(
-                f"found-{seed}",
-                network,
-                search_seconds=searched,
-                genotype=json.loads(genotype.to_json()),
-            )
+            network = network_of(Genotype.from_json(json.dumps(found["genotype"])), space, images)
+            add(f"found-{seed}", network, search_seconds=found["search_seconds"])
     for number in range(options.random):
         if f"random-{number}" not in done:
             genotype = draw(space, number, limit, images)
@@ -205,7 +213,7 @@ def main() -> None:
     )
     parser.add_argument("cifar")
     parser.add_argument("--spaces", default="resnet,mobile")
-    parser.add_argument("--seeds", default="100,101,102", help="of searches")
+    parser.add_argument("--seeds", default="100,101,102,103,104", help="of searches")
     parser.add_argument("--random", type=int, default=8, help="random networks")
     parser.add_argument("--folder", default="found_chains")
     options = parser.parse_args()

@@ -2,7 +2,7 @@
 find.
 
     python benchmarks/quality.py CIFAR_FOLDER JUDGE [--space nasbench201] [--seeds 0,1]
-        [--only nasp,darts-1st] [--row "NAME=FLAGS"] [--folder quality]
+        [--only nasp,darts-1st] [--row "NAME=FLAGS"] [--minutes 2] [--folder quality]
 
 JUDGE: for nasbench201 its table (csv), for darts7 and darts8 a folder with judge.py, see
 quality_judges.py. Reduced: training images averaged down to 16x16, half for w and half for A; all
@@ -10,6 +10,9 @@ quality_judges.py. Reduced: training images averaged down to 16x16, half for w a
 others; 4 epochs, one thread, two searches side by side. Resumable: a finished search is not
 repeated, an interrupted one goes on. Raw rows are kept in FOLDER/rows.jsonl, the summary is
 printed. Seeds 0-9 are for choosing, 100 and up for reporting.
+
+With --minutes every search has that time instead of its epochs, and 10,000 images, so that epochs
+are short: methods at equal time, in rows whose names end with it.
 
 Any row can be had with " with shuffled labels" behind its name: what it finds where there is
 nothing to learn. `random cells`, `largest cell` and `largest flat cell` (all nodes read the inputs
@@ -55,8 +58,9 @@ SPACES: dict[str, list[str]] = {
     "darts7": ["--space", "darts7", "--cells", "5", "--channels", "8"],
     "darts8": ["--space", "darts8", "--cells", "5", "--channels", "8"],
 }
-LENGTH = ["--epochs", "4", "--batch-size", "64"]
+BATCH, EPOCHS = ["--batch-size", "64"], ["--epochs", "4"]
 IMAGES = {"nasbench201": 50_000, "darts7": 20_000, "darts8": 20_000}
+IN_MINUTES = 10_000
 ALONE = ["--refine", "0"]
 """What a search finds by itself; the row `nasp refined` has the refinement, too."""
 REFINED = "nasp refined"
@@ -130,6 +134,15 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "asng": ["--method", "asng"],
     "bayesnas": ["--method", "bayesnas"],
     "bayesnas 1 epoch": ["--method", "bayesnas", "--epochs", "1"],
+    "proxyless": ["--method", "proxyless"],
+    "spos": ["--method", "spos"],
+    "mnasnet": ["--method", "mnasnet"],
+    "nao": ["--method", "nao"],
+    "pc-darts": ["--method", "pc-darts"],
+    "drnas": ["--method", "drnas"],
+    "darts-pt": ["--method", "darts-pt"],
+    "fair-darts": ["--method", "fair-darts"],
+    "darts-minus": ["--method", "darts-minus"],
 } | {f"nasp {name}": flags for name, flags in VARIANTS.items()}
 NOT_SEARCHED = {
     "random cells": lambda space, seed: random_genotypes(space, 1, seed)[0],
@@ -149,6 +162,7 @@ class Study:
     data: Path
     folder: Path
     flags: dict[str, list[str]]
+    length: list[str]
 
     def rows(self, name: str, seed: int) -> list[dict[str, Any]]:
         """The rows of one cell: a search, or a control; those that are known are not made again."""
@@ -201,7 +215,8 @@ class Study:
         start = ["-m", "proxnas"]
         if variant in VARIANTS:
             start = [str(Path(__file__).with_name("variants.py")), variant]
-        flags = [*SPACES[self.space], *LENGTH, *ALONE, *self.flags[plain], "--seed", str(seed)]
+        flags = [*SPACES[self.space], *self.length, *ALONE, *self.flags[plain]]
+        flags += ["--seed", str(seed)]
         ways = ["--threads", "1", "--quiet", "--resume", "--run", str(run)]
         return [sys.executable, *start, "search", str(data), *flags, *ways]
 
@@ -304,17 +319,23 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1")
     parser.add_argument("--only", default=",".join([*NOT_SEARCHED, *CONFIGURATIONS]))
     parser.add_argument("--row", action="append", default=[], help="NAME=FLAGS, a row of one's own")
+    parser.add_argument("--minutes", default="", help="of every search, instead of its epochs")
     parser.add_argument("--folder", default="quality")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     folder = Path(options.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    images = IMAGES[options.space]
+    images = IN_MINUTES if options.minutes else IMAGES[options.space]
     data = reduced(options.cifar, folder / f"reduced-{images}.npz", images)
     own = {name: shlex.split(flags) for name, _, flags in (r.partition("=") for r in options.row)}
     judge = judge_of(options.judge)
-    study = Study(options.space, judge, data, folder, CONFIGURATIONS | own)
+    flags, length = CONFIGURATIONS | own, [*BATCH, *EPOCHS]
     names = [*options.only.split(","), *own] if options.only else list(own)
+    if options.minutes:
+        length, behind = [*BATCH, "--minutes", options.minutes], f" in {options.minutes} minutes"
+        flags = {f"{name}{behind}": flags[name] for name in names}
+        names = list(flags)
+    study = Study(options.space, judge, data, folder, flags, length)
     with ThreadPoolExecutor(options.jobs) as pool:
         jobs = [(name, int(seed)) for name in names for seed in options.seeds.split(",")]
         done = list(pool.map(lambda job: study.rows(*job), jobs))

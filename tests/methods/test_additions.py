@@ -1,5 +1,5 @@
-"""What we add to Algorithm 2: exploration, the look ahead, scoring on a part. The price of a limit
-is tested with the limits."""
+"""What we add to Algorithm 2: exploration, the look ahead, waiting for evidence, scoring on a part.
+The price of a limit is tested with the limits."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from proxnas.common.types import Batch, Matrices
 from proxnas.core.choice import Choice
 from proxnas.core.supernet import Supernet
 from proxnas.methods import proximal
+from proxnas.methods.additions import Evidence
+from proxnas.methods.additions.evidence import LEAST, NOTHING_LEARNT
 from proxnas.methods.base import Setup
 from proxnas.methods.proximal import Proximal
 from proxnas.searching.job import Search
@@ -139,7 +141,8 @@ def test_the_look_ahead_lowers_the_gradient_by_what_training_wins(make_search: M
     setup = dataclasses.replace(
         asked, net=Supernet(module), train=Repeat(train), valid=Repeat(valid)
     )
-    without, ahead = (made(setup, explore=0.0, look_ahead=steps, horizon=1.5) for steps in (0, 1))
+    plain_steps = {"explore": 0.0, "evidence": 0.0, "horizon": 1.5}
+    without, ahead = (made(setup, look_ahead=steps, **plain_steps) for steps in (0, 1))
     assert torch.equal(without.A_bar["row"], ahead.A_bar["row"])
     plain, credited = (m.gradient(m.A_bar, train)["row"] for m in (without, ahead))
     difference = (credited - plain)[0]
@@ -247,7 +250,7 @@ def test_by_default_nasp_explores_and_looks_ahead(make_search: MakeSearch) -> No
     assert handed(nasp(make_search)) == {"exploration", "look_ahead"}
 
 
-STATE = {"A", "A_bar", "costs", "looked", "potentials", "price", "w"}
+STATE = {"A", "A_bar", "costs", "evidence", "looked", "potentials", "price", "w"}
 """What a checkpoint holds of a proximal method, whatever was added to it."""
 
 
@@ -263,3 +266,108 @@ def test_a_checkpoint_has_the_same_keys_with_and_without_additions(
     assert state.keys() == STATE
     other.load_state_dict(state)
     assert same(stored(other.state_dict()), state)
+
+
+# -------------------------------------------------------------------- evidence
+
+
+class Labelled:
+    """A stream of images of noise: `known` of the label is in them, 0: nothing."""
+
+    def __init__(self, known: float, seed: int = 0) -> None:
+        self.known, self.random = known, torch.Generator().manual_seed(seed)
+
+    def next(self) -> Batch:
+        y = torch.randint(3, (16,), generator=self.random)
+        x = torch.randn(16, 3, generator=self.random) + self.known * nn.functional.one_hot(y, 3)
+        return Batch(x, y)
+
+    def __len__(self) -> int:
+        return 50
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"random": self.random.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.random.set_state(state["random"])
+
+
+def answering() -> Supernet:
+    """Answers what it sees, or the contrary."""
+    return Supernet(nn.Sequential(Choice({"a": nn.Identity(), "b": nn.Identity()}, share="row")))
+
+
+def waits(evidence: Evidence, stream: Labelled, most: int) -> int | None:
+    """Batches until it is there."""
+    evidence.net.use({"row": torch.tensor([[1.0, 0.0]])})
+    return next((i for i in range(1, most) if evidence.is_there(stream.next())), None)
+
+
+def test_evidence_is_there_as_soon_as_answers_fit_labels() -> None:
+    assert waits(Evidence(answering(), 5.0, 50), Labelled(3.0), 100) == LEAST
+    later = waits(Evidence(answering(), 5.0, 50), Labelled(0.3), 500)
+    assert later is not None and later > LEAST
+    assert waits(Evidence(answering(), 5.0, 50), Labelled(-3.0), 300) is None  # wrong, not right
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_chance_is_no_evidence(seed: int) -> None:
+    assert waits(Evidence(answering(), 5.0, 50), Labelled(0.0, seed), 500) is None
+
+
+def test_evidence_once_there_stays_and_is_kept() -> None:
+    evidence = Evidence(answering(), 5.0, 50)
+    waits(evidence, Labelled(3.0), 100)
+    assert evidence.is_there(Labelled(-9.0).next())
+    again = Evidence(answering(), 5.0, 50)
+    again.load_state_dict(stored(evidence.state_dict()))
+    assert again.found and again.leads == evidence.leads
+
+
+def test_no_more_than_an_epoch_of_images_is_counted() -> None:
+    for batches, window in ((3, 10), (40, 40), (4000, 100)):
+        assert Evidence(answering(), 5.0, batches).window == window
+
+
+def searched(make_search: MakeSearch, known: float, **changes: Any) -> Proximal:
+    """After sixty steps, of a search of more than a hundred, in images that tell so much."""
+    asked = make_search("--space", "nasbench201", "--epochs", "3").setup
+    torch.manual_seed(0)
+    module = Choice({name: nn.Linear(3, 3) for name in "abc"}, share="row")
+    streams = {"train": Labelled(known, 1), "valid": Labelled(known, 2)}
+    method = made(dataclasses.replace(asked, net=Supernet(module), **streams), **changes)
+    begun = {name: a.clone() for name, a in method.A.items()}
+    for _ in range(60):
+        method.step()
+    assert method.additions.evidence is not None
+    assert same(begun, method.A) is not method.additions.evidence.found
+    return method
+
+
+def test_A_rests_where_labels_tell_nothing(make_search: MakeSearch) -> None:
+    method = searched(make_search, 0.0)
+    assert method.doubts() == [NOTHING_LEARNT]
+    assert float(method.additions.evidence.certainty()) < 5  # type: ignore[union-attr]
+
+
+def test_A_moves_where_labels_tell_something(make_search: MakeSearch) -> None:
+    method = searched(make_search, 3.0)
+    assert method.doubts() == [] and method.additions.evidence.found  # type: ignore[union-attr]
+
+
+def test_first_steps_with_evidence_are_as_long_as_without_waiting(make_search: MakeSearch) -> None:
+    """What was not scored tells nothing of how steep the loss is."""
+    method = searched(make_search, 0.0)
+    method.additions.evidence.found = True  # type: ignore[union-attr]
+    before = method.A["row"].clone()
+    method.step()
+    moved = (method.A["row"] - before).square().mean().sqrt()
+    assert float(moved) == pytest.approx(method.options.arch_learning_rate, rel=0.01)
+
+
+@pytest.mark.parametrize(("epochs", "asked"), [("19", False), ("20", True)])
+def test_short_searches_do_not_wait(epochs: str, asked: bool, make_search: MakeSearch) -> None:
+    method = nasp(make_search, "--epochs", epochs)
+    assert (method.additions.evidence is not None) is asked
+    assert method.doubts() == ([NOTHING_LEARNT] if asked else [])
+    assert nasp(make_search, "--epochs", epochs, "--evidence", "0").additions.evidence is None

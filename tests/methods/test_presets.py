@@ -32,6 +32,7 @@ COMMON: dict[str, Any] = {
     # none of our additions
     "explore": 0.0,
     "look_ahead": 0,
+    "evidence": 0.0,
     "refine": 0,
     "patience": 0,
     "max_skip": -1,
@@ -271,10 +272,16 @@ REFINED = "short trainings of the found cell and others like it"
 @pytest.mark.parametrize(
     ("words", "beyond"),
     [
-        ((), f"look-ahead, exploration, scaled steps of A, {REFINED}"),
-        (("--refine", "0"), "look-ahead, exploration, scaled steps of A"),
-        (("--look-ahead", "0", "--refine", "0"), "exploration, scaled steps of A"),
-        (("--look-ahead", "0", "--explore", "0", "--arch-optimizer", "adam"), REFINED),
+        ((), f"look-ahead, exploration, waiting for evidence, scaled steps of A, {REFINED}"),
+        (("--refine", "0"), "look-ahead, exploration, waiting for evidence, scaled steps of A"),
+        (
+            ("--look-ahead", "0", "--refine", "0"),
+            "exploration, waiting for evidence, scaled steps of A",
+        ),
+        (
+            ("--look-ahead", "0", "--explore", "0", "--evidence", "0", "--arch-optimizer", "adam"),
+            REFINED,
+        ),
         (("--preset", "paper"), ""),
         (("--preset", "official"), ""),
         (

@@ -63,6 +63,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "cost": {"cost": "flops", "eta": 3.0, "expected_cost": 3.0},
     "explore": {"explore": 3.0},
     "look_ahead": {"look_ahead": 1},
+    "evidence": {"evidence": 1e9},
     "horizon": {"horizon": 40.0, "look_ahead": 1},
     "max_skip": {"max_skip": 0},
     "warmup": {"warmup": 2},

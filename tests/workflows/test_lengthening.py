@@ -36,6 +36,7 @@ SEARCH = [
     "--final-cells=1",
     "--refine=0",
     "--explore=0",
+    "--evidence=0",
     "--learning-rate=0.01",
     "--learning-rate-min=0.01",
 ]
@@ -145,6 +146,11 @@ def test_a_crash_between_the_two_files_loses_nothing(
         ),
         (
             ["--explore=0"],
+            {"epochs": 20},
+            "because its --evidence is waited for where 15 epochs are enough steps",
+        ),
+        (
+            ["--explore=0", "--evidence=0"],
             {"epochs": 20},
             "because its learning rate falls to its end over 15 epochs",
         ),

@@ -52,8 +52,10 @@ class Steepness:
         self.mean_square, self.t = 0.0, 0
 
     def add(self, gradients: Iterable[Tensor]) -> None:
-        """The gradients of one step."""
+        """The gradients of one step; those that are 0 everywhere say nothing."""
         square = float(torch.cat([g.flatten() for g in gradients]).square().mean())
+        if not square:
+            return
         self.mean_square = self.MEMORY * self.mean_square + (1 - self.MEMORY) * square
         self.t += 1
 

@@ -115,6 +115,14 @@ class Restoring(Protocol):
 
 
 @runtime_checkable
+class Doubting(Protocol):
+    """A method that knows when what it returns rests on nothing."""
+
+    def doubts(self) -> list[str]:
+        """Warnings for its user."""
+
+
+@runtime_checkable
 class Priced(Protocol):
     """A method that weighs size against loss."""
 

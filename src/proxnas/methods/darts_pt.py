@@ -67,8 +67,9 @@ class DartsPt(Learns[DartsPtOptions]):
         """An InputError if the first edge is decided before A has moved."""
         o, begin = self.options, self._begin()
         if o.first_due(len(self.train), self.epochs, o.arch_every) >= begin:
-            advice = f"before it none of {begin} steps moves A: give less, or more {{epochs}}"
-            raise OptionError("deciding", o.deciding, advice)
+            late, value = ("warmup", o.warmup) if o.warmup else ("deciding", o.deciding)
+            advice = f"none of the {begin} steps before darts-pt decides would move A"
+            raise OptionError(late, value, f"{advice}: give less, or more {{epochs}}")
 
     def _usable(self, name: str) -> torch.Tensor:
         """All candidates but `none`, which is no connection that could be missed."""

@@ -55,6 +55,8 @@ class Beside:
     """Candidates have neither weights nor products."""
     one_cell: bool = False
     """There is no reduction cell."""
+    images: bool = True
+    """Classes of images are learnt, not text, nor what somebody's module is for."""
 
 
 @dataclass(frozen=True)

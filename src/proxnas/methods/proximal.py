@@ -79,7 +79,7 @@ class ProximalOptions(
 @dataclass(frozen=True)
 class NaspOptions(ProximalOptions):
     """NASP, proximal iterations (Alg. 2 of the paper): one candidate an edge runs, all are
-    scored. For images with look-ahead, exploration and scaled steps; --preset paper: without."""
+    scored. For images with look-ahead, exploration and more; --preset paper: without."""
 
     public: ClassVar[str] = "NASP"
     traits: ClassVar[Traits] = replace(ProximalOptions.traits, refines=True)
@@ -94,6 +94,9 @@ class NaspOptions(ProximalOptions):
     look_ahead: Annotated[int, Range(0)] = 100
     """Least steps between looks ahead at what training promises; 0: none. Four an epoch at
     most."""
+    evidence: Annotated[float, NOT_NEGATIVE] = 5.0
+    """A rests until the network knows validation labels better than exchanged ones by so many
+    standard errors; 0: it never rests. In searches of 100 steps or more."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,20 @@ class Proximal:
         """dF/dA_bar on a fresh validation batch, F = L_val + eta R."""
         valid, added = self.valid.next(), self.additions
         path = self._run(A_bar)
+        if added.evidence and not added.evidence.is_there(valid):
+            dA = {name: torch.zeros_like(a) for name, a in self.A.items()}
+        else:
+            dA = self.gradient_of_loss(train, valid)
+        if added.price:
+            added.price.follow(dA)
+        noise = added.noise(self.A)
+        for name, dR in self.penalty.gradient(self.A, path, self.A_bar, noise).items():
+            dA[name] = dA[name] + dR
+        return dA
+
+    def gradient_of_loss(self, train: Batch, valid: Batch) -> Matrices:
+        """dL_val/dA_bar at the architecture in use, less what training promises."""
+        added = self.additions
         if added.second_order:
             dA = added.second_order(self._loss_gradient, train, valid)
         else:
@@ -161,11 +178,6 @@ class Proximal:
         if added.look_ahead:
             for name, promised in added.look_ahead.promised(train, valid).items():
                 dA[name] = dA[name] - promised
-        if added.price:
-            added.price.follow(dA)
-        noise = added.noise(self.A)
-        for name, dR in self.penalty.gradient(self.A, path, self.A_bar, noise).items():
-            dA[name] = dA[name] + dR
         return dA
 
     def descend(self, dA: Matrices) -> Matrices:
@@ -215,6 +227,10 @@ class Proximal:
         if ahead is None:
             return (lambda: None), 0.0
         return lambda: ahead.look(self.train.next(), self.valid.next()), 1 / ahead.pause(steps)
+
+    def doubts(self) -> list[str]:
+        """What evidence that was waited for did not show."""
+        return self.additions.evidence.doubts() if self.additions.evidence else []
 
     def architecture(self) -> tuple[Matrices, Matrices]:
         return self.A, self.A_bar

@@ -12,6 +12,7 @@ AS_PUBLISHED: Mapping[str, Any] = {
     "arch_learning_rate": 3e-4,
     "explore": 0.0,
     "look_ahead": 0,
+    "evidence": 0.0,
     "refine": 0,
     "patience": 0,
 }

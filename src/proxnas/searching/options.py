@@ -229,6 +229,7 @@ class SearchOptions(Composed):
             self.cost_of_R(),
             self.domain.weightless,
             one_cell=not traits_of(space).reduces,
+            images=self.domain.cells_of_images,
         )
 
     def over_all_epochs(self) -> str:
@@ -239,6 +240,8 @@ class SearchOptions(Composed):
             return f"{self.what.method} is made for {epochs} epochs from the start"
         if getattr(own, "explore", 0.0):
             return f"its {{explore}} falls to 0 over {epochs} epochs"
+        if getattr(own, "evidence", 0.0):
+            return f"its {{evidence}} is waited for where {epochs} epochs are enough steps"
         if self.limits.limit():
             return f"its limit is approached over {epochs} epochs"
         if self.weights.learning_rate_min != self.weights.learning_rate:

@@ -12,6 +12,7 @@ from proxnas.cells.kinds import CUSTOM
 from proxnas.cells.table import look_up
 from proxnas.core.selection import without_weights
 from proxnas.core.size.complexity import parameters
+from proxnas.methods.base import Doubting
 from proxnas.methods.options import SamplesCells
 from proxnas.runs.deadline import MINUTES, Deadline
 from proxnas.runs.folder import Run
@@ -121,6 +122,8 @@ def summary(this: Search, rows: list[dict[str, Any]], stopped: str = "") -> Sear
 
 def _warnings(this: Search) -> Iterator[str]:
     yield from this.data.warnings
+    if isinstance(this.method, Doubting):
+        yield from this.method.doubts()
     # candidates of a user's own module tell nothing by their names
     poor = this.space.name != CUSTOM and without_weights(this.returned(), this.net.groups)
     # asked for: an empty cell may be what it takes

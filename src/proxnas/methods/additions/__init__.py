@@ -10,6 +10,7 @@ from proxnas.common.options import NOT_NEGATIVE, SHARE, Range
 from proxnas.common.types import Matrices, State
 from proxnas.core.choice import Share
 from proxnas.core.supernet import EVERYTHING
+from proxnas.methods.additions.evidence import Evidence, can_be_asked
 from proxnas.methods.additions.exploration import Exploration
 from proxnas.methods.additions.lookahead import LookAhead
 from proxnas.methods.additions.price import Price
@@ -19,7 +20,15 @@ from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.options import Beside, MethodOptions
 from proxnas.methods.unrolled import UnrolledStep
 
-__all__ = ["Additions", "AsksForAdditions", "Exploration", "LookAhead", "PartialScoring", "Price"]
+__all__ = [
+    "Additions",
+    "AsksForAdditions",
+    "Evidence",
+    "Exploration",
+    "LookAhead",
+    "PartialScoring",
+    "Price",
+]
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,9 @@ class AsksForAdditions(MethodOptions):
     most."""
     horizon: Annotated[float, NOT_NEGATIVE] = 1.0
     """How many steps of its training --look-ahead credits a candidate with."""
+    evidence: Annotated[float, NOT_NEGATIVE] = 0.0
+    """A rests until the network knows validation labels better than exchanged ones by so many
+    standard errors; 0: it never rests. In searches of 100 steps or more."""
     score_batch: Annotated[float, SHARE] = 1.0
     """Share of the batch that unselected candidates are scored on."""
     score_nodes: Annotated[float, SHARE] = 1.0
@@ -46,6 +58,7 @@ class AsksForAdditions(MethodOptions):
         known = {
             "look-ahead": self.look_ahead and not beside.weightless,
             "exploration": self.explore,
+            "waiting for evidence": self.evidence and beside.images,
             "partial scoring": partial,
             "second order": self.order == 2,
         }
@@ -58,6 +71,8 @@ class AsksForAdditions(MethodOptions):
             found["horizon"] = "with {look_ahead} 0"
         if beside.weightless:
             found["look_ahead"] = f"in {{space}} {beside.space}, whose candidates have no weights"
+        if not beside.images:
+            found["evidence"] = f"in {{space}} {beside.space}, which is not of images"
         return found
 
 
@@ -67,6 +82,7 @@ class Additions:
 
     exploration: Exploration | None = None
     look_ahead: LookAhead | None = None
+    evidence: Evidence | None = None
     partial_scoring: PartialScoring | None = None
     price: Price | None = None
     second_order: UnrolledStep | None = None
@@ -78,9 +94,11 @@ class Additions:
         """Those that the options and the limit ask for."""
         o, steps = setup.options, len(setup.train)
         partial = (o.score_batch, o.score_nodes) != (1, 1)
+        asked = o.evidence and can_be_asked(setup.net, steps * setup.weights.epochs)
         return cls(
             exploration=Exploration(o.explore, setup.seed, w) if o.explore else None,
             look_ahead=LookAhead(setup.net, w, o.look_ahead, o.horizon) if o.look_ahead else None,
+            evidence=Evidence(setup.net, o.evidence, steps) if asked else None,
             partial_scoring=(
                 PartialScoring(o.score_batch, o.score_nodes, scoring_seed, w) if partial else None
             ),
@@ -99,11 +117,12 @@ class Additions:
     def state_dict(self) -> State:
         """Of all that remember something, also of those that are not there: whoever goes on with
         a run finds every key."""
-        ahead, price = self.look_ahead, self.price
+        ahead, price, evidence = self.look_ahead, self.price, self.evidence
         return {
             "potentials": ahead.potentials if ahead else {},
             "looked": ahead.looked if ahead else 0,
             "price": price.state() if price else [],
+            "evidence": evidence.state_dict() if evidence else {},
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -112,3 +131,5 @@ class Additions:
             self.look_ahead.looked = state["looked"]
         if self.price:
             self.price.load(state["price"])
+        if self.evidence:
+            self.evidence.load_state_dict(state["evidence"])
