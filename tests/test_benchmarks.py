@@ -299,7 +299,7 @@ def test_recurrent_cells_are_summed_up_by_text_and_cell() -> None:
 def test_every_configuration_of_the_quality_study_is_a_search(quality: ModuleType) -> None:
     spaces = itertools.cycle(quality.SPACES.values())  # parsing takes long
     for sizes, flags in zip(spaces, quality.CONFIGURATIONS.values(), strict=False):
-        parse_search(["digits", *sizes, *quality.LENGTH, *quality.ALONE, *flags])
+        parse_search(["digits", *sizes, *quality.BATCH, *quality.EPOCHS, *quality.ALONE, *flags])
     assert quality.VARIANTS.keys() == script("variants").VARIANTS.keys()
 
 
@@ -334,6 +334,7 @@ def test_a_refined_search_has_two_rows_and_is_not_repeated(
         tmp_path / "data.npz",
         tmp_path,
         quality.CONFIGURATIONS,
+        ["--epochs", "4"],
     )
     for _ in range(2):
         rows = study.rows(name, 7)

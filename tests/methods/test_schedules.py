@@ -241,11 +241,11 @@ def test_a_warm_up_can_be_a_part_of_an_epoch(make_search: MakeSearch) -> None:
         ),
         (
             "--method darts-pt --deciding 1 --epochs 2",
-            "--deciding 1.0: before it none of 0 steps moves A",
+            "--deciding 1.0: none of the 0 steps before darts-pt decides would move A",
         ),
         (
             "--method darts-pt --warmup 7 --epochs 10",
-            "--deciding 0.3: before it none of 7 steps moves A",
+            "--warmup 7.0: none of the 7 steps before darts-pt decides would move A",
         ),
         ("--method enas --controller-steps 0", "--controller-steps 0: give a number of at least 1"),
         ("--method nasp --warmup -0.5", "--warmup -0.5: give a number of at least 0, or -1"),
