@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from proxnas import methods
-from proxnas.cells.kinds import CUSTOM
 from proxnas.common.errors import OptionError, unknown_value
 from proxnas.common.options import COUNT, Composed, Options, Range, build, flat_hints
 from proxnas.common.quantities import whole_numbers
@@ -27,6 +26,7 @@ from proxnas.runs.options import JobConfig
 from proxnas.searching.owners import (
     all_parts,
     asks_for_nothing,
+    check_names,
     domain_options,
     foreign,
     not_for,
@@ -58,10 +58,7 @@ class What(Options):
 
     def check(self) -> None:
         """Names that exist, and go together."""
-        if self.space not in (*SPACES, CUSTOM):
-            raise unknown_value("space", self.space, SPACES)
-        if self.method not in methods.names():
-            raise unknown_value("method", self.method, methods.names())
+        check_names(self.space, self.method)
         domain_options(self.space).check_protocol(self.protocol, self.space)
         presets = methods.options_of(self.method).presets
         if self.preset not in ("default", *presets):

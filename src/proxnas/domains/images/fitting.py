@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from proxnas.common.errors import AboutOptions, InputError, unknown_value
 from proxnas.common.options import Range, changed
 from proxnas.domains.fitting import FitMinutes, FitOptions, Free, Say
-from proxnas.domains.images.options import ImageFlags, ImageTrainOptions, load_options
+from proxnas.domains.images.options import ImageFlags, ImageTrainOptions
 from proxnas.domains.images.protocols import protocol_values
 from proxnas.domains.images.spaces import SPACES, space_traits
 from proxnas.training.few_steps import SMALLEST_BATCH, batch_for, epochs_for
@@ -131,7 +131,7 @@ class ImageFitting:
         return training
 
     def reads_alike(self, search: Any, training: ImageTrainOptions) -> bool:
-        return load_options(search) == load_options(training)
+        return bool(search.load_options() == training.load_options())
 
     def smaller(
         self, training: ImageTrainOptions, data: Images, free: Free
@@ -190,7 +190,7 @@ class ImageFitting:
 def _load(options: Any) -> Images:
     from proxnas.domains.images.data.images import load
 
-    return load(options.data, load_options(options))
+    return load(options.data, options.load_options())
 
 
 def _smaller_images(options: Any, images: Images) -> tuple[Any, Images]:

@@ -34,7 +34,7 @@ from proxnas.domains.text.language import (
     speak,
 )
 from proxnas.domains.text.model import TextModel, language_network, multiply_adds
-from proxnas.domains.text.options import TextTrainOptions, text_options
+from proxnas.domains.text.options import TextTrainOptions
 from proxnas.domains.text.perplexity import Reading, perplexity, read_through
 from proxnas.runs.consensus import mean_gradients
 from proxnas.runs.divergence import Guard, step_if_sound
@@ -224,7 +224,7 @@ class TextTraining:
         info |= {"epochs": self.epochs_done, "seed": c.seed}
         info |= {name: getattr(c, name) for name in READING}
         return TextModel(
-            network, self.architecture, self.size, self.text.vocabulary, text_options(c), info
+            network, self.architecture, self.size, self.text.vocabulary, c.text_options(), info
         )
 
     def describe(self) -> dict[str, Any]:
