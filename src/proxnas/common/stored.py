@@ -213,6 +213,7 @@ ROW: dict[str, Check] = COMMON | {
     "seconds": object_of(is_amount),
     "memory": object_of(is_number),
     "genotype": is_object,
+    "schema": is_whole,
     "A": object_of(_is_matrix),
     "selected": object_of(list_of(_is_pair)),
 }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from proxnas.common.errors import unknown_value
+from proxnas.common.metrics_row import MetricsRow
 from proxnas.common.options import Options
 from proxnas.common.plugins import of_others, resolve
 
@@ -24,7 +25,7 @@ LOGGERS = {"tensorboard": "proxnas.runs.tensorboard:Board"}
 class Logger(Protocol):
     """Is told of a run; made of its folder."""
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: MetricsRow) -> None:
         """An epoch is over; after a resumption, epochs may come again."""
 
     def close(self) -> None:
@@ -38,7 +39,7 @@ class Progress(Protocol):
 
     def step(self, changes: int) -> None: ...
 
-    def epoch(self, row: dict[str, Any]) -> None: ...
+    def epoch(self, row: MetricsRow) -> None: ...
 
 
 class Logged:
@@ -53,7 +54,7 @@ class Logged:
     def step(self, changes: int) -> None:
         self.other.step(changes)
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: MetricsRow) -> None:
         self.other.epoch(row)
         for logger in self.loggers:
             logger.epoch(row)

@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
 
 from proxnas.common.environment import describe
 from proxnas.common.errors import AboutOptions, escape
 from proxnas.common.interrupt import Interrupted, Request, stop_requests
 from proxnas.common.launch import here
+from proxnas.common.metrics_row import MetricsRow
 from proxnas.common.say import note
 from proxnas.common.types import State
 from proxnas.report.reading import read_object
@@ -35,7 +35,7 @@ from proxnas.runs.threads import Auto, Fixed, Look, threads_for
 
 def run_epochs(
     job: Job, run: Run | None, progress: Progress, deadline: Deadline | None = None
-) -> list[dict[str, Any]]:
+) -> list[MetricsRow]:
     """Runs a job to its end, from where its folder stands; returns the rows of all its epochs.
 
     Those of a folder without matrices, which it keeps. Without a folder nothing is kept: a signal
@@ -71,7 +71,7 @@ class InMemory:
 
     def __init__(self) -> None:
         self.state: State | None = None
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[MetricsRow] = []
 
     def save_checkpoint(self, state: State) -> None:
         self.state = copy.deepcopy(state)
@@ -80,10 +80,10 @@ class InMemory:
         # optimizers go on with the very tensors that they are given
         return copy.deepcopy(self.state)
 
-    def append_metrics(self, row: dict[str, Any]) -> None:
+    def append_metrics(self, row: MetricsRow) -> None:
         self.rows.append(row)
 
-    def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
+    def cut_metrics(self, epochs: int) -> list[MetricsRow]:
         del self.rows[epochs:]
         return self.rows
 
@@ -93,23 +93,23 @@ def _loaded(kept: Run | InMemory) -> State | None:
     return shared_state(kept.load_checkpoint() if here().leads else None)
 
 
-def _rows(job: Job, kept: Run | InMemory) -> list[dict[str, Any]]:
+def _rows(job: Job, kept: Run | InMemory) -> list[MetricsRow]:
     rows = [_light(row, kept) for row in kept.cut_metrics(job.epochs_done)] if here().leads else []
-    found: list[dict[str, Any]] = (
+    found: list[MetricsRow] = (
         rows if here().alone else json.loads(shared(json.dumps(rows).encode()) or b"[]")
     )
     return found
 
 
-def _light(row: dict[str, Any], kept: Run | InMemory) -> dict[str, Any]:
+def _light(row: MetricsRow, kept: Run | InMemory) -> MetricsRow:
     """A row without what its file has kept: memory must not grow with the epochs."""
     if isinstance(kept, InMemory):
         return row
-    return {
-        name: value
-        for name, value in row.items()
-        if name == "seconds" or not isinstance(value, dict | list)
-    }
+    light = row.copy()
+    for name, value in row.items():
+        if isinstance(value, dict | list) and name != "seconds":
+            del light[name]  # type: ignore[misc]
+    return light
 
 
 def _state(job: Job) -> State:
@@ -154,7 +154,7 @@ def _epoch(
     request: Request,
     deadline: Deadline,
     threads: Auto | Fixed,
-) -> dict[str, Any]:
+) -> MetricsRow:
     """The rest of an epoch; its row of metrics is written before its checkpoint, which decides
     whether it counts.
 

@@ -15,6 +15,7 @@ import torch
 from proxnas import __version__
 from proxnas.common.cores import Asked
 from proxnas.common.errors import AboutOptions, escape
+from proxnas.common.metrics_row import MetricsRow, seconds_of
 from proxnas.common.options import changed
 from proxnas.common.seeds import stable_seed
 from proxnas.common.stored import read_json
@@ -103,7 +104,7 @@ class Evaluation:
         self.epochs_done = state["epochs_done"]
         torch.set_rng_state(state["random"])
 
-    def result(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    def result(self, rows: list[MetricsRow]) -> dict[str, Any]:
         """What the search needs to know."""
         assert self.measured is not None, "after the last step"
         loss, accuracy = self.all.means()
@@ -113,7 +114,7 @@ class Evaluation:
             "images": self.all.count,
             "steps": self.all.steps,
         }
-        seconds = sum(sum(row["seconds"].values()) for row in rows)
+        seconds = seconds_of(rows)
         return {"valid": self.measured.to_json(), "train": train, "seconds": seconds}
 
 

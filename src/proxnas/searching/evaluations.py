@@ -25,6 +25,7 @@ from rich.console import Console
 from proxnas.common.environment import describe, in_turn
 from proxnas.common.errors import AboutOptions, escape
 from proxnas.common.files import make_folder
+from proxnas.common.metrics_row import MetricsRow
 from proxnas.common.stored import EVALUATION
 from proxnas.common.types import State
 from proxnas.methods.cells import Cell, stored
@@ -42,7 +43,7 @@ from proxnas.searching.job import Search
 
 def run_evaluations(
     this: Search, run: Run, progress: Progress, deadline: Deadline
-) -> list[dict[str, Any]]:
+) -> list[MetricsRow]:
     """In place of `run_epochs`: runs the search to its end, from where its folder stands; returns
     its rows.
 

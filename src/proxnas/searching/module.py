@@ -22,6 +22,7 @@ from proxnas import methods
 from proxnas.cells.kinds import CUSTOM
 from proxnas.common.cores import Asked
 from proxnas.common.errors import InputError, unknown
+from proxnas.common.metrics_row import MetricsRow
 from proxnas.common.options import flat_hints, flatten
 from proxnas.common.types import Matrices
 from proxnas.core.choice import MisusedChoice
@@ -231,7 +232,7 @@ def _start(start: Start, space: CustomSpace) -> Matrices:
     return found
 
 
-def _found(this: Search, rows: list[dict[str, Any]]) -> Found:
+def _found(this: Search, rows: list[MetricsRow]) -> Found:
     """The outcome of a search that is done."""
     assert isinstance(this.task, CustomTask) and isinstance(this.space, CustomSpace)
     (A, _), A_bar = this.method.architecture(), this.returned()
