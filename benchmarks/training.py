@@ -66,7 +66,7 @@ def ours(options: argparse.Namespace) -> ImageTraining:
 
 def plain(options: argparse.Namespace, like: ImageTraining) -> Step:
     """The same modules, weights and images contiguous, and the usual lines around them."""
-    network = networks.build(like.architecture, like.size).to(like.device).train()
+    network = networks.build_network(like.architecture, like.size).to(like.device).train()
     network.load_state_dict({n: w.contiguous() for n, w in like.network.state_dict().items()})
     network.set_drop_path(DROP_PATH)
     for w in network.parameters():

@@ -80,7 +80,7 @@ class Genotype:
         """The same from JSON that is parsed already, as it stands in results and metrics."""
         if not isinstance(data, dict):
             raise InputError(f"a genotype is a JSON object, not {show(data)}")
-        return _native(data) if "cells" in data or "schema" in data else _published(data)
+        return _native(data) if "cells" in data or "schema" in data else _read_published(data)
 
     @classmethod
     def of_choices(
@@ -171,7 +171,7 @@ def _native(data: dict[str, Any]) -> Genotype:
     return Genotype(data.get("kind", ""), named, data.get("space"))
 
 
-def _published(data: dict[str, Any]) -> Genotype:
+def _read_published(data: dict[str, Any]) -> Genotype:
     """Cells as papers print them: NAME holds flat edges or NAME_nodes edges a node, NAME_concat the
     output."""
     kind = data.get("kind", RECURRENT if "recurrent" in data else "cnn")

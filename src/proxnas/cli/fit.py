@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proxnas.common.say import say
-from proxnas.common.words import parse
+from proxnas.common.words import parse_options
 from proxnas.domains.fitting import FitOptions
 from proxnas.runs.lengthening import parse_resumed
 from proxnas.runs.options import stored
@@ -24,7 +24,7 @@ PROG = "proxnas fit"
 def main(argv: list[str]) -> None:
     """Parses the flags and does it all."""
     cls = fitting_domain(argv).fitting.options
-    config = parse(cls, PROG, argv)
+    config = parse_options(cls, PROG, argv)
     folder = run_folder(
         config, default_folder(config), cls.from_values, "data", "space", "method", "seed"
     )

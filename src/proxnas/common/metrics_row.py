@@ -39,6 +39,6 @@ def figures_in(row: MetricsRow, *begin: str) -> dict[str, float]:
     return found
 
 
-def seconds_of(rows: list[MetricsRow]) -> float:
+def total_seconds(rows: list[MetricsRow]) -> float:
     """What all epochs took."""
     return sum(sum(row["seconds"].values()) for row in rows)

@@ -124,7 +124,7 @@ def with_help(
     raise SystemExit(0)
 
 
-def parse(cls: type[AnyConfig], prog: str, argv: list[str]) -> AnyConfig:
+def parse_options(cls: type[AnyConfig], prog: str, argv: list[str]) -> AnyConfig:
     """The options of a command without layers: as declared, a --config file, the flags."""
 
     def resolve(words: list[str]) -> AnyConfig:

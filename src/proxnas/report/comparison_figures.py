@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxnas.report.comparison import Comparison, Entry
+from proxnas.report.comparison import Comparison, RunEntry
 from proxnas.report.style import COLOURS, MARKERS, panels, save
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ SECOND = "-2nd"
 SMALL = (1.5, 1.2)  # inches of a panel for an edge
 
 
-def draw(found: Comparison, folder: Path) -> list[Path]:
+def draw_comparison(found: Comparison, folder: Path) -> list[Path]:
     """All figures that the runs allow, as .svg and .png; returns the files."""
     figures = {
         "convergence": convergence(found),
@@ -35,7 +35,7 @@ def draw(found: Comparison, folder: Path) -> list[Path]:
         "stability": stability(found),
     }
     for name in found.names:
-        if name in _drawn(found):
+        if name in _methods_to_draw(found):
             figures[f"stability-{name}"] = edges(found.of(name)[0])
     return [
         file
@@ -79,7 +79,7 @@ def proximal(found: Comparison) -> Figure | None:
 def stability(found: Comparison) -> Figure | None:
     """How much A and A_bar change from epoch to epoch, for DARTS and NASP: mean over the entries,
     and over seeds."""
-    names = _drawn(found)
+    names = _methods_to_draw(found)
     if not names:
         return None
     figure, (of_A, of_A_bar) = panels(1, 2)
@@ -102,11 +102,13 @@ def stability(found: Comparison) -> Figure | None:
     return figure
 
 
-def edges(entry: Entry) -> Figure:
+def edges(entry: RunEntry) -> Figure:
     """A panel an edge of the first group: candidates against epochs; of DARTS the softmax of A, of
     NASP A_bar."""
     group = next(iter(entry.metrics[0]["A"]))
-    values = weights(entry, group) if _family(entry.name) == "darts" else selected(entry, group)
+    values = (
+        weights(entry, group) if _family(entry.name) == "darts" else selected_by_epoch(entry, group)
+    )
     columns = math.ceil(math.sqrt(values.shape[1]))
     figure, axes = panels(math.ceil(values.shape[1] / columns), columns, SMALL)
     for axis in axes[values.shape[1] :]:
@@ -145,7 +147,7 @@ def _whole_epochs(axis: Any) -> None:
     axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
 
 
-def weights(entry: Entry, group: str | None = None) -> Array:
+def weights(entry: RunEntry, group: str | None = None) -> Array:
     """A by epoch; DARTS' as the weights it mixes by. All groups below each other, padded, unless
     one is named."""
     found = [
@@ -159,7 +161,7 @@ def weights(entry: Entry, group: str | None = None) -> Array:
     return found[0]
 
 
-def selected(entry: Entry, group: str) -> Array:
+def selected_by_epoch(entry: RunEntry, group: str) -> Array:
     """A_bar by epoch: the entries noted in the row, else the largest of each edge."""
     A = _stack(row["A"][group] for row in entry.metrics)
     if not all("selected" in row for row in entry.metrics):
@@ -207,7 +209,7 @@ def _style(i: int) -> dict[str, Any]:
     }
 
 
-def _drawn(found: Comparison) -> list[str]:
+def _methods_to_draw(found: Comparison) -> list[str]:
     """The methods whose A is drawn: DARTS and NASP, by runs that tell it."""
     names = [name for name in found.names if _family(name) in ("darts", "nasp") and found.of(name)]
     return [name for name in names if all(entry.metrics[0].get("A") for entry in found.of(name))]

@@ -207,7 +207,7 @@ def _draw(graph: _Graph) -> tuple[list[Shape], float, float]:
         tuple[bool, int], float
     ] = {}  # (is drawn solid, state) -> how far down its trunk runs
     for i, box in enumerate(boxes):
-        shapes += _labelled(box, "input" if i < graph.inputs else "node", graph.labels[i])
+        shapes += _label_box(box, "input" if i < graph.inputs else "node", graph.labels[i])
         for row, edge in enumerate(graph.edges[i]):
             y = box.top + ROW * (row + 0.5) - 2
             solid, trunk = edge.op != "none", boxes[edge.input].middle[0]
@@ -223,7 +223,7 @@ def _draw(graph: _Graph) -> tuple[list[Shape], float, float]:
     output = Box(left, top, left + max(map(_width, graph.output)) + GAP, low)
     for box in ends:
         lines += _arrow(box.right, output.left, box.middle[1])
-    shapes += _labelled(output, "output", *filter(None, graph.output))
+    shapes += _label_box(output, "output", *filter(None, graph.output))
     return [*lines, *shapes], output.right, max(box.bottom for box in [*boxes, output])
 
 
@@ -252,7 +252,7 @@ def _width(label: str, size: float = 12) -> float:
     return 0.61 * size * (len(plain) + 0.75 * (len(label) - len(plain) - 3 * label.count("_{")))
 
 
-def _labelled(box: Box, role: str, *lines: str) -> list[Shape]:
+def _label_box(box: Box, role: str, *lines: str) -> list[Shape]:
     x, y = box.middle
     texts = [
         Label(x, y + 16 * (i - (len(lines) - 1) / 2), line, 12) for i, line in enumerate(lines)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proxnas.common.say import plain
-from proxnas.report.facts import figures, seconds_of, shown
+from proxnas.report.facts import figures, seconds_of, value_text
 from proxnas.report.reading import (
     children,
     in_use,
@@ -64,13 +64,13 @@ def _cells(entry: dict[str, Any]) -> list[str]:
         f"{done}/{total}" if stopped else "" if done is None else str(done),
         _score(entry, "valid"),
         _score(entry, "test"),
-        shown("params", entry["params"]) if "params" in entry else "",
-        about + shown("seconds", entry["seconds"]) if "seconds" in entry else "",
+        value_text("params", entry["params"]) if "params" in entry else "",
+        about + value_text("seconds", entry["seconds"]) if "seconds" in entry else "",
     ]
 
 
 def _score(entry: dict[str, Any], part: str) -> str:
     for name, unit in ((f"{part}_accuracy", ""), (f"{part}_perplexity", " ppl")):
         if name in entry:
-            return shown(name, entry[name]) + unit
+            return value_text(name, entry[name]) + unit
     return ""

@@ -37,7 +37,7 @@ class Pair:
         return "different" if self.corrected < LEVEL else "not told apart"
 
 
-def paired(figures: Mapping[str, Mapping[int, float]]) -> list[Pair]:
+def compare_pairs(figures: Mapping[str, Mapping[int, float]]) -> list[Pair]:
     """All pairs of methods; figures: method -> seed -> figure."""
     pairs = [_pair(a, b, figures[a], figures[b]) for a, b in combinations(figures, 2)]
     corrected = iter(holm([pair.p for pair in pairs if pair.p is not None]))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proxnas.report.comparison import Comparison, Row, better, value
-from proxnas.report.paired import FEWEST, LEVEL, Pair, paired
+from proxnas.report.paired import FEWEST, LEVEL, Pair, compare_pairs
 
 HEADINGS = {
     "valid_accuracy": "Validation error in the search (%)",
@@ -46,7 +46,7 @@ def tests(found: Comparison) -> list[Pair]:
         figure = value(entry, found.figure)
         if figure is not None:
             figures[entry.name][entry.seed] = figure
-    return paired(figures)
+    return compare_pairs(figures)
 
 
 def table_csv(rows: Sequence[Row]) -> str:

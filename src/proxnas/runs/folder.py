@@ -127,7 +127,7 @@ class Run:
             # else it is no file of lines, and all of it would be taken for a torn one
             content.decode("utf-8")
             lines = content.splitlines(keepends=True)
-            rows = (stored.parse(line) for line in lines if line.endswith(b"\n"))
+            rows = (stored.parse_json(line) for line in lines if line.endswith(b"\n"))
             return [_checked_row(row) for row in rows]
         except FileNotFoundError:
             return []
@@ -199,7 +199,7 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
         yield Run(folder)
         return
     make_folder(folder, "run")
-    with _locked(folder):
+    with _lock(folder):
         run = Run(folder)
         _check_earlier(run, resume, force)
         meet()
@@ -207,7 +207,7 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     """Ours alone, as the system sees to: the lock of a process that died is free. `.owner` says who
     has it."""
     lock, owner = FileLock(folder / ".lock"), folder / ".owner"

@@ -65,7 +65,7 @@ def every_logger() -> dict[str, str]:
     return of_others("loggers") | LOGGERS
 
 
-def find(name: str) -> Any:
+def find_logger(name: str) -> Any:
     """What makes the logger of that name."""
     known = every_logger()
     if name not in known:
@@ -75,7 +75,7 @@ def find(name: str) -> Any:
 
 def check_logger(name: str) -> None:
     """An InputError for a logger that does not exist or cannot work here."""
-    check = getattr(find(name), "check", None)
+    check = getattr(find_logger(name), "check", None)
     if check is not None:
         check()
 
@@ -86,7 +86,7 @@ def with_loggers(other: Progress, folder: Path, names: Sequence[str]) -> Iterato
     with ExitStack() as stack:
         loggers: list[Logger] = []
         for name in names:
-            logger = find(name)(folder)
+            logger = find_logger(name)(folder)
             stack.callback(logger.close)
             loggers.append(logger)
         yield Logged(other, loggers) if loggers else other

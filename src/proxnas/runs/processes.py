@@ -19,7 +19,7 @@ from contextlib import suppress
 from proxnas.common.cores import available, cores
 from proxnas.common.errors import OptionError
 from proxnas.common.interrupt import LIFELINE, STOPPING, Request, stop_requests
-from proxnas.common.launch import launched
+from proxnas.common.launch import place_by_torchrun
 
 PROGRAM = (sys.executable, "-m", "proxnas")
 MOST_A_CORE = 4
@@ -47,7 +47,7 @@ def run_together(argv: Sequence[str], processes: int, silent: bool = False) -> N
     `silent`: what they print is not for the user; what they complain of is.
     """
     with stop_requests() as request:
-        team = [_started(argv, place, silent) for place in _places(processes)]
+        team = [_start_member(argv, place, silent) for place in _places(processes)]
         try:
             _wait(team, request)
         finally:
@@ -64,7 +64,7 @@ def run_together(argv: Sequence[str], processes: int, silent: bool = False) -> N
 def to_start(processes: int) -> int:
     """How many processes this one is to start: those asked for, unless it is one of them itself; 0:
     none."""
-    place = launched()
+    place = place_by_torchrun()
     if place is None:
         _check_room(processes)
         return processes if processes > 1 else 0
@@ -119,7 +119,9 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def _started(argv: Sequence[str], place: dict[str, str], silent: bool) -> subprocess.Popen[bytes]:
+def _start_member(
+    argv: Sequence[str], place: dict[str, str], silent: bool
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*PROGRAM, *argv],
         stdin=subprocess.PIPE,  # never written to: it closes when we die, however we die

@@ -49,7 +49,7 @@ class Lines(Silent):
     def epoch(self, row: MetricsRow) -> None:
         self.taken.append(sum(row["seconds"].values()))
         line = (
-            f"{self.title} epoch {row['epoch']}/{self.epochs} {summary(row)} seconds"
+            f"{self.title} epoch {row['epoch']}/{self.epochs} {epoch_line(row)} seconds"
             f" {self.taken[-1]:.1f}"
         )
         if left := self.epochs - row["epoch"]:
@@ -74,7 +74,7 @@ class LiveBar:
         self._show()
 
     def epoch(self, row: MetricsRow) -> None:
-        self.last = summary(
+        self.last = epoch_line(
             {name: value for name, value in row.items() if name.startswith("valid_")}
         )
         self._show()
@@ -94,7 +94,7 @@ FIGURES = {
 }
 
 
-def summary(row: Mapping[str, object]) -> str:
+def epoch_line(row: Mapping[str, object]) -> str:
     """The figures of an epoch in one line; those of a user's own metric, or the loss, where none of
     ours are."""
     own = [name for name in row if name.startswith(("train_", "valid_")) and name not in FIGURES]

@@ -10,7 +10,7 @@ from typing import Any
 
 from proxnas.cells.kinds import CUSTOM
 from proxnas.cells.table import look_up
-from proxnas.common.metrics_row import MetricsRow, figures_in, seconds_of
+from proxnas.common.metrics_row import MetricsRow, figures_in, total_seconds
 from proxnas.core.selection import without_weights
 from proxnas.core.size.complexity import parameters
 from proxnas.methods.base import Doubting
@@ -105,7 +105,7 @@ def summary(this: Search, rows: list[MetricsRow], stopped: str = "") -> SearchRe
         flops=this.task.multiply_adds(network),
         figures=figures_in(rows[-1], "valid_", "supernet_"),
         epochs=this.epochs_done,
-        seconds=seconds_of(rows),
+        seconds=total_seconds(rows),
         converged=this.converged,
         budget=this.budget.to_json() if this.budget else None,
         beyond_the_paper=this.config.beyond(),

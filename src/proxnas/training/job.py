@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from proxnas.cells.designs import Architecture
-from proxnas.common.metrics_row import MetricsRow, seconds_of
+from proxnas.common.metrics_row import MetricsRow, total_seconds
 from proxnas.common.types import State
 from proxnas.report.reading import read_object
 from proxnas.runs.deadline import MINUTES, Deadline
@@ -172,7 +172,7 @@ def _result(
         flops=tested.flops,
         best_epoch=this.best["epoch"],
         epochs=this.epochs_done,
-        seconds=seconds_of(rows),
+        seconds=total_seconds(rows),
         figures=tested.figures,
         stopped=stopped,
         warnings=tested.warnings,

@@ -113,7 +113,7 @@ class ImageFitting:
         if config.minutes and not search.image_size and max(images.shape[1:]) > SEARCH_SIDE:
             search, images = _smaller_images(search, images)
         if free("batch_size"):
-            size = batch_for(_halved(images), search.epochs, search.batch_size)
+            size = batch_for(_half_size(images), search.epochs, search.batch_size)
             search = changed(search, batch_size=size)
         return search, images
 
@@ -202,7 +202,7 @@ def _smaller_images(options: Any, images: Images) -> tuple[Any, Images]:
         return options, images
 
 
-def _halved(images: Images) -> int:
+def _half_size(images: Images) -> int:
     """How many images the smaller half has that a search is made on."""
     if images.y_valid is not None:
         return min(len(images.y_train), len(images.y_valid))

@@ -222,8 +222,8 @@ def auto_protocol(data: str) -> str:
     if not folder.is_dir():
         return "quick"
     # numpy takes a while, and --help needs it not
-    from proxnas.domains.images.data.cifar import find
+    from proxnas.domains.images.data.cifar import find_cifar
 
-    if find(folder) is not None:
+    if find_cifar(folder) is not None:
         return "cifar"
     return "tinyimagenet" if (folder / "val" / "val_annotations.txt").is_file() else "quick"

@@ -57,7 +57,7 @@ class ImageTraining:
         self.precision = PRECISIONS[config.precision]
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.size = _size(config, images)
-        self.network = networks.build(architecture, self.size).to(self.device)
+        self.network = networks.build_network(architecture, self.size).to(self.device)
         check_shape(images.shape, self.size, self.network)
         channels_last(self.network)
         self.flops = multiply_adds(self.network, images.shape)
@@ -189,7 +189,7 @@ class ImageTraining:
 
     def best_network(self) -> nn.Module:
         """The network to keep: best weights, no auxiliary tower."""
-        network = networks.build(
+        network = networks.build_network(
             self.architecture, dataclasses.replace(self.size, auxiliary=False)
         ).to(self.device)
         network.load_state_dict(self.best["weights"])

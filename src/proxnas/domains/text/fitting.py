@@ -91,12 +91,14 @@ class TextFitting:
         self, config: TextFitConfig, search: Any, data: Any, free: Free
     ) -> tuple[Any, Text]:
         text = data if data is not None else _load(search)
-        return _fitted(search, min(len(text.train), len(text.valid)), free), text  # for w and for A
+        return _fit_windows(
+            search, min(len(text.train), len(text.valid)), free
+        ), text  # for w and for A
 
     def size_training(
         self, training: TextTrainOptions, data: Text, free: Free, most: int
     ) -> TextTrainOptions:
-        sized: TextTrainOptions = _fitted(training, len(data.train), free)
+        sized: TextTrainOptions = _fit_windows(training, len(data.train), free)
         return sized
 
     def reads_alike(self, search: Any, training: TextTrainOptions) -> bool:
@@ -137,7 +139,7 @@ def _load(options: Any) -> Text:
     return load(options.data, options.text_options())
 
 
-def _fitted(options: Any, tokens: int, free: Free) -> Any:
+def _fit_windows(options: Any, tokens: int, free: Free) -> Any:
     """Columns and windows that so many tokens are enough for."""
     fixed = not free("batch_size"), not free("bptt")
     batch_size, bptt = windows_for(tokens, options.batch_size, options.bptt, fixed)

@@ -20,14 +20,14 @@ from proxnas.domains.text.language import (
     LanguageSize,
     uniform,
 )
-from proxnas.domains.text.recurrence import Highway, Plan, unroll
+from proxnas.domains.text.recurrence import CellPlan, Highway, unroll
 
 FIRST = Highway(0, "tanh")
 """The first state: s_0 = h + sigmoid(c) * (tanh(.) - h), from the input and the output h of the
 time step before."""
 
 
-def plan_of(cell: Cell, norm: bool = False) -> Plan:
+def plan_of(cell: Cell, norm: bool = False) -> CellPlan:
     """The nodes of a cell in order; a `none` is a state of zeros."""
     edges = [node[0] for node in cell.nodes]
     nodes = [
@@ -38,7 +38,7 @@ def plan_of(cell: Cell, norm: bool = False) -> Plan:
         )
         for e in edges
     ]
-    return Plan((FIRST, *nodes), cell.concat, norm)
+    return CellPlan((FIRST, *nodes), cell.concat, norm)
 
 
 class CellWeights(nn.Module):

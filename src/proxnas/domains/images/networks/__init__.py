@@ -25,7 +25,7 @@ NETWORKS: dict[str, str] = {
 """Kind of a genotype -> 'module:function' that makes its network, resolved late."""
 
 
-def build(genotype: Architecture, size: Size) -> Stack | Stages | Chain | HandMade:
+def build_network(genotype: Architecture, size: Size) -> Stack | Stages | Chain | HandMade:
     """The network that is trained, for a genotype of any kind that classifies images, or for a
     design.
 

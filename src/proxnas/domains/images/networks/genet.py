@@ -37,7 +37,7 @@ def convolutions(C_in: int, C: int, number: int, norm: Norm, stride: int = 1) ->
     return nn.Sequential(*layers)
 
 
-def connected(inputs: Inputs) -> list[bool]:
+def connected_nodes(inputs: Inputs) -> list[bool]:
     """Of every node whether it is connected to any other."""
     read = {i for node in inputs for i, _ in node}
     return [bool(node) or j in read for j, node in enumerate(inputs)]
@@ -46,7 +46,7 @@ def connected(inputs: Inputs) -> list[bool]:
 def ends(inputs: Inputs) -> list[int]:
     """The nodes that the output node reads: connected ones that nothing else reads."""
     read = {i for node in inputs for i, _ in node}
-    return [j for j, there in enumerate(connected(inputs)) if there and j not in read]
+    return [j for j, there in enumerate(connected_nodes(inputs)) if there and j not in read]
 
 
 class DiscreteStage(nn.Module):
@@ -61,7 +61,7 @@ class DiscreteStage(nn.Module):
         self.nodes = nn.ModuleDict(
             {
                 str(j): convolutions(C, C, number, norm)
-                for j, there in enumerate(connected(inputs))
+                for j, there in enumerate(connected_nodes(inputs))
                 if there
             }
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from proxnas.common.errors import AboutOptions, InputError, escape
 from proxnas.domains.text.data import vocabulary as words
-from proxnas.domains.text.data.corpus import ACCEPTED, PARTS, Corpus, is_text, read
+from proxnas.domains.text.data.corpus import ACCEPTED, PARTS, Corpus, is_text, read_corpus
 from proxnas.domains.text.data.options import LEAST_TOKENS, TextOptions
 from proxnas.runs.fingerprint import Fingerprint, of_texts
 
@@ -49,7 +49,7 @@ def load(
     spec: str, options: TextOptions | None = None, vocabulary: Sequence[str] | None = None
 ) -> Text:
     """The text that DATA names, numbered by its own vocabulary, or by that of a model."""
-    return to_numbers(read(spec), options or TextOptions(), vocabulary)
+    return to_numbers(read_corpus(spec), options or TextOptions(), vocabulary)
 
 
 def to_numbers(
@@ -62,11 +62,13 @@ def to_numbers(
     ) -> Iterator[str]:  # twice over train: a list of its words takes many times its memory
         limit = options.train_tokens if part == "train" else 0
         return islice(
-            words.split(getattr(corpus, part), options.tokens, f"{corpus.where}, {part}"),
+            words.split_tokens(getattr(corpus, part), options.tokens, f"{corpus.where}, {part}"),
             limit or None,
         )
 
-    used = tuple(vocabulary or words.build(tokens("train"), options.max_words, options.min_count))
+    used = tuple(
+        vocabulary or words.build_vocabulary(tokens("train"), options.max_words, options.min_count)
+    )
     if len(set(used) - {words.UNKNOWN, words.END}) < 2:
         raise AboutOptions(
             f"{escape(corpus.where)}: the training part has fewer than two words that occur more"
