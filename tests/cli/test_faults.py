@@ -418,7 +418,7 @@ def test_a_signal_while_an_image_is_read_breaks_no_image(
         with monkeypatch.context() as patch:
             patch.setattr(place, lambda *_, **__: signal.raise_signal(signal.SIGTERM))
             patch.setattr(
-                "proxnas.domains.images.data.gather.threaded", map
+                "proxnas.domains.images.data.gather.run_in_threads", map
             )  # where signals strike: in the main thread
             code = main(
                 [

@@ -162,7 +162,7 @@ def run_search(
     evaluates."""
 
     def run(executor: object, method: str, name: str) -> dict[str, Any]:
-        monkeypatch.setattr(evaluations, "make", lambda *_: executor)
+        monkeypatch.setattr(evaluations, "make_executor", lambda *_: executor)
         this = make_search("--method", method, *FLAGS, "--quiet")
         with open_run(tmp_path / name, resume=True) as folder:
             (folder / "config.json").write_text('{"proxnas": ""}')

@@ -37,7 +37,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Here]:
 
     def use(stop_after: int | None = None) -> Here:
         executor = Here(stop_after)
-        monkeypatch.setattr(study, "make", lambda *_: executor)
+        monkeypatch.setattr(study, "make_executor", lambda *_: executor)
         monkeypatch.setattr(
             "proxnas.report.comparison_figures.draw_comparison", lambda *_: []
         )  # tested elsewhere, and slow
