@@ -18,7 +18,7 @@ from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.core.size.complexity import multiply_adds, parameters
 from proxnas.domains.images import networks
-from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.images.networks.cnn import Size, forward_auxiliary
 from support.places import ROOT
 
 SIZES = json.loads((Path(__file__).parent / "published_sizes.json").read_text())
@@ -153,7 +153,7 @@ def test_every_cell_runs_on_odd_images(name: str) -> None:
     """With real numbers, whatever they are: the meta device takes five times as long."""
     network = networks.build_network(zoo.find_cell(name), Size(3, 16, 3, 7, auxiliary=True)).eval()
     with torch.no_grad():
-        outputs = network.forward_auxiliary(torch.empty(2, 3, 33, 31))
+        outputs = forward_auxiliary(network, torch.empty(2, 3, 33, 31))
     assert [tuple(x.shape) for x in outputs] == [(2, 7), (2, 7)]
 
 

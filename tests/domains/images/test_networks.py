@@ -16,8 +16,8 @@ from proxnas.cells.parts import Cell, Edge
 from proxnas.common.errors import InputError
 from proxnas.core.size.complexity import parameters
 from proxnas.domains.images import networks
-from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.networks.parts import AuxiliaryHead, DropPath
+from proxnas.domains.images.networks.cnn import Size, forward_auxiliary
+from proxnas.domains.images.networks.parts import AuxiliaryHead, DropPath, set_drop_path
 from proxnas.domains.images.operations import CNN, FactorizedReduce
 
 SMALL = Size(cells=3, channels=4, image_channels=3, classes=5)
@@ -92,7 +92,7 @@ def test_a_nasbench201_network_has_its_own_stem_and_no_auxiliary_head() -> None:
     with pytest.raises(InputError, match="has the stem cifar, not imagenet"):
         networks.build_network(NB201, Size(1, 4, 3, 5, stem="imagenet"))
     network = networks.build_network(NB201, Size(1, 4, 3, 5, auxiliary=True))
-    assert network.forward_auxiliary(torch.randn(2, 3, 8, 8))[1] is None
+    assert forward_auxiliary(network, torch.randn(2, 3, 8, 8))[1] is None
 
 
 def test_a_recurrent_cell_makes_no_image_classifier() -> None:
@@ -117,7 +117,7 @@ def test_the_auxiliary_head_reads_maps_of_any_size(stem: str, side: int) -> None
     network = networks.build_network(
         zoo.find_cell("DARTS_V2"), Size(3, 4, 1, 5, stem, auxiliary=True)
     )
-    logits, auxiliary = network.forward_auxiliary(torch.randn(2, 1, side, side))
+    logits, auxiliary = forward_auxiliary(network, torch.randn(2, 1, side, side))
     assert logits.shape == auxiliary.shape == (2, 5)
     (logits.sum() + auxiliary.sum()).backward()
     assert all(w.grad is not None and w.grad.isfinite().all() for w in network.parameters())
@@ -149,10 +149,10 @@ def test_the_auxiliary_head_changes_neither_answers_nor_counts() -> None:
         {k: v for k, v in network.state_dict().items() if not k.startswith("auxiliary")}
     )
     assert torch.equal(network(x), plain(x)) and torch.equal(
-        network.forward_auxiliary(x)[0], plain(x)
+        forward_auxiliary(network, x)[0], plain(x)
     )
     assert parameters(network) == parameters(plain) == sum(w.numel() for w in plain.parameters())
-    assert plain.forward_auxiliary(x)[1] is None
+    assert forward_auxiliary(plain, x)[1] is None
 
 
 def test_the_auxiliary_head_sits_after_two_thirds_of_the_cells() -> None:
@@ -162,7 +162,7 @@ def test_the_auxiliary_head_sits_after_two_thirds_of_the_cells() -> None:
     seen: list[Tensor] = []
     network.cells[4].register_forward_hook(lambda module, given, output: seen.append(output))
     network.auxiliary.register_forward_hook(lambda module, given, output: seen.append(given[0]))
-    network.forward_auxiliary(torch.randn(2, 3, 16, 16))
+    forward_auxiliary(network, torch.randn(2, 3, 16, 16))
     assert seen[0] is seen[1]
 
 
@@ -182,7 +182,7 @@ def test_paths_are_dropped_image_by_image_with_the_probability_given() -> None:
 
 def test_drop_path_is_off_in_evaluation_and_at_zero(network: Any) -> None:
     x = torch.randn(4, 3, 8, 8)
-    network.set_drop_path(0.5)
+    set_drop_path(network, 0.5)
     network.eval()
     assert torch.equal(network(x), network(x))
     network.train()
@@ -192,7 +192,7 @@ def test_drop_path_is_off_in_evaluation_and_at_zero(network: Any) -> None:
         if isinstance(module, nn.BatchNorm2d):
             module.eval()
     assert not torch.equal(network(x), network(x))
-    network.set_drop_path(0.0)
+    set_drop_path(network, 0.0)
     assert torch.equal(network(x), network(x))
 
 
@@ -215,7 +215,7 @@ def test_a_path_cannot_be_dropped_always_or_less_than_never(
     network: Any, probability: float
 ) -> None:
     with pytest.raises(ValueError, match="probability"):
-        network.set_drop_path(probability)
+        set_drop_path(network, probability)
 
 
 # --------------------------------------------------------- cells of any form
@@ -295,7 +295,7 @@ def test_the_compiler_takes_the_network_in_one_piece_whatever_the_probability() 
     compiled = torch.compile(network.train(), backend=backend, fullgraph=True)
     x = torch.randn(2, 3, 8, 8)
     for probability in (0.1, 0.2, 0.3, 0.4):
-        network.set_drop_path(probability)
+        set_drop_path(network, probability)
         compiled(x)
     assert len(traced) <= 2
     torch.compiler.reset()

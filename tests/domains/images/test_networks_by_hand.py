@@ -20,7 +20,7 @@ from proxnas.domains.images import networks
 from proxnas.domains.images.model import load_model
 from proxnas.domains.images.networks.baselines import HandMade
 from proxnas.domains.images.networks.branches import Dense, Shuffled, densenet
-from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.images.networks.cnn import Size, forward_auxiliary
 
 IMAGENET = {
     "ResNet18": (11_689_512, 1814.1),
@@ -129,7 +129,7 @@ def test_the_stem_decides_how_often_the_map_is_halved(name: str) -> None:
 def test_every_network_reads_odd_grey_images(name: str, stem: str) -> None:
     network = shallow(name, stem, classes=7, image_channels=1).train()
     with torch.no_grad():
-        logits, auxiliary = network.forward_auxiliary(torch.zeros(2, 1, 33, 31))
+        logits, auxiliary = forward_auxiliary(network, torch.zeros(2, 1, 33, 31))
     assert logits.shape == (2, 7) and auxiliary is None
 
 

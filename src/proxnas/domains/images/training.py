@@ -26,7 +26,8 @@ from proxnas.domains.images.data.images import Images, Part
 from proxnas.domains.images.data.stream import ImageBatches, Stream
 from proxnas.domains.images.evaluate import TOP, Evaluation, evaluate
 from proxnas.domains.images.model import Model, check_shape
-from proxnas.domains.images.networks.cnn import Size, channels_last
+from proxnas.domains.images.networks.cnn import Size, channels_last, forward_auxiliary
+from proxnas.domains.images.networks.parts import set_drop_path
 from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.domains.images.parts import train_parts
 from proxnas.domains.images.targets import require_classes
@@ -108,9 +109,8 @@ class ImageTraining:
         who = f"/{here().rank}" if here().rank else ""
         torch.manual_seed(stable_seed(self.config.seed, f"step{who}", self.optimizer.t))
         self.network.train()
-        self.network.set_drop_path(
-            self.config.drop_path * self.optimizer.t / (len(self) * self.config.epochs)
-        )
+        steps = len(self) * self.config.epochs
+        set_drop_path(self.network, self.config.drop_path * self.optimizer.t / steps)
         batch = self.train.next()
         pieces = [
             Batch(*piece)
@@ -132,7 +132,7 @@ class ImageTraining:
                 self.device.type, self.precision, enabled=self.precision != torch.float32
             )
             with half, shared_relu():
-                logits, auxiliary = self.network.forward_auxiliary(batch.x)
+                logits, auxiliary = forward_auxiliary(self.network, batch.x)
             loss = (
                 nn.functional.cross_entropy(logits.float(), batch.y, label_smoothing=smooth) * share
             )

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.parts import Edge
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite, set_drop_path
+from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite
 from proxnas.domains.images.operations import Norm, final_norm, search_norm
 
 STAGES = 3
@@ -193,14 +193,6 @@ class Chain(nn.Module):
     def _logits(self, x: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.blocks(x).mean((2, 3)))
         return logits
-
-    def forward_auxiliary(self, x: Tensor) -> tuple[Tensor, None]:
-        """(logits, None): this network has no auxiliary classifier, whatever its Size asks for."""
-        return self(x), None
-
-    def set_drop_path(self, probability: float) -> None:
-        """From now on f of a block is left out with that probability, in training."""
-        set_drop_path(self, probability)
 
 
 def chain_network(genotype: Genotype, size: Size, searched: bool = False) -> Chain:

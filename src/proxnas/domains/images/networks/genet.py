@@ -21,7 +21,6 @@ from proxnas.cells.genotype import Genotype
 from proxnas.cells.kinds import GENET_STAGES
 from proxnas.domains.images.networks.chain import STRIDES, Halve
 from proxnas.domains.images.networks.cnn import Size, sum_of
-from proxnas.domains.images.networks.parts import set_drop_path
 from proxnas.domains.images.operations import Norm, final_norm, search_norm
 
 Inputs = Sequence[Sequence[tuple[int, float]]]
@@ -100,14 +99,6 @@ class Genet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.stages(x).mean((2, 3)))
         return logits
-
-    def forward_auxiliary(self, x: Tensor) -> tuple[Tensor, None]:
-        """(logits, None): this network has no auxiliary classifier, whatever its Size asks for."""
-        return self(x), None
-
-    def set_drop_path(self, probability: float) -> None:
-        """Nothing: no path is beside another that would do without it."""
-        set_drop_path(self, probability)
 
 
 def genet_network(genotype: Genotype, size: Size, searched: bool = False) -> Genet:

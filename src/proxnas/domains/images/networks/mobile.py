@@ -22,7 +22,7 @@ from proxnas.cells.kinds import MOBILE_BLOCKS, MOBILE_FIRST, SKIP
 from proxnas.cells.parts import Edge
 from proxnas.common.errors import OptionError
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite, set_drop_path
+from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite
 from proxnas.domains.images.operations import Norm, final_norm, search_norm
 
 WIDTHS = (1.5, 2.5, 5, 6, 12, 20)
@@ -160,14 +160,6 @@ class Mobile(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.head(self.blocks(self.stem(x))).mean((2, 3)))
         return logits
-
-    def forward_auxiliary(self, x: Tensor) -> tuple[Tensor, None]:
-        """(logits, None): this network has no auxiliary classifier, whatever its Size asks for."""
-        return self(x), None
-
-    def set_drop_path(self, probability: float) -> None:
-        """From now on a block is passed by with that probability, in training."""
-        set_drop_path(self, probability)
 
 
 def make_block(name: str, place: BlockPlace, norm: Norm) -> nn.Module:
