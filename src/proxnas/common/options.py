@@ -93,16 +93,6 @@ COUNT = Range(1, 1_000_000)
 COUNT_OR_NONE = Range(0, 1_000_000)
 
 
-def check_value(name: str, value: Any, hint: Any) -> None:
-    """An OptionError for a value of another type than the field's, or out of its range."""
-    bare, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    if not fits(value, bare):
-        raise OptionError(name, _quote(value), f"give {describe_type(bare)}")
-    for note in notes:
-        if isinstance(note, Range) and is_number(value) and not note.admits(value):
-            raise OptionError(name, value, note.advice())
-
-
 def _quote(value: Any) -> str:
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -151,7 +141,13 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, hint in hints_of(type(self)).items():
-            check_value(name, getattr(self, name), hint)
+            value = getattr(self, name)
+            bare, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+            if not fits(value, bare):
+                raise OptionError(name, _quote(value), f"give {describe_type(bare)}")
+            for note in notes:
+                if isinstance(note, Range) and is_number(value) and not note.admits(value):
+                    raise OptionError(name, value, note.advice())
         self.check()
 
     def check(self) -> None:

@@ -168,18 +168,15 @@ def _json(
 def value(entry: RunEntry, figure: str) -> float | None:
     """A figure of a run; None if it has none (yet)."""
     if figure == "table_accuracy":
-        return _table_accuracy(entry.result.get("table", {}))
+        # the first column of test accuracies, in percent or as a share
+        table = entry.result.get("table", {})
+        for name, number in table.items():
+            if "test" in name and isinstance(number, float):
+                return number / 100 if number > 1 else number
+        return None
     source = entry.trained if figure.startswith("test_") else entry.result
     found: float | None = (source or {}).get(figure)
     return found
-
-
-def _table_accuracy(table: dict[str, Any]) -> float | None:
-    """The first column of test accuracies, in percent or as a share."""
-    for name, number in table.items():
-        if "test" in name and isinstance(number, float):
-            return number / 100 if number > 1 else number
-    return None
 
 
 def rows(found: Comparison, operations: int) -> list[Row]:
@@ -197,6 +194,8 @@ def _row(found: Comparison, name: str, operations: int) -> Row:
     entries = _entries_with_figure(found, name)
     figures = values(entries, found.figure)
     first = entries[0]
+    numbers = [e.trained["seconds"] for e in entries if e.trained]
+    train_seconds = statistics.mean(numbers) if numbers else None
     return {
         "method": name,
         "order": 2 if first.second_order else 1,
@@ -210,7 +209,7 @@ def _row(found: Comparison, name: str, operations: int) -> Row:
         **spread("params", [(e.trained or e.result)["params"] for e in entries]),
         **spread("flops", [(e.trained or e.result)["flops"] for e in entries]),
         **spread("seconds", [e.result["seconds"] for e in entries]),
-        "train_seconds": _mean_or_none([e.trained["seconds"] for e in entries if e.trained]),
+        "train_seconds": train_seconds,
         "epochs": statistics.mean(e.result["epochs"] for e in entries),
         "converged": sum(e.result["converged"] for e in entries),
         "ops": operations,
@@ -248,10 +247,6 @@ def spread(name: str, numbers: Sequence[float]) -> Row:
     std = statistics.stdev(numbers) if len(numbers) > 1 else 0.0
     prefix = f"{name}_" if name else ""
     return {f"{prefix}mean": statistics.mean(numbers), f"{prefix}std": std}
-
-
-def _mean_or_none(numbers: Sequence[float]) -> float | None:
-    return statistics.mean(numbers) if numbers else None
 
 
 def epoch_seconds(entries: Iterable[RunEntry]) -> dict[str, float]:

@@ -66,7 +66,9 @@ def mean_gradients(
     if here().alone:
         return loss
     values = [*(w.grad for w in weights if w.grad is not None), *buffers]
-    notes = [*_wishes(*team().wish), *_bits(bytes(w.grad is not None for w in weights))]
+    crc = zlib.crc32(bytes(w.grad is not None for w in weights))
+    bits = [float(crc >> bit & 1) for bit in range(BITS)]
+    notes = [*_wishes(*team().wish), *bits]
     *found, whole, noted = _means([*values, loss], examples, where(loss), notes)
     team().notes.append(noted)
     if values:
@@ -94,11 +96,6 @@ def _wishes(signum: int | None, late: bool) -> list[float]:
     return [*(float(signum == known) for known in STOPPING), float(late)]
 
 
-def _bits(content: bytes) -> list[float]:
-    crc = zlib.crc32(content)
-    return [float(crc >> bit & 1) for bit in range(BITS)]
-
-
 def agree_to_stop(signum: int | None, late: bool) -> tuple[int | None, bool]:
     """(the signal to stop by, whether to write a checkpoint) after a step, the same in all
     processes.
@@ -112,21 +109,18 @@ def agree_to_stop(signum: int | None, late: bool) -> tuple[int | None, bool]:
     asked, due = None, False
     while notes and len(notes) > (notes[-1].device.type != "cpu"):
         heard = notes.popleft().tolist()
-        _check_bits(heard[-BITS:])
+        sums = heard[-BITS:]
+        if any(x not in (0, here().size) for x in sums):
+            raise AboutOptions(
+                "the processes of this job select different operations: give all of them the same"
+                " command, data and versions, and start again with {resume}"
+            )
         asked, due = _heard(heard) or asked, due or heard[len(STOPPING)] > 0
     return asked, due
 
 
 def _heard(counts: Iterable[float]) -> int | None:
     return next((known for known, count in zip(STOPPING, counts, strict=False) if count), None)
-
-
-def _check_bits(sums: Sequence[float]) -> None:
-    if any(x not in (0, here().size) for x in sums):
-        raise AboutOptions(
-            "the processes of this job select different operations: give all of them the same"
-            " command, data and versions, and start again with {resume}"
-        )
 
 
 def ask_to_stop(signum: int | None) -> int | None:

@@ -142,22 +142,17 @@ def read_stored(folder: Path, command: str, hints: Mapping[str, Any]) -> dict[st
     return check_values(path, found, hints)
 
 
-def check_complete(folder: Path, values: Mapping[str, Any], options: Options) -> None:
-    """An InputError unless every value is there: a default in place of one that is missing would go
-    on with another run."""
+def stored(folder: Path, command: str, cls: type[AnyOptions]) -> AnyOptions:
+    """The options in a run folder."""
+    values = read_stored(folder, command, cls.all_hints())
+    options = cls.from_values(values)
+    # a default in place of a value that is missing would go on with another run
     for name in storable(options):
         if name not in values:
             raise AboutOptions(
                 f"{escape(folder / 'config.json')}: {name} is missing, with which the run was"
                 " begun: restore the file, or use {force} to run anew"
             )
-
-
-def stored(folder: Path, command: str, cls: type[AnyOptions]) -> AnyOptions:
-    """The options in a run folder."""
-    values = read_stored(folder, command, cls.all_hints())
-    options = cls.from_values(values)
-    check_complete(folder, values, options)
     return options
 
 

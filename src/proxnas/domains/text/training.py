@@ -168,18 +168,15 @@ class TextTraining:
             "valid_perplexity": found.perplexity,
         }
         rate, averaged = self.rate, self.average is not None
-        self._keep(found.loss)
+        # remember the weights if they are the best yet
+        if not self.best or found.loss < self.best["loss"]:
+            weights = {name: w.clone() for name, w in self.kept.state_dict().items()}
+            self.best = {"loss": found.loss, "epoch": self.epochs_done + 1, "weights": weights}
         self._note(found.loss)
         self.train.begin_pass()
         seconds = self.clock.take_since(start, "forward", "backward", "update", "evaluate")
         epoch = self.epochs_done + 1
         return Row(epoch, self.steps, figures, seconds, learning_rate=rate, averaged=averaged)
-
-    def _keep(self, loss: float) -> None:
-        """Remember the weights if they are the best yet."""
-        if not self.best or loss < self.best["loss"]:
-            weights = {name: w.clone() for name, w in self.kept.state_dict().items()}
-            self.best = {"loss": loss, "epoch": self.epochs_done + 1, "weights": weights}
 
     def _note(self, loss: float) -> None:
         """Averaging begins when validation is worse than the best of all epochs but the last

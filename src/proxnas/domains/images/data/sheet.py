@@ -71,18 +71,14 @@ def sheet_lines(sheet: Mapping[str, Any]) -> list[str]:
             f"{list_names([n])} from {a:.4g} to {b:.4g}" for n, (a, b) in sheet["ranges"].items()
         ]
     if "largest_class" in sheet:
-        lines.append(_balance(sheet))
+        (large, most), (small, least) = sheet["largest_class"], sheet["smallest_class"]
+        text = f"{sheet['classes']:,} {sheet['target']} of {least:,} to {most:,} training images"
+        if most > UNEQUAL * max(least, 1):
+            text += f": unbalanced, {list_names([large])} has most and {list_names([small])} fewest"
+        lines.append(text)
     if sheet["broken"]:
         lines.append(f"{sheet['broken']:,} broken images are left out")
     return lines + sheet_warnings(sheet)
-
-
-def _balance(sheet: Mapping[str, Any]) -> str:
-    (large, most), (small, least) = sheet["largest_class"], sheet["smallest_class"]
-    text = f"{sheet['classes']:,} {sheet['target']} of {least:,} to {most:,} training images"
-    if most > UNEQUAL * max(least, 1):
-        text += f": unbalanced, {list_names([large])} has most and {list_names([small])} fewest"
-    return text
 
 
 def sheet_warnings(sheet: Mapping[str, Any]) -> list[str]:

@@ -59,7 +59,8 @@ def read_corpus(spec: str) -> Corpus:
     if os.path.isdir(place):
         return _folder(Path(place))
     if os.path.isfile(place) and Path(place).suffix.lower() == ".txt":
-        return _file(Path(place))
+        path = Path(place)
+        return Corpus(_short(path.stem), str(path), *cut_parts(read_text(path)))
     if os.path.exists(place):
         raise InputError(f"{spec!r}: not a kind of text that can be read: {ACCEPTED}")
     fault = "unknown text"
@@ -123,10 +124,6 @@ def _part_files(folder: Path) -> dict[str, Path]:
         for part, word in by_part(words, str(folder)).items():
             found.setdefault(part, folder / words[word])
     return found
-
-
-def _file(path: Path) -> Corpus:
-    return Corpus(_short(path.stem), str(path), *cut_parts(read_text(path)))
 
 
 def read_text(path: Path) -> str:
