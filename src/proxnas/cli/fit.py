@@ -37,7 +37,11 @@ def main(argv: list[str]) -> None:
         _print_plan(plan_by(config), config.json)
         return
     result = fit_by(config, folder, tell)
-    from proxnas.report.terminal import print_cell, print_fit, print_warning  # later than its errors
+    from proxnas.report.terminal import (  # later than its errors
+        print_cell,
+        print_fit,
+        print_warning,
+    )
 
     print_cell(result)
     print_fit(result, folder)

@@ -101,12 +101,12 @@ def facts(entry: zoo.ZooEntry) -> list[str]:
         lines[("" if isinstance(value, str) else "published ") + name.replace("_", " ")] = value
     lines["notes"] = entry.notes
     width = max(map(len, lines))
-    shown = {
-        name: f"{value:,}" if isinstance(value, int) else value
-        for name, value in lines.items()
-        if value
-    }
-    return [f"{name:{width}}  {value}" for name, value in shown.items()]
+    found = []
+    for name, value in lines.items():
+        if value:
+            shown = f"{value:,}" if isinstance(value, int) else value
+            found.append(f"{name:{width}}  {shown}")
+    return found
 
 
 def millions(count: int | None) -> str:

@@ -229,12 +229,11 @@ def _others(entries: Sequence[RunEntry]) -> Row:
         "table_accuracy",
     )
     found = {name: values(entries, name) for name in names}
-    return {
-        key: number
-        for name, figures in found.items()
-        if len(figures) == len(entries)
-        for key, number in spread(name, figures).items()
-    }
+    row: Row = {}
+    for name, figures in found.items():
+        if len(figures) == len(entries):
+            row |= spread(name, figures)
+    return row
 
 
 def values(entries: Iterable[RunEntry], figure: str) -> list[float]:

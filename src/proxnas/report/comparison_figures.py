@@ -37,12 +37,11 @@ def draw_comparison(found: Comparison, folder: Path) -> list[Path]:
     for name in found.names:
         if name in _methods_to_draw(found):
             figures[f"stability-{name}"] = edges(found.of(name)[0])
-    return [
-        file
-        for name, figure in figures.items()
-        if figure
-        for file in save(figure, folder / f"{name}.svg")
-    ]
+    files: list[Path] = []
+    for name, figure in figures.items():
+        if figure:
+            files += save(figure, folder / f"{name}.svg")
+    return files
 
 
 def convergence(found: Comparison) -> Figure | None:
@@ -87,12 +86,7 @@ def stability(found: Comparison) -> Figure | None:
         entries = found.of(name)
         steps = _common([np.abs(np.diff(weights(entry), axis=0)).mean((1, 2)) for entry in entries])
         of_A.plot(range(2, 2 + steps.shape[1]), steps.mean(0), label=name, **_style(i))
-        changes = _common(
-            [
-                np.array([row.get("changes", math.nan) for row in entry.metrics], float)
-                for entry in entries
-            ]
-        )
+        changes = _common([_by_epoch(entry, "changes") for entry in entries])
         of_A_bar.plot(range(1, 1 + changes.shape[1]), changes.mean(0), label=name, **_style(i))
     of_A.set(xlabel="epoch", ylabel="mean change of an entry", title="A (DARTS: softmax of A)")
     of_A_bar.set(xlabel="epoch", ylabel="entries switched in an epoch", title="A_bar")
@@ -141,6 +135,11 @@ def _image(axis: Any, values: Array, limits: tuple[float, float]) -> None:
     _whole_epochs(axis)
 
 
+def _by_epoch(entry: RunEntry, name: str) -> Array:
+    """A figure of a run by epoch; NaN where it has none."""
+    return np.array([row.get(name, math.nan) for row in entry.metrics], float)
+
+
 def _whole_epochs(axis: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
@@ -150,12 +149,10 @@ def _whole_epochs(axis: Any) -> None:
 def weights(entry: RunEntry, group: str | None = None) -> Array:
     """A by epoch; DARTS' as the weights it mixes by. All groups below each other, padded, unless
     one is named."""
-    found = [
-        _stack(row["A"][name] for row in entry.metrics)
-        for name in ([group] if group else entry.metrics[0]["A"])
-    ]
-    if _family(entry.name) == "darts":
-        found = [_softmax(A) for A in found]
+    found = []
+    for name in [group] if group else entry.metrics[0]["A"]:
+        A = _stack(row["A"][name] for row in entry.metrics)
+        found.append(_softmax(A) if _family(entry.name) == "darts" else A)
     if group is None:
         return np.concatenate([A.reshape(len(A), 1, -1) for A in found], -1)
     return found[0]
@@ -180,12 +177,7 @@ def _over_time(axis: Any, found: Comparison, names: Sequence[str]) -> None:
         minutes = _common(
             [np.cumsum([sum(row["seconds"].values()) for row in e.metrics]) / 60 for e in entries]
         )
-        reached = _common(
-            [
-                np.array([row.get(figure, math.nan) for row in entry.metrics], float)
-                for entry in entries
-            ]
-        )
+        reached = _common([_by_epoch(entry, figure) for entry in entries])
         x, y, spread = minutes.mean(0), reached.mean(0), reached.std(0)
         axis.plot(x, y, label=name, **_style(i))
         if len(entries) > 1:

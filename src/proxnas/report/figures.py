@@ -91,7 +91,9 @@ def stability(record: Record) -> Iterator[tuple[str, Figure]]:
 
 def _heat_maps(group: dict[str, Any], epochs: Sequence[int]) -> Figure:
     E, K = len(group["edges"]), len(group["candidates"])
-    columns = 3 if E <= 6 else 5 if E <= 20 else 6
+    columns = 6
+    if E <= 20:
+        columns = 3 if E <= 6 else 5
     lines = -(-E // columns)
     figure, axes = panels(lines, columns, (2.1, 0.7 + 0.15 * K))
     for e, axis in enumerate(axes):

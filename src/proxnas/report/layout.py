@@ -171,13 +171,10 @@ def _graph(kind: str, cell: Cell) -> _Graph:
         edges = [[edge._replace(input=edge.input + 1) for edge in node] for node in edges]
         outputs = [i + 1 for i in outputs]
     edges = [[] for _ in range(first)] + edges
-    labels = [
-        *INPUTS[kind],
-        *(str(i if kind != RECURRENT else i - 1) for i in range(first, len(edges))),
-    ]
-    columns, order = (
-        _tree(edges) if kind == RECURRENT else (list(range(len(edges))), list(range(len(edges))))
-    )
+    begin = first - 1 if kind == RECURRENT else first
+    labels = [*INPUTS[kind], *map(str, range(begin, begin + len(edges) - first))]
+    in_a_row = list(range(len(edges)))
+    columns, order = _tree(edges) if kind == RECURRENT else (in_a_row, in_a_row)
     return _Graph(labels, edges, outputs, columns, order, first, OUTPUTS[kind])
 
 

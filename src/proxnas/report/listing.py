@@ -58,10 +58,11 @@ def _cells(entry: dict[str, Any]) -> list[str]:
     done, total = entry.get("epochs"), entry["of_epochs"]
     stopped = entry["status"] != "finished" and done is not None and total is not None
     about = "~" if entry["seconds_estimated"] else ""
+    epochs = "" if done is None else str(done)
     return [
         indent + entry["run"],
         entry["status"],
-        f"{done}/{total}" if stopped else "" if done is None else str(done),
+        f"{done}/{total}" if stopped else epochs,
         _score(entry, "valid"),
         _score(entry, "test"),
         value_text("params", entry["params"]) if "params" in entry else "",

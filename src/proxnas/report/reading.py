@@ -65,7 +65,9 @@ class Record:
 
 def status(finished: bool, running: bool) -> str:
     """One word on how far a run is."""
-    return "finished" if finished else "running" if running else "stopped"
+    if finished:
+        return "finished"
+    return "running" if running else "stopped"
 
 
 def read_run(folder: Path, name: str = "") -> Record:

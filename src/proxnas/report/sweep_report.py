@@ -87,9 +87,10 @@ def table(rows: Sequence[Row]) -> str:
 def draw_sweep(found: Comparison, rows: Sequence[Row], folder: Path) -> list[Path]:
     """penalty (size and accuracy against what was swept) and pareto (accuracy against size)."""
     figures = {"penalty": penalty(rows), "pareto": pareto(found, rows)} if rows else {}
-    return [
-        file for name, figure in figures.items() for file in save(figure, folder / f"{name}.svg")
-    ]
+    files: list[Path] = []
+    for name, figure in figures.items():
+        files += save(figure, folder / f"{name}.svg")
+    return files
 
 
 def penalty(rows: Sequence[Row]) -> Figure:

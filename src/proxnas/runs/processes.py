@@ -92,13 +92,14 @@ def check_untimed(processes: int, minutes: float) -> None:
 def exit_code(codes: Sequence[int]) -> int:
     """One for all: that of a request to stop, else of bad input, else of an internal error, a death
     included."""
-    by_signals = {
-        -signum: 128 + signum for signum in STOPPING
-    }  # before a process could answer them
+    # before a process could answer them
+    by_signals = {-signum: 128 + signum for signum in STOPPING}
     stopped = [by_signals.get(code, code) for code in codes if code > 128 or code in by_signals]
     if stopped:
         return stopped[0]
-    return 2 if 2 in codes else 1 if any(codes) else 0
+    if 2 in codes:
+        return 2
+    return 1 if any(codes) else 0
 
 
 def _places(size: int) -> list[dict[str, str]]:

@@ -92,7 +92,9 @@ class Duel:
         if ahead is None:
             return None
         old, new = (min(seconds) for seconds in self.seconds.values())
-        return self.old if new > ahead * old else self.new if old > ahead * new else None
+        if new > ahead * old:
+            return self.old
+        return self.new if old > ahead * new else None
 
     def medians(self) -> dict[str, float]:
         """Threads -> seconds of a step; where none counted, of the one before the duel and the

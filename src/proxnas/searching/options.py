@@ -191,8 +191,10 @@ class SearchOptions(Composed):
     def cost_of_R(self) -> str:
         """params, flops, latency or the name of a file; params where the method has no R."""
         cost = getattr(self.method_options, "cost", "auto")
-        limit = self.limits.limit()
-        return cost if cost != "auto" else limit.of if limit else "params"
+        if cost == "auto":
+            limit = self.limits.limit()
+            return limit.of if limit else "params"
+        return str(cost)
 
     @property
     def timed(self) -> bool:

@@ -130,10 +130,10 @@ def time_interleaved(
             seconds = timer()
             if number:
                 taken[name].append(seconds)
-    return {
-        name: {part: statistics.median(row[part] for row in rows) for part in rows[0]}
-        for name, rows in taken.items()
-    }
+    medians = {}
+    for name, rows in taken.items():
+        medians[name] = {part: statistics.median(row[part] for row in rows) for part in rows[0]}
+    return medians
 
 
 def step_timer(search: Search) -> Timer:

@@ -65,7 +65,9 @@ def choose(model: Model, images: Images, asked: str) -> tuple[str, list[Part], s
     trained on these data."""
     name, own = images.name, len(images.y_test) > 0
     known = trained_on(model, images)
-    part = asked if asked != "auto" else "test" if own or known else "all"
+    part = asked
+    if asked == "auto":
+        part = "test" if own or known else "all"
     if part == "valid":
         if images.x_valid is None or images.y_valid is None:
             raise OptionError(

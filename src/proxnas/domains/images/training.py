@@ -112,11 +112,10 @@ class ImageTraining:
         steps = len(self) * self.config.epochs
         set_drop_path(self.network, self.config.drop_path * self.optimizer.t / steps)
         batch = self.train.next()
-        pieces = [
-            Batch(*piece)
-            for piece in zip(*(t.tensor_split(self.config.accumulate) for t in batch), strict=True)
-        ]
-        results = [self._piece(piece, len(piece.y) / len(batch.y)) for piece in pieces]
+        split = [tensor.tensor_split(self.config.accumulate) for tensor in batch]
+        results = []
+        for x, y in zip(*split, strict=True):
+            results.append(self._piece(Batch(x, y), len(y) / len(batch.y)))
         loss, right = (sum(values[1:], values[0]) for values in zip(*results, strict=True))
         with self.clock("update"):
             self.optimizer.step(loss, len(batch.y))

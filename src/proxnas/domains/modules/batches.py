@@ -110,14 +110,11 @@ def passes(data: Any, batch_size: int, seed: int, name: str) -> Passes:
         and len(data) >= 2
         and all(isinstance(part, Tensor | np.ndarray) for part in data)
     ):
-        data = tuple(
-            _convert(part, name) if isinstance(part, np.ndarray) else part for part in data
-        )
-        if len({len(part) if part.ndim else 0 for part in data}) > 1:
-            raise InputError(
-                f"{name}: tensors of {', '.join(str(tuple(x.shape)) for x in data)}: give equal"
-                " lengths"
-            )
+        data = [_convert(x, name) if isinstance(x, np.ndarray) else x for x in data]
+        lengths = {len(x) if x.ndim else 0 for x in data}
+        if len(lengths) > 1:
+            shapes = ", ".join(str(tuple(x.shape)) for x in data)
+            raise InputError(f"{name}: tensors of {shapes}: give equal lengths")
         data = TensorDataset(*data)
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
         return ItemPasses(data, batch_size, seed, name)

@@ -130,9 +130,8 @@ class LanguageModel(nn.Module):
         made = Masks(
             *(self._mask(p, shape, generator) for p, shape in zip(chances, shapes, strict=True))
         )
-        return Masks(*(None if mask is None else mask[columns] for mask in made))._replace(
-            words=made.words
-        )
+        own = Masks(*(None if mask is None else mask[columns] for mask in made))
+        return own._replace(words=made.words)  # a word is dropped in all columns
 
     def _mask(
         self, chance: float, shape: tuple[int, int], generator: torch.Generator | None

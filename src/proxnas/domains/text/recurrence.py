@@ -233,10 +233,9 @@ def _backward(
     carried: Tensor | None = None
     for t, g_t in reversed(list(enumerate(g))):
         at_output = (g_t if carried is None else g_t + carried) * share
-        at: list[Tensor | None] = [
-            None,
-            *(at_output if j in plan.outputs else None for j in range(J)),
-        ]
+        at: list[Tensor | None] = [None] * (J + 1)
+        for j in plan.outputs:
+            at[j + 1] = at_output
         place = t if len(z_[0]) > 1 else 0
         for j in reversed(range(J)):
             node, g_j = plan.nodes[j], at[j + 1]

@@ -85,13 +85,10 @@ def _numbers(
     found = {
         part: [[_number(cell) for cell in row] for row in rows] for part, rows in parts.items()
     }
-    bad = [
-        cell
-        for part, rows in found.items()
-        for row, cells in zip(rows, parts[part], strict=True)
-        for number, cell in zip(row, cells, strict=True)
-        if number is None
-    ]
+    bad = []
+    for rows in parts.values():
+        for row in rows:
+            bad += [cell for cell in row if _number(cell) is None]
     if bad:
         raise InputError(
             f"{where}: {len(bad)} cells are no numbers ({list_names(bad)}): mend them, or give"

@@ -146,13 +146,12 @@ class DiscreteCell(nn.Module):
         nodes = [present(node) or node[:1] for node in cell.nodes]
         self.edges = [[(edge.input, edge.value) for edge in node] for node in nodes]
         self.concat = list(cell.concat)
-        self.operations = nn.ModuleList(
-            nn.ModuleList(
-                build(edge.op, place.C, 2 if place.reduction and edge.input < 2 else 1)
-                for edge in node
-            )
-            for node in nodes
-        )
+        self.operations = nn.ModuleList()
+        for node in nodes:
+            # the inputs of a reduction cell are halved
+            strides = [2 if place.reduction and edge.input < 2 else 1 for edge in node]
+            pairs = zip(node, strides, strict=True)
+            self.operations.append(nn.ModuleList(build(e.op, place.C, s) for e, s in pairs))
         self.drop_path = DropPath()
         # an input that is part of the output of a reduction cell is halved too, as its inventors do
         whole = [i for i in cell.concat if place.reduction and i < 2]
