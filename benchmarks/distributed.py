@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import torch
 
 from proxnas.cli.search import parse_search
-from proxnas.common.launch import ALONE, here, launched, taking
+from proxnas.common.launch import ALONE, here, place_by_torchrun, taking
 from proxnas.domains.images.data.images import load
 from proxnas.runs.consensus import BITS
-from proxnas.runs.messages import exchange, gathered, joined, meet, team
+from proxnas.runs.messages import exchange, gather, meet, take_part, team
 from proxnas.searching.job import Search
 
 FLAGS = [
@@ -66,7 +66,7 @@ def medians(times: int, *works: Callable[[], object]) -> list[float]:
             work()
             seconds.append(time.perf_counter() - start)
     mine = torch.tensor([statistics.median(seconds) for seconds in taken], dtype=torch.float64)
-    found: list[float] = gathered(mine).amax(0).tolist()
+    found: list[float] = gather(mine).amax(0).tolist()
     return found
 
 
@@ -137,11 +137,11 @@ def compare(batch: int, line: Network) -> str:
 
 def main() -> None:
     """Prints a line a batch size."""
-    place = launched()
+    place = place_by_torchrun()
     if place is None or place.alone:
         raise SystemExit("start it by torchrun --nproc-per-node 2")
     torch.set_num_threads(1)
-    with joined(place):
+    with take_part(place):
         line = network()
         if place.leads:
             print(

@@ -125,7 +125,7 @@ def cell_network(wanted: float, images: Images) -> nn.Module:
 
     def build(channels: int) -> nn.Module:
         size = Size(CELLS, channels, images.shape[0], images.num_classes)
-        return networks.build(read_genotype(CELL), size)
+        return networks.build_network(read_genotype(CELL), size)
 
     with torch.device("meta"):
         counts = {C: parameters(build(C)) for C in range(1, 33)}

@@ -24,6 +24,8 @@ from torch import nn
 from proxnas.cells.reading import read_genotype
 from proxnas.domains.images import networks
 from proxnas.domains.images.data.images import Images, from_arrays
+from proxnas.domains.images.networks.cnn import forward_auxiliary
+from proxnas.domains.images.networks.parts import set_drop_path
 from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.domains.images.training import ImageTraining
 
@@ -66,9 +68,9 @@ def ours(options: argparse.Namespace) -> ImageTraining:
 
 def plain(options: argparse.Namespace, like: ImageTraining) -> Step:
     """The same modules, weights and images contiguous, and the usual lines around them."""
-    network = networks.build(like.architecture, like.size).to(like.device).train()
+    network = networks.build_network(like.architecture, like.size).to(like.device).train()
     network.load_state_dict({n: w.contiguous() for n, w in like.network.state_dict().items()})
-    network.set_drop_path(DROP_PATH)
+    set_drop_path(network, DROP_PATH)
     for w in network.parameters():
         w.data = w.data.contiguous()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.025, momentum=0.9, weight_decay=3e-4)
@@ -76,7 +78,7 @@ def plain(options: argparse.Namespace, like: ImageTraining) -> Step:
     def step() -> None:
         x, y = like.train.next()
         optimizer.zero_grad()
-        logits, auxiliary = network.forward_auxiliary(x.contiguous())
+        logits, auxiliary = forward_auxiliary(network, x.contiguous())
         loss = nn.functional.cross_entropy(logits, y)
         if auxiliary is not None:
             loss = loss + AUXILIARY * nn.functional.cross_entropy(auxiliary, y)

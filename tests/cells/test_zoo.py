@@ -18,7 +18,7 @@ from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.core.size.complexity import multiply_adds, parameters
 from proxnas.domains.images import networks
-from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.images.networks.cnn import Size, forward_auxiliary
 from support.places import ROOT
 
 SIZES = json.loads((Path(__file__).parent / "published_sizes.json").read_text())
@@ -52,7 +52,7 @@ def slow(case: Any, quick: bool) -> Any:
 
 def on_meta(name: str, size: Size) -> nn.Module:
     with torch.device("meta"):
-        return networks.build(zoo.find(name), size)
+        return networks.build_network(zoo.find_cell(name), size)
 
 
 def in_millions(network: nn.Module, side: int) -> tuple[float, float, float]:
@@ -82,7 +82,7 @@ def test_parameters_of_published_cells(name: str, protocol: str) -> None:
         SIZES["protocols"][name][protocol][:2]
     )
     if protocol == "cifar":
-        assert zoo.entry(name).params == parameters(network)
+        assert zoo.zoo_entry(name).params == parameters(network)
 
 
 @pytest.mark.parametrize(("name", "protocol"), [slow(k, k[0] == "NASP_12ops") for k in KNOWN])
@@ -136,7 +136,7 @@ def test_params_in_the_zoo_are_those_of_the_cifar_network() -> None:
     zoo.json."""
     others = [name for name in CNN if name not in SIZES["protocols"]]
     counts = {name: parameters(on_meta(name, Size(20, 36, 3, 10))) for name in others}
-    assert others and counts == {name: zoo.entry(name).params for name in others}
+    assert others and counts == {name: zoo.zoo_entry(name).params for name in others}
 
 
 def test_params_of_recurrent_cells_follow_from_their_nodes() -> None:
@@ -151,9 +151,9 @@ def test_params_of_recurrent_cells_follow_from_their_nodes() -> None:
 @pytest.mark.parametrize("name", CNN)
 def test_every_cell_runs_on_odd_images(name: str) -> None:
     """With real numbers, whatever they are: the meta device takes five times as long."""
-    network = networks.build(zoo.find(name), Size(3, 16, 3, 7, auxiliary=True)).eval()
+    network = networks.build_network(zoo.find_cell(name), Size(3, 16, 3, 7, auxiliary=True)).eval()
     with torch.no_grad():
-        outputs = network.forward_auxiliary(torch.empty(2, 3, 33, 31))
+        outputs = forward_auxiliary(network, torch.empty(2, 3, 33, 31))
     assert [tuple(x.shape) for x in outputs] == [(2, 7), (2, 7)]
 
 
@@ -172,15 +172,15 @@ def test_entries_say_where_they_come_from() -> None:
 
 def test_names_are_found_whatever_their_case_and_near_ones_suggested() -> None:
     assert (
-        zoo.find("darts_v2")
-        == zoo.find("zoo:DARTS_V2")
+        zoo.find_cell("darts_v2")
+        == zoo.find_cell("zoo:DARTS_V2")
         == read_genotype("zoo:DARTS_V2")
-        == zoo.entry("DARTS_V2").genotype
+        == zoo.zoo_entry("DARTS_V2").genotype
     )
     with pytest.raises(
         InputError, match=r"unknown cell of the zoo 'darts_2': did you mean .*DARTS_V2"
     ):
-        zoo.find("darts_2")
+        zoo.find_cell("darts_2")
     with pytest.raises(InputError, match="unknown cell of the zoo 'nosuch'"):
         read_genotype("zoo:nosuch")
 
@@ -220,7 +220,7 @@ def test_zoo_shows_a_cell(run: Any) -> None:
 def test_zoo_shows_a_cell_as_json_that_can_be_read_back(run: Any, tmp_path: Path) -> None:
     shown = json.loads(run("zoo", "RNN_GDAS", "--json"))
     (tmp_path / "cell.json").write_text(json.dumps(shown["genotype"]))
-    assert shown["name"] == "RNN_GDAS" and read_genotype(tmp_path / "cell.json") == zoo.find(
+    assert shown["name"] == "RNN_GDAS" and read_genotype(tmp_path / "cell.json") == zoo.find_cell(
         "RNN_GDAS"
     )
 

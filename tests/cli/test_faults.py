@@ -25,8 +25,8 @@ from proxnas.common.errors import InputError
 from proxnas.common.files import make_folder
 from proxnas.report.live import Snapshot
 from proxnas.runs.checkpoint import sound_state
-from proxnas.runs.executors.pool import locked
-from proxnas.runs.executors.processes import started
+from proxnas.runs.executors.pool import is_locked
+from proxnas.runs.executors.processes import start_process
 from proxnas.runs.executors.progress import progress_of
 from proxnas.runs.folder import Run, open_run, write_atomically
 from support.run_folders import make_run
@@ -254,7 +254,7 @@ def test_what_workers_print_goes_through_no_link(
     (run / "search" / link).parent.mkdir(parents=True)
     (run / "search" / link).symlink_to(precious.folder / ("logs" if link == "logs" else "file"))
     with pytest.raises(InputError, match=link):
-        started([sys.executable, "-c", "print(1)"], run / "search" / "logs" / "x.log")
+        start_process([sys.executable, "-c", "print(1)"], run / "search" / "logs" / "x.log")
     assert precious.unharmed
 
 
@@ -280,7 +280,7 @@ def test_nobody_waits_for_a_pipe_in_a_run_folder(tmp_path: Path, name: str, caps
         assert main(["show", str(run)]) == (2 if name == "genotype.json" else 0)
         Snapshot(tmp_path / "runs").read()
         assert progress_of(run)[0] in (0, 4)
-        assert locked(run) is False
+        assert is_locked(run) is False
         with pytest.raises(InputError), open_run(run) as opened:
             opened.append_metrics({"epoch": 1})
         if name == "metrics.jsonl":
@@ -418,7 +418,7 @@ def test_a_signal_while_an_image_is_read_breaks_no_image(
         with monkeypatch.context() as patch:
             patch.setattr(place, lambda *_, **__: signal.raise_signal(signal.SIGTERM))
             patch.setattr(
-                "proxnas.domains.images.data.gather.threaded", map
+                "proxnas.domains.images.data.gather.run_in_threads", map
             )  # where signals strike: in the main thread
             code = main(
                 [

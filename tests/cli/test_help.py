@@ -11,7 +11,7 @@ import pytest
 
 from proxnas.cli.search import parse_search
 from proxnas.common.options import flatten
-from proxnas.common.words import parse
+from proxnas.common.words import parse_options
 from proxnas.domains.images.fitting import FitConfig
 from proxnas.domains.text.fitting import TextFitConfig
 from proxnas.runs.options import RunConfig
@@ -24,7 +24,7 @@ Parse = Callable[[list[str]], RunConfig]
 
 
 def plain(cls: type[RunConfig]) -> Parse:
-    return lambda argv: parse(cls, "proxnas", argv)
+    return lambda argv: parse_options(cls, "proxnas", argv)
 
 
 CASES: list[tuple[str, Parse]] = [

@@ -25,7 +25,7 @@ from proxnas.domains.images.model import Model, save_model
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.report.terminal import print_summary
 from proxnas.runs.executors.progress import LineBoard
-from proxnas.runs.executors.tasks import Outcome, Task
+from proxnas.runs.executors.tasks import Outcome, RunTask
 from proxnas.runs.progress import Lines
 from support.commands import call
 from support.run_folders import make_run, write_json
@@ -114,7 +114,7 @@ def test_lists_and_summaries_of_runs(capsys: Any, tmp_path: Path) -> None:
 def test_progress_and_messages_of_workers(tmp_path: Path) -> None:
     out = io.StringIO()
     console = Console(file=out, highlight=False, width=200)
-    task = Task(EVIL, ("search",), tmp_path)
+    task = RunTask(EVIL, ("search",), tmp_path)
     LineBoard(console, 1, 0).end(Outcome(task, 2, EVIL))
     lines = Lines(console, f"[bold]{EVIL}")
     lines.begin(1, 2, 3)
@@ -132,7 +132,7 @@ def model(tmp_path: Path) -> Path:
         Size(cells=1, channels=4, image_channels=3, classes=2),
     )
     torch.manual_seed(0)
-    network = networks.build(genotype, size).eval()
+    network = networks.build_network(genotype, size).eval()
     classes = (f"a{EVIL}", f"b{EVIL}")
     save_model(
         tmp_path / "m", Model(network, genotype, size, classes, (0.5,) * 3, (0.5,) * 3, (3, 8, 8))

@@ -47,26 +47,28 @@ KEYS = st.sampled_from([*stored.RESULT, *stored.ROW, "valid_accuracy", "train_lo
 
 @pytest.mark.parametrize("digits", [19, 400, 5000, 100_000])
 def test_whole_numbers_of_any_length_can_be_computed_with(digits: int) -> None:
-    value = stored.parse("9" * digits)
+    value = stored.parse_json("9" * digits)
     assert (
         type(value) is float
         and not stored.is_whole(value)
         and stored.is_figure(value) == (digits < 100)
     )
-    assert stored.parse("-" + "9" * digits) == -value
+    assert stored.parse_json("-" + "9" * digits) == -value
 
 
 @pytest.mark.parametrize("value", [HUGE, -HUGE, 2**1024, float("inf"), float("nan"), 1e101])
 def test_numbers_past_every_measurement_are_no_figures(value: float) -> None:
-    assert stored.is_number(value) and not stored.is_figure(value) and not stored.is_amount(value)
+    assert (
+        stored.is_measurement(value) and not stored.is_figure(value) and not stored.is_amount(value)
+    )
 
 
 def test_numbers_of_ours_stay_as_they_are() -> None:
     values = [0, -1, 2**31, 10**17, 0.1, 1e-300, True, None, "9" * 50]
-    assert [type(value) for value in stored.parse(json.dumps(values))] == [
+    assert [type(value) for value in stored.parse_json(json.dumps(values))] == [
         type(value) for value in values
     ]
-    assert stored.parse(json.dumps(values)) == values
+    assert stored.parse_json(json.dumps(values)) == values
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault

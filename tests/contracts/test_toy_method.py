@@ -159,7 +159,7 @@ def test_a_resumed_search_by_it_equals_an_uninterrupted_one(stripes: Path, tmp_p
 def test_it_has_a_row_in_a_comparison(
     stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study, "make", lambda *_: Here())  # processes take seconds to begin
+    monkeypatch.setattr(study, "make_executor", lambda *_: Here())  # processes are slow
     run = tmp_path / "study"
     (tmp_path / "c.json").write_text(
         '{"cells": 1, "channels": 2, "batch_size": 20, "final_cells": 1, "stride": 0.3}'

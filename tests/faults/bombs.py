@@ -89,10 +89,10 @@ def _bombs() -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]]]:
             f"table of {what}",
             "t.csv.gz",
             gzip.compress(b"arch,valid\n" + piece * (2**26 // len(piece))),
-            table.check,
+            table.check_table,
         )
     wide = b"arch," + b"a," * 200_000 + b"\n" + (b"b," * 200_000 + b"\n") * 40
-    yield "table of wide rows", "t.csv.gz", gzip.compress(wide), table.check
+    yield "table of wide rows", "t.csv.gz", gzip.compress(wide), table.check_table
     for what, content in (
         ("deep", b"[" * 900_000),
         ("deep objects", b'{"a":' * 120_000),
@@ -205,7 +205,7 @@ def _wide_model(shape: list[int]) -> bytes:
         genotype.Genotype.from_string(CELL),
         Size(cells=1, channels=4, image_channels=3, classes=2),
     )
-    network, wide = networks.build(found, size).eval(), (shape[0], shape[1], shape[2])
+    network, wide = networks.build_network(found, size).eval(), (shape[0], shape[1], shape[2])
     model = Model(network, found, size, ("a", "b"), (0.5,) * 3, (0.5,) * 3, wide)
     with tempfile.TemporaryDirectory() as place:
         save_model(Path(place) / "m", model)
@@ -321,7 +321,7 @@ def _evil(canary: Path) -> Iterator[tuple[str, str, bytes, Callable[[Path], Any]
             plain,
             READERS["checkpoint.pt"],
         )
-        yield f"table that is a pickle {protocol}", "t.csv", plain, table.check
+        yield f"table that is a pickle {protocol}", "t.csv", plain, table.check_table
         yield f"text that is a pickle {protocol}", "t.txt", plain, lambda path: text.load(str(path))
         yield f"image that is a pickle {protocol}", "x.png", plain, _as_class
     for name, options in (("zip", {}), ("old form", {"_use_new_zipfile_serialization": False})):

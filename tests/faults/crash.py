@@ -97,8 +97,8 @@ class _Disk:
     def arm(self) -> None:
         from proxnas.common import files
 
-        real_open, real_sync, real_rename = files.opened, os.fsync, os.replace
-        files.opened = lambda part: _File(real_open(part), self)  # type: ignore[assignment]
+        real_open, real_sync, real_rename = files.open_new, os.fsync, os.replace
+        files.open_new = lambda part: _File(real_open(part), self)  # type: ignore[assignment]
         os.fsync = lambda descriptor: (self.count("sync", 1), real_sync(descriptor))[1]
         os.replace = lambda source, target: (self.count("rename", 1), real_rename(source, target))[
             1

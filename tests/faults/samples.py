@@ -136,7 +136,7 @@ def _weights() -> Made:
         lambda path: Run(path.parent).load_checkpoint(),
     )
     found, size = Genotype.from_string(CELL), Size(cells=1, channels=4, image_channels=3, classes=3)
-    net = networks.build(found, size).eval()
+    net = networks.build_network(found, size).eval()
     model = Model(
         net, found, size, ("a", "b", "c"), (0.1,) * 3, (0.5,) * 3, (3, 8, 8), info={"params": 7}
     )
@@ -262,8 +262,8 @@ def _texts() -> Made:
     )
     empty = "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
     cells = f"arch,valid,test\n{CELL},91.2,90.0\n{empty},10,10\n"
-    yield "table", "table.csv", cells.encode(), table.check
-    yield "table compressed", "table.csv.gz", gzip.compress(cells.encode()), table.check
+    yield "table", "table.csv", cells.encode(), table.check_table
+    yield "table compressed", "table.csv.gz", gzip.compress(cells.encode()), table.check_table
     cell = Genotype.from_string(CELL)
     yield (
         "table for a search",

@@ -17,14 +17,14 @@ from proxnas.common.errors import InputError
 from proxnas.report import comparison, tables
 from proxnas.report.comparison_figures import (
     convergence,
-    draw,
+    draw_comparison,
     edges,
     proximal,
-    selected,
+    selected_by_epoch,
     stability,
     weights,
 )
-from proxnas.report.paired import holm, p_value, paired
+from proxnas.report.paired import compare_pairs, holm, p_value
 
 ACCURACY = {  # method -> accuracy of each seed
     "nasp": [0.90, 0.92, 0.91, 0.93],
@@ -102,7 +102,10 @@ def train(folder: Path, name: str, seed: int, **figures: float) -> None:
 
 
 def by_name(folder: Path) -> dict[str, comparison.Row]:
-    return {row["method"]: row for row in comparison.rows(comparison.read(folder), operations=5)}
+    return {
+        row["method"]: row
+        for row in comparison.rows(comparison.read_comparison(folder), operations=5)
+    }
 
 
 def test_a_row_has_mean_and_spread_of_everything(tmp_path: Path) -> None:
@@ -169,7 +172,7 @@ def test_after_training_test_figures_count(tmp_path: Path) -> None:
 
 def test_perplexities_for_text(tmp_path: Path) -> None:
     a_comparison(tmp_path, space="rnn")
-    found = comparison.read(tmp_path)
+    found = comparison.read_comparison(tmp_path)
     rows = comparison.rows(found, 4)
     assert (rows[0]["figure"], rows[0]["mean"]) == ("valid_perplexity", pytest.approx(91.5))
     text = tables.files(found, rows, {})["table.md"]
@@ -179,7 +182,7 @@ def test_perplexities_for_text(tmp_path: Path) -> None:
 
 
 def test_the_forms_of_the_paper(tmp_path: Path) -> None:
-    found = comparison.read(a_comparison(tmp_path))
+    found = comparison.read_comparison(a_comparison(tmp_path))
     rows = comparison.rows(found, 5)
     text = tables.files(found, rows, {"pa seed 9": "--epochs 0: give more"})["table.md"]
     assert "| nasp | 8.50 ± 1.29 | 2.15 ± 0.13 | 0.133 | 9.3e-05 | 4 |" in text
@@ -190,7 +193,7 @@ def test_the_forms_of_the_paper(tmp_path: Path) -> None:
 
 
 def test_csv_and_json_hold_everything(tmp_path: Path) -> None:
-    found = comparison.read(a_comparison(tmp_path))
+    found = comparison.read_comparison(a_comparison(tmp_path))
     rows = comparison.rows(found, 5)
     files = tables.files(found, rows, {})
     assert json.loads(files["table.json"]) == rows
@@ -201,7 +204,7 @@ def test_csv_and_json_hold_everything(tmp_path: Path) -> None:
 
 
 def test_only_tested_differences_are_called_so(tmp_path: Path) -> None:
-    found = comparison.read(a_comparison(tmp_path))
+    found = comparison.read_comparison(a_comparison(tmp_path))
     files = tables.files(found, comparison.rows(found, 5), {})
     tested = {(pair["first"], pair["second"]): pair for pair in json.loads(files["tests.json"])}
     assert (
@@ -212,7 +215,7 @@ def test_only_tested_differences_are_called_so(tmp_path: Path) -> None:
 
 
 def test_with_two_seeds_nothing_is_told(tmp_path: Path) -> None:
-    found = comparison.read(a_comparison(tmp_path, seeds=2))
+    found = comparison.read_comparison(a_comparison(tmp_path, seeds=2))
     files = tables.files(found, comparison.rows(found, 5), {})
     assert "With 2 seeds in common it cannot be told which methods differ" in files["table.md"]
     assert {pair["verdict"] for pair in json.loads(files["tests.json"])} == {"cannot be told"}
@@ -221,7 +224,7 @@ def test_with_two_seeds_nothing_is_told(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (a_comparison(tmp_path) / "search" / "nasp-0" / "result.json").write_text("{")
     with pytest.raises(InputError, match=r"nasp-0.result.json: cannot be read"):
-        comparison.read(tmp_path)
+        comparison.read_comparison(tmp_path)
 
 
 # the tests themselves
@@ -229,7 +232,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 def test_the_paired_test_is_that_of_scipy() -> None:
     a, b = [3.0, 4.0, 5.5, 7.0], [2.5, 3.0, 5.0, 5.0]
-    (pair,) = paired(
+    (pair,) = compare_pairs(
         {"a": dict(enumerate(a)), "b": dict(enumerate(b)) | {9: 100.0}}
     )  # 9 is not in common
     assert (pair.seeds, pair.difference) == (4, pytest.approx(1.0))
@@ -250,16 +253,16 @@ def test_what_cannot_be_told() -> None:
     assert p_value([1.0, 2.0]) is None
     assert p_value([0.0, 0.0, 0.0]) == 1.0
     assert p_value([1.0, 1.0, 1.0]) is None
-    assert paired({"a": {0: 1.0}, "b": {1: 1.0}}) == []
+    assert compare_pairs({"a": {0: 1.0}, "b": {1: 1.0}}) == []
 
 
 # figures
 
 
 def test_figures_are_drawn_as_vectors_and_pictures(tmp_path: Path) -> None:
-    found = comparison.read(a_comparison(tmp_path))
+    found = comparison.read_comparison(a_comparison(tmp_path))
     names = ["convergence", "proximal", "stability", "stability-nasp", "stability-darts-2nd"]
-    assert draw(found, tmp_path) == [
+    assert draw_comparison(found, tmp_path) == [
         tmp_path / f"{name}{end}" for name in names for end in (".svg", ".png")
     ]
     text = (tmp_path / "proximal.svg").read_text()
@@ -270,7 +273,7 @@ def test_figures_are_drawn_as_vectors_and_pictures(tmp_path: Path) -> None:
 
 
 def test_the_time_axis_adds_up_all_parts(tmp_path: Path) -> None:
-    figure = convergence(comparison.read(a_comparison(tmp_path)))
+    figure = convergence(comparison.read_comparison(a_comparison(tmp_path)))
     assert figure is not None
     line = figure.axes[0].get_lines()[0]
     assert np.allclose(line.get_xdata(), [4 / 60, 8 / 60]) and np.allclose(
@@ -279,24 +282,27 @@ def test_the_time_axis_adds_up_all_parts(tmp_path: Path) -> None:
 
 
 def test_A_of_darts_and_A_bar_of_nasp(tmp_path: Path) -> None:
-    found = comparison.read(a_comparison(tmp_path))
+    found = comparison.read_comparison(a_comparison(tmp_path))
     nasp, darts = found.of("nasp")[0], found.of("darts-2nd")[0]
     assert np.allclose(weights(darts, "cell").sum(-1), 1)
     assert weights(nasp, "cell")[1, 0].tolist() == [0.2, 0.5, 0.2]
     assert weights(nasp).shape == (2, 1, 6)
-    assert selected(nasp, "cell").tolist() == [[[0, 1, 0], [1, 0, 0]], [[0, 0, 1], [1, 0, 0]]]
+    assert selected_by_epoch(nasp, "cell").tolist() == [
+        [[0, 1, 0], [1, 0, 0]],
+        [[0, 0, 1], [1, 0, 0]],
+    ]
     assert len(edges(nasp).axes) == 2
 
 
 def test_without_the_selected_entries_the_largest_count(tmp_path: Path) -> None:
-    nasp = comparison.read(a_comparison(tmp_path)).of("nasp")[0]
+    nasp = comparison.read_comparison(a_comparison(tmp_path)).of("nasp")[0]
     for row in nasp.metrics:
         row.pop("selected")
-    assert selected(nasp, "cell")[0].tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert selected_by_epoch(nasp, "cell")[0].tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
 def test_nothing_to_draw(tmp_path: Path) -> None:
     a_comparison(tmp_path)
     for path in tmp_path.glob("search/*/result.json"):
         path.unlink()
-    assert draw(comparison.read(tmp_path), tmp_path) == []
+    assert draw_comparison(comparison.read_comparison(tmp_path), tmp_path) == []

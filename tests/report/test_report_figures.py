@@ -15,7 +15,7 @@ from proxnas.report.cell_figure import cell_figure
 from proxnas.report.figures import changes, curves, params, slug, stability, time_split
 from proxnas.report.layout import Box, Label, drawings
 from proxnas.report.reading import Record, read_run
-from proxnas.report.style import written
+from proxnas.report.style import matplotlib_label
 from support.run_folders import OPS, make_rows, make_run, make_training, write_rows
 
 NB201 = "|nor_conv_3x3~0|+|none~0|avg_pool_3x3~1|+|skip_connect~0|nor_conv_3x3~1|none~2|"
@@ -79,7 +79,7 @@ def test_stability_has_a_panel_an_edge_and_marks_what_is_selected(record: Record
             if edge == e
         ]
     assert [label.get_text() for label in shown[0].get_yticklabels()] == list(OPS[:4])
-    assert shown[0].get_title() == written("c_{k-2} → 2")
+    assert shown[0].get_title() == matplotlib_label("c_{k-2} → 2")
 
 
 def test_runs_without_these_figures(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_drawn_cell_has_every_label_where_the_svg_has_it() -> None:
         boxes = [shape for cell in cells for shape in cell.shapes if isinstance(shape, Box)]
         texts = sorted(text.get_text() for text in axis.texts)
         assert texts == sorted(
-            [*(written(label.text) for label in labels), *(cell.title for cell in cells)]
+            [*(matplotlib_label(label.text) for label in labels), *(cell.title for cell in cells)]
         )
         assert sum(type(patch).__name__ == "FancyBboxPatch" for patch in axis.patches) == len(boxes)
 
@@ -131,4 +131,4 @@ def test_names_become_safe() -> None:
         "run",
         "normal-cell",
     ]
-    assert written("a_{1} costs $5_{x}") == r"a$_{\text{1}}$ costs \$5$_{\text{x}}$"
+    assert matplotlib_label("a_{1} costs $5_{x}") == r"a$_{\text{1}}$ costs \$5$_{\text{x}}$"

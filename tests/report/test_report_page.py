@@ -28,7 +28,7 @@ from proxnas.report import page_data as pages
 from proxnas.report.facts import reproduce
 from proxnas.report.live import serve
 from proxnas.report.page import live_html, report_html
-from proxnas.report.page_data import page_data, thinned
+from proxnas.report.page_data import page_data, thin_rows
 from proxnas.report.reading import find_runs, read_run
 from proxnas.runs.options import storable
 from proxnas.searching.options import SearchOptions
@@ -80,9 +80,9 @@ def test_many_runs_show_fewer_frames_but_all_of_their_curves(
 
 def test_thinned_keeps_the_ends() -> None:
     rows = [{"epoch": i} for i in range(1000)]
-    kept = [row["epoch"] for row in thinned(rows, 10)]
+    kept = [row["epoch"] for row in thin_rows(rows, 10)]
     assert len(kept) == 10 and (kept[0], kept[-1]) == (0, 999) and kept == sorted(set(kept))
-    assert thinned(rows, 2000) == rows
+    assert thin_rows(rows, 2000) == rows
 
 
 def test_each_frame_draws_the_cell_of_its_epoch(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from proxnas.cli.main import main
 from proxnas.cli.search import parse_search
 from proxnas.common.environment import pick_device
 from proxnas.common.errors import InputError
-from proxnas.common.launch import Place, continued, here, launched, taking
+from proxnas.common.launch import ProcessPlace, command_to_continue, here, place_by_torchrun, taking
 from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.data.stream import ImageBatches, Stream
 from proxnas.domains.text.data.text import Text
@@ -24,8 +24,8 @@ from proxnas.domains.text.data.text_stream import TextStream
 from proxnas.domains.text.options import TextTrainOptions
 from proxnas.domains.text.training import TextTraining
 from proxnas.methods import optimizers
-from proxnas.runs.consensus import agreed, check_alike, mean_gradients
-from proxnas.runs.messages import gathered, joined, shared, shared_state, team, total
+from proxnas.runs.consensus import agree_to_stop, check_alike, mean_gradients
+from proxnas.runs.messages import gather, share, shared_state, take_part, team, total
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
 from support.team import Job
@@ -148,7 +148,7 @@ def disagreeing(rank: int) -> dict[str, str]:
     mean_gradients(w, [], torch.tensor(1.0), 1)
     said = {}
     for name, check in (
-        ("bits", lambda: agreed(None, False)),
+        ("bits", lambda: agree_to_stop(None, False)),
         ("weights", lambda: check_alike({"w": [w[0] + rank]})),
     ):
         try:
@@ -163,18 +163,18 @@ def messages(rank: int) -> dict[str, Any]:
     mine = torch.tensor([rank, 1])
     return {
         "total": total(mine),
-        "gathered": gathered(mine),
-        "shared": [shared(f"of {rank}".encode()), shared(None if rank == 0 else b"mine")],
+        "gathered": gather(mine),
+        "shared": [share(f"of {rank}".encode()), share(None if rank == 0 else b"mine")],
         "state": shared_state({"x": mine} if rank == 0 else None),
     }
 
 
 def work(folder: Path, configs: dict[str, SearchOptions], images: Images, text: Text) -> None:
-    place = launched()
+    place = place_by_torchrun()
     assert place is not None
     torch.set_num_threads(1)
     sizes: list[list[int]] = []
-    with joined(place):
+    with take_part(place):
         counted(sizes)
         for name, config in configs.items():
             data = text if name == "recurrent" else images
@@ -261,7 +261,7 @@ def test_processes_that_disagree_are_told(together: Path) -> None:
         )
 
 
-def batches(images: Images, place: Place) -> list[list[Tensor]]:
+def batches(images: Images, place: ProcessPlace) -> list[list[Tensor]]:
     """The first batches, and the batches of an evaluation, that a process sees."""
     with taking(place):
         part = ImageBatches(images, (images.x_train, images.y_train))
@@ -275,8 +275,8 @@ def batches(images: Images, place: Place) -> list[list[Tensor]]:
 def test_every_image_is_seen_by_one_of_them(tiny_images: Images) -> None:
     """And changed in the same way as by one process."""
     (whole, evaluated), parts = (
-        batches(tiny_images, Place()),
-        [batches(tiny_images, Place(r, 3)) for r in range(3)],
+        batches(tiny_images, ProcessPlace()),
+        [batches(tiny_images, ProcessPlace(r, 3)) for r in range(3)],
     )
     for t, batch in enumerate(whole):
         assert torch.equal(torch.cat([part[0][t] for part in parts]), batch)
@@ -287,7 +287,7 @@ def test_every_image_is_seen_by_one_of_them(tiny_images: Images) -> None:
 
 def test_parts_make_the_whole() -> None:
     for n, size in ((7, 2), (8, 3), (2, 4)):
-        parts = [list(range(n))[Place(rank, size).part(n)] for rank in range(size)]
+        parts = [list(range(n))[ProcessPlace(rank, size).part(n)] for rank in range(size)]
         assert (
             list(chain(*parts)) == list(range(n))
             and max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -296,19 +296,24 @@ def test_parts_make_the_whole() -> None:
 
 def test_what_torchrun_says() -> None:
     told = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    assert launched(told) == Place(3, 4, 1, 2, 0)
-    assert launched(told | {"TORCHELASTIC_RESTART_COUNT": "2"}) == Place(3, 4, 1, 2, 2)
-    assert launched({"RANK": "0", "WORLD_SIZE": "2"}) is None
+    assert place_by_torchrun(told) == ProcessPlace(3, 4, 1, 2, 0)
+    assert place_by_torchrun(told | {"TORCHELASTIC_RESTART_COUNT": "2"}) == ProcessPlace(
+        3, 4, 1, 2, 2
+    )
+    assert place_by_torchrun({"RANK": "0", "WORLD_SIZE": "2"}) is None
     for wrong in ({"RANK": "x"}, {"RANK": "4"}):
         with pytest.raises(InputError, match="torchrun"):
-            launched(told | wrong)
+            place_by_torchrun(told | wrong)
 
 
 def test_a_restarted_command_goes_on() -> None:
     argv = ["search", "digits", "--force"]
-    assert continued(Place(), argv) == argv
-    assert continued(Place(restarts=1), argv) == ["search", "digits", "--resume"]
-    assert continued(Place(restarts=1), ["search", "--resume"]) == ["search", "--resume"]
+    assert command_to_continue(ProcessPlace(), argv) == argv
+    assert command_to_continue(ProcessPlace(restarts=1), argv) == ["search", "digits", "--resume"]
+    assert command_to_continue(ProcessPlace(restarts=1), ["search", "--resume"]) == [
+        "search",
+        "--resume",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -349,19 +354,25 @@ def test_other_commands_are_refused(
 def test_what_several_processes_cannot_do_is_refused(
     argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with taking(Place(0, 2)):
+    with taking(ProcessPlace(0, 2)):
         assert main(argv) == 2
     assert capsys.readouterr().err.startswith(f"proxnas: error: {said}")
 
 
 def test_a_batch_must_be_large_enough(tiny_images: Images) -> None:
     part = ImageBatches(tiny_images, (tiny_images.x_train, tiny_images.y_train))
-    with taking(Place(3, 4)), pytest.raises(InputError, match=r"batch_size 7: .* give at least 8"):
+    with (
+        taking(ProcessPlace(3, 4)),
+        pytest.raises(InputError, match=r"batch_size 7: .* give at least 8"),
+    ):
         Stream(part, 7, seed=0)
 
 
 def test_columns_must_be_divisible(tiny_text: Text) -> None:
-    with taking(Place(0, 2)), pytest.raises(InputError, match=r"batch_size 3: .* a multiple"):
+    with (
+        taking(ProcessPlace(0, 2)),
+        pytest.raises(InputError, match=r"batch_size 3: .* a multiple"),
+    ):
         TextStream(tiny_text.train, 3, 4, seed=0)
 
 
@@ -372,7 +383,7 @@ def test_a_device_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
-    with taking(Place(3, 4, 1, 2)):
+    with taking(ProcessPlace(3, 4, 1, 2)):
         assert pick_device("auto") == pick_device("cuda") == torch.device("cuda:1") and taken == [
             1,
             1,
@@ -381,7 +392,7 @@ def test_a_device_each(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InputError, match="give device cuda"):
             pick_device("cuda:0")
     with (
-        taking(Place(3, 4, 1, 4)),
+        taking(ProcessPlace(3, 4, 1, 4)),
         pytest.raises(InputError, match="processes 4: this machine has 2"),
     ):
         pick_device("cuda")

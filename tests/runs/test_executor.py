@@ -19,41 +19,41 @@ from rich.console import Console
 from proxnas.common.interrupt import Interrupted
 from proxnas.runs.executors import pool
 from proxnas.runs.executors.processes import LocalExecutor
-from proxnas.runs.executors.progress import SilentBoard, progress_of, shown
-from proxnas.runs.executors.tasks import Outcome, Task
+from proxnas.runs.executors.progress import SilentBoard, progress_of, show_board
+from proxnas.runs.executors.tasks import Outcome, RunTask
 from support.stand_ins import FINISH, STAND_IN, starts, wait_for
 
 
 @pytest.fixture
-def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Task]]:
+def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[RunTask]]:
     """tasks(code, ...) -> tasks that run these pieces of Python in place of proxnas."""
 
-    def command(self: LocalExecutor, task: Task, slot: int) -> list[str]:
+    def command(self: LocalExecutor, task: RunTask, slot: int) -> list[str]:
         words = original(self, task, slot)[3:]  # after python -m proxnas
         return [sys.executable, "-c", STAND_IN + textwrap.dedent(words[0]), *words[1:]]
 
     original = LocalExecutor.command
     monkeypatch.setattr(LocalExecutor, "command", command)
     return lambda *codes: [
-        Task(f"t{i}", (code,), tmp_path / f"t{i}") for i, code in enumerate(codes)
+        RunTask(f"t{i}", (code,), tmp_path / f"t{i}") for i, code in enumerate(codes)
     ]
 
 
-def run(tasks: list[Task], workers: int = 1) -> list[Outcome]:
+def run(tasks: list[RunTask], workers: int = 1) -> list[Outcome]:
     return LocalExecutor(workers).run(tasks, SilentBoard(), lambda outcome: None)
 
 
 def test_the_display_counts_what_had_ended_before(tmp_path: Path) -> None:
     for terminal, count in ((False, "5/9 e: "), (True, "5/9")):
         file = StringIO()
-        with shown(
+        with show_board(
             Console(file=file, force_terminal=terminal, width=100), "9 runs", 9, False, ended=4
         ) as board:
-            board.end(Outcome(Task("e", (), tmp_path), 0))
+            board.end(Outcome(RunTask("e", (), tmp_path), 0))
         assert count in file.getvalue() and "1/" not in file.getvalue()
 
 
-def test_tasks_are_run_once_and_never_again(tasks: Callable[..., list[Task]]) -> None:
+def test_tasks_are_run_once_and_never_again(tasks: Callable[..., list[RunTask]]) -> None:
     these = tasks(FINISH, FINISH)
     for _ in range(2):
         assert [outcome.code for outcome in run(these)] == [0, 0]
@@ -65,7 +65,7 @@ def test_tasks_are_run_once_and_never_again(tasks: Callable[..., list[Task]]) ->
 
 
 def test_two_workers_work_at_the_same_time_and_share_the_cores(
-    tasks: Callable[..., list[Task]], monkeypatch: pytest.MonkeyPatch
+    tasks: Callable[..., list[RunTask]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each waits for the other: one after the other, they would wait for ever."""
     monkeypatch.setattr("proxnas.runs.executors.processes.available", lambda: 4)
@@ -79,14 +79,14 @@ def test_two_workers_work_at_the_same_time_and_share_the_cores(
     assert (these[0].folder / "share").read_text() == "2", "of the four cores"
 
 
-def test_a_worker_that_is_killed_is_replaced(tasks: Callable[..., list[Task]]) -> None:
+def test_a_worker_that_is_killed_is_replaced(tasks: Callable[..., list[RunTask]]) -> None:
     (task,) = tasks(f"if starts < 3: os.kill(os.getpid(), signal.SIGKILL)\n{FINISH}")
     assert run([task]) == [Outcome(task, 0)]
     assert starts(task) == 1 + pool.RETRIES
 
 
 def test_a_worker_that_is_killed_again_and_again_is_given_up(
-    tasks: Callable[..., list[Task]],
+    tasks: Callable[..., list[RunTask]],
 ) -> None:
     task, other = tasks("os.kill(os.getpid(), signal.SIGKILL)", FINISH)
     failed, done = run([task, other])
@@ -95,7 +95,7 @@ def test_a_worker_that_is_killed_again_and_again_is_given_up(
     assert (starts(task), done.code) == (1 + pool.RETRIES, 0)
 
 
-def test_a_worker_that_somebody_stopped_goes_on(tasks: Callable[..., list[Task]]) -> None:
+def test_a_worker_that_somebody_stopped_goes_on(tasks: Callable[..., list[RunTask]]) -> None:
     (task,) = tasks(f"if starts < 2: os.kill(os.getpid(), signal.SIGTERM)\n{FINISH}")
     assert run([task]) == [Outcome(task, 0)]
     assert (starts(task), (task.folder / "checkpoint").exists()) == (2, True)
@@ -103,7 +103,7 @@ def test_a_worker_that_somebody_stopped_goes_on(tasks: Callable[..., list[Task]]
 
 @pytest.mark.parametrize("code", [1, 2])
 def test_a_task_that_gives_up_is_reported_once_with_its_line(
-    tasks: Callable[..., list[Task]], code: int
+    tasks: Callable[..., list[RunTask]], code: int
 ) -> None:
     task, other = tasks(f'print("proxnas: error: --epochs 0: give more"); sys.exit({code})', FINISH)
     heard: list[Outcome] = []
@@ -112,14 +112,14 @@ def test_a_task_that_gives_up_is_reported_once_with_its_line(
     assert starts(task) == 1
 
 
-def test_a_task_without_a_result_is_not_done(tasks: Callable[..., list[Task]]) -> None:
+def test_a_task_without_a_result_is_not_done(tasks: Callable[..., list[RunTask]]) -> None:
     (outcome,) = run(tasks("pass"))
     assert (outcome.code, str(outcome.task.log) in outcome.message) == (1, True)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_passed_on_and_the_rest_goes_on_later(
-    tasks: Callable[..., list[Task]], signum: signal.Signals
+    tasks: Callable[..., list[RunTask]], signum: signal.Signals
 ) -> None:
     """Both workers write their checkpoints before the executor ends; the third task was never
     begun."""
@@ -159,7 +159,7 @@ LocalExecutor().run([Task("t", (), Path({str(tmp_path / "t")!r}))], SilentBoard(
 
 
 def test_a_folder_that_another_process_holds_is_waited_for(
-    tasks: Callable[..., list[Task]],
+    tasks: Callable[..., list[RunTask]],
 ) -> None:
     held, other = tasks(FINISH, FINISH)
     held.folder.mkdir()
@@ -178,12 +178,12 @@ def test_a_folder_that_another_process_holds_is_waited_for(
 
 
 def test_the_next_task_may_depend_on_how_the_last_one_ended(
-    tasks: Callable[..., list[Task]],
+    tasks: Callable[..., list[RunTask]],
 ) -> None:
     """Taken when there is room for it; None waits for an end, and is asked again."""
     these, heard, asked = tasks(FINISH, FINISH, FINISH), list[str](), list[int]()
 
-    def drawn() -> Iterator[Task | None]:
+    def drawn() -> Iterator[RunTask | None]:
         for task in these:
             while len(heard) < len(asked):
                 yield None
@@ -200,7 +200,7 @@ def test_the_next_task_may_depend_on_how_the_last_one_ended(
 def test_workers_take_the_devices_in_turn() -> None:
     local, task = (
         LocalExecutor(3, threads=4, devices=("cuda:0", "cuda:1")),
-        Task("t", ("search",), Path("x")),
+        RunTask("t", ("search",), Path("x")),
     )
     assert [local.command(task, slot)[-1] for slot in range(3)] == [
         "--device=cuda:0",
@@ -214,14 +214,14 @@ def test_workers_take_the_devices_in_turn() -> None:
 # the display
 
 
-def a_run(folder: Path, rows: int) -> Task:
+def a_run(folder: Path, rows: int) -> RunTask:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"proxnas": "0", "epochs": 4}))
     lines = [json.dumps({"epoch": i, "valid_accuracy": i / 10}) + "\n" for i in range(1, rows + 1)]
     (folder / "metrics.jsonl").write_text(
         "".join(lines) + '{"epoch": '
     )  # the next line is being written
-    return Task(folder.name, (), folder)
+    return RunTask(folder.name, (), folder)
 
 
 def test_progress_is_read_from_the_folder(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_the_board_shows_all_workers(tmp_path: Path, terminal: bool, quiet: bool
     text = StringIO()
     console = Console(file=text, force_terminal=terminal, width=120, highlight=False)
     a, b = a_run(tmp_path / "a", 3), a_run(tmp_path / "b", 2)
-    with shown(console, "all", 2, quiet) as board:
+    with show_board(console, "all", 2, quiet) as board:
         board.look([a, b])
         board.end(Outcome(a, 0))
         board.end(Outcome(b, 2, "--epochs [0]: no"))

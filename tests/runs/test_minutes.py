@@ -17,11 +17,11 @@ from proxnas.cli.main import main
 from proxnas.cli.search import parse_search
 from proxnas.common.config_file import read_values
 from proxnas.common.errors import InputError
-from proxnas.common.launch import Place, taking
+from proxnas.common.launch import ProcessPlace, taking
 from proxnas.common.quantities import whole_numbers
 from proxnas.common.words import words_for
 from proxnas.runs.deadline import Deadline, deadline_of
-from proxnas.runs.executors.tasks import Outcome, Task, share_time
+from proxnas.runs.executors.tasks import Outcome, RunTask, share_time
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.options import storable
 from proxnas.runs.progress import Silent
@@ -264,7 +264,7 @@ def test_a_refinement_stops_when_time_is_over(stripes: Path, clock: Clock, tmp_p
 
 
 def test_several_processes_have_no_common_clock() -> None:
-    with taking(Place(1, 2)):
+    with taking(ProcessPlace(1, 2)):
         assert deadline_of(1.0).left() == math.inf
 
 
@@ -272,7 +272,7 @@ def test_several_processes_have_no_common_clock() -> None:
 
 
 def test_each_run_gets_an_equal_share_of_what_is_left(clock: Clock) -> None:
-    tasks = [Task(f"run {i}", ("search", "digits"), Path(f"run-{i}")) for i in range(4)]
+    tasks = [RunTask(f"run {i}", ("search", "digits"), Path(f"run-{i}")) for i in range(4)]
     minutes = []
     for task in share_time(
         tasks, Deadline(600.0), workers=2, later=4
@@ -289,7 +289,7 @@ def test_a_run_that_there_was_no_time_for_is_said_to_be_missing(
 ) -> None:
     outcomes: list[Outcome] = []
     config = CompareConfig(data="digits", minutes=0.5, quiet=True)
-    task = Task("nasp seed 0", ("search", "digits"), tmp_path / "run")
+    task = RunTask("nasp seed 0", ("search", "digits"), tmp_path / "run")
     study._run(config, [task], outcomes.append, Deadline(0.0))
     assert [(outcome.task, outcome.code) for outcome in outcomes] == [(task, 2)]
     assert outcomes[0].message.startswith("the 0.5 minutes were over before it began")

@@ -27,7 +27,7 @@ from proxnas.runs.executors import ray as ray_executor
 from proxnas.runs.executors.choice import ManyFlags
 from proxnas.runs.executors.progress import SilentBoard
 from proxnas.runs.executors.ray import RayExecutor, check_ray, fitting
-from proxnas.runs.executors.tasks import Outcome, Task
+from proxnas.runs.executors.tasks import Outcome, RunTask
 from support.stand_ins import FINISH, STAND_IN, starts, wait_for
 
 LIMIT = 600
@@ -103,13 +103,15 @@ def test_a_share_of_a_gpu_and_several_cpus() -> None:
 
 
 def test_the_executor_is_what_the_flags_ask_for() -> None:
-    made = choice.make(ManyFlags(ray="auto", cpus_per_task=3, gpus_per_task=0.5), threads=2)
+    made = choice.make_executor(
+        ManyFlags(ray="auto", cpus_per_task=3, gpus_per_task=0.5), threads=2
+    )
     assert isinstance(made, RayExecutor) and (made.address, made.cpus, made.gpus) == (
         "auto",
         3,
         0.5,
     )
-    by_threads = choice.make(ManyFlags(ray="auto"), threads=2)
+    by_threads = choice.make_executor(ManyFlags(ray="auto"), threads=2)
     assert isinstance(by_threads, RayExecutor) and by_threads.cpus == 2
 
 
@@ -199,26 +201,26 @@ def test_a_node_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Task]]:
+def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[RunTask]]:
     """tasks(code, ...) -> tasks that run these pieces of Python in place of proxnas."""
 
-    def command(self: RayExecutor, task: Task) -> list[str]:
+    def command(self: RayExecutor, task: RunTask) -> list[str]:
         words = original(self, task)[2:]  # after -m proxnas
         return ["-c", STAND_IN + textwrap.dedent(words[0]), *words[1:]]
 
     original = RayExecutor.command
     monkeypatch.setattr(RayExecutor, "command", command)
     return lambda *codes: [
-        Task(f"t{i}", (code,), tmp_path / f"t{i}") for i, code in enumerate(codes)
+        RunTask(f"t{i}", (code,), tmp_path / f"t{i}") for i, code in enumerate(codes)
     ]
 
 
-def run(address: str, these: list[Task]) -> list[Outcome]:
+def run(address: str, these: list[RunTask]) -> list[Outcome]:
     return RayExecutor(address, gpus=0).run(these, SilentBoard(), lambda outcome: None)
 
 
 def test_runs_on_a_ray_of_our_own(
-    ray: Any, tasks: Callable[..., list[Task]], capfd: pytest.CaptureFixture[str]
+    ray: Any, tasks: Callable[..., list[RunTask]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One that is killed is started again, one that refuses is not, and nothing is printed but by
     us."""
@@ -255,7 +257,7 @@ def cluster(ray: Any) -> Iterator[Any]:
 
 @pytest.mark.slow
 def test_tasks_of_a_node_that_dies_go_to_another(
-    cluster: Any, tasks: Callable[..., list[Task]]
+    cluster: Any, tasks: Callable[..., list[RunTask]]
 ) -> None:
     """Four hold out, two a node, until one node is killed and its runs are gone; then they may end.
     Those of the other node were not started again."""
@@ -263,7 +265,7 @@ def test_tasks_of_a_node_that_dies_go_to_another(
     wait += 'while not (folder.parent / "go").exists(): time.sleep(0.05)\n'
     these = tasks(*[wait + FINISH] * 4)
 
-    def gone(task: Task) -> bool:
+    def gone(task: RunTask) -> bool:
         try:
             os.kill(int((task.folder / "pid").read_text()), 0)
         except ProcessLookupError:
@@ -286,7 +288,7 @@ def test_tasks_of_a_node_that_dies_go_to_another(
 
 @pytest.mark.slow
 def test_a_signal_reaches_the_workers_of_a_cluster(
-    cluster: Any, tasks: Callable[..., list[Task]]
+    cluster: Any, tasks: Callable[..., list[RunTask]]
 ) -> None:
     long = f"if starts < 2: time.sleep(60)\n{FINISH}"
     these = tasks(long, long)

@@ -313,6 +313,14 @@ def test_metrics_are_cut_back_byte_for_byte(run: Run) -> None:
     assert (run / "metrics.jsonl").read_bytes() == b""
 
 
+def test_rows_of_another_schema_are_refused(run: Run) -> None:
+    run.append_metrics(row(1, schema=1))
+    assert run.metrics() == [row(1, schema=1)]
+    run.append_metrics(row(2, schema=2))
+    with pytest.raises(InputError, match=r"rows of schema 2, and this version reads 1"):
+        run.metrics()
+
+
 def test_fewer_metrics_than_the_checkpoint_has_epochs_are_an_error(run: Run) -> None:
     run.append_metrics(row(1))
     before = contents(run.folder)

@@ -24,13 +24,13 @@ from proxnas.methods.cells import Cell
 from proxnas.methods.sampling import Sampling
 from proxnas.report.listing import list_runs
 from proxnas.runs.executors.processes import LocalExecutor
-from proxnas.runs.executors.tasks import Board, Outcome, Task
+from proxnas.runs.executors.tasks import Board, Outcome, RunTask
 from proxnas.runs.folder import open_run
 from proxnas.runs.loop import InMemory, run_epochs
 from proxnas.runs.metrics import Validation
 from proxnas.runs.progress import Silent
 from proxnas.searching import evaluations
-from proxnas.searching.evaluation import Evaluation
+from proxnas.searching.evaluation import EvaluationJob
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
 from proxnas.searching.outcome import search
@@ -67,7 +67,7 @@ def test_a_cell_is_evaluated_as_the_search_itself_would(make_search: MakeSearch)
     told = in_turn(make_search, *flags)
     assert len(told) == 3
     for number in (2, 1):
-        job = Evaluation(make_search(*flags), number, told[number][0])
+        job = EvaluationJob(make_search(*flags), number, told[number][0])
         rows = run_epochs(job, None, Silent())
         assert job.measured == told[number][1]
         result = job.result(rows)
@@ -79,10 +79,10 @@ def test_a_cell_is_evaluated_as_the_search_itself_would(make_search: MakeSearch)
 def test_an_evaluation_goes_on_where_it_was_stopped(make_search: MakeSearch, space: str) -> None:
     flags = ("--method", "random", "--evaluations", "3", "--epochs", "4", "--space", space)
 
-    def job() -> Evaluation:
+    def job() -> EvaluationJob:
         this = make_search(*flags)
         assert isinstance(this.method, Sampling)
-        return Evaluation(this, 2, this.method.first())
+        return EvaluationJob(this, 2, this.method.first())
 
     whole, first, second = job(), job(), job()
     run_epochs(whole, None, Silent())
@@ -129,9 +129,9 @@ class Pretender:
         self.most = 0
 
     def run(
-        self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]
+        self, tasks: Iterable[RunTask | None], board: Board, done: Callable[[Outcome], None]
     ) -> list[Outcome]:
-        source, running, outcomes, exhausted = iter(tasks), list[Task](), list[Outcome](), False
+        source, running, outcomes, exhausted = iter(tasks), list[RunTask](), list[Outcome](), False
         while running or not exhausted:
             while len(running) < self.workers and not exhausted:
                 task = next(source, source)
@@ -139,7 +139,7 @@ class Pretender:
                     assert running, "nothing that could be waited for"
                     break
                 exhausted = task is source
-                if isinstance(task, Task):
+                if isinstance(task, RunTask):
                     running.append(task)
             self.most = max(self.most, len(running))
             if running:
@@ -162,7 +162,7 @@ def run_search(
     evaluates."""
 
     def run(executor: object, method: str, name: str) -> dict[str, Any]:
-        monkeypatch.setattr(evaluations, "make", lambda *_: executor)
+        monkeypatch.setattr(evaluations, "make_executor", lambda *_: executor)
         this = make_search("--method", method, *FLAGS, "--quiet")
         with open_run(tmp_path / name, resume=True) as folder:
             (folder / "config.json").write_text('{"proxnas": ""}')
@@ -226,9 +226,9 @@ def test_one_that_fails_is_named_and_tried_again(
 ) -> None:
     class Failing(Pretender):
         def run(
-            self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]
+            self, tasks: Iterable[RunTask | None], board: Board, done: Callable[[Outcome], None]
         ) -> list[Outcome]:
-            def failing() -> Iterator[Task | None]:
+            def failing() -> Iterator[RunTask | None]:
                 for task in tasks:
                     if task is not None and task.name == "evaluation 3":
                         outcomes.append(Outcome(task, 2, "--learning-rate 9: lower it"))
@@ -350,7 +350,7 @@ def test_two_processes_evaluate_and_one_that_is_killed_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def stand_in(self: LocalExecutor, task: Task, slot: int) -> list[str]:
+    def stand_in(self: LocalExecutor, task: RunTask, slot: int) -> list[str]:
         return [sys.executable, "-c", STAND_IN, f"--run={task.folder}"]
 
     monkeypatch.setattr(LocalExecutor, "command", stand_in)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from proxnas.cli.main import main
 from proxnas.common.interrupt import Interrupted
-from proxnas.runs.executors.tasks import Board, Outcome, Task
+from proxnas.runs.executors.tasks import Board, Outcome, RunTask
 
 
 class Here:
@@ -19,7 +19,7 @@ class Here:
         self.stop_after = stop_after
 
     def run(
-        self, tasks: Sequence[Task], board: Board, done: Callable[[Outcome], None]
+        self, tasks: Sequence[RunTask], board: Board, done: Callable[[Outcome], None]
     ) -> list[Outcome]:
         outcomes = []
         for task in tasks:

@@ -18,7 +18,7 @@ SIZE = Size(cells=1, channels=4, image_channels=3, classes=3)
 def made(**changes: Any) -> Model:
     genotype = Genotype.from_string(CELL)
     parts: dict[str, Any] = {
-        "network": networks.build(genotype, SIZE).eval(),
+        "network": networks.build_network(genotype, SIZE).eval(),
         "genotype": genotype,
         "size": SIZE,
         "classes": ("cat", "dog", "ünicorn"),

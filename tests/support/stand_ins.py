@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from proxnas.runs.executors.tasks import Task
+from proxnas.runs.executors.tasks import RunTask
 
 STAND_IN = """
 import os, signal, sys, time
@@ -32,7 +32,7 @@ what a test says."""
 FINISH = '(folder / "result.json").write_text("{}")'
 
 
-def starts(task: Task) -> int:
+def starts(task: RunTask) -> int:
     path = task.folder / "starts"
     return len(path.read_text().splitlines()) if path.exists() else 0
 

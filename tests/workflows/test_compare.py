@@ -21,7 +21,7 @@ from proxnas.common.config_file import read_values
 from proxnas.common.errors import InputError, in_flags
 from proxnas.common.words import words_for
 from proxnas.methods import METHODS
-from proxnas.runs.executors.tasks import Task, reason
+from proxnas.runs.executors.tasks import RunTask, reason
 from proxnas.searching.options import SearchOptions
 from proxnas.workflows import study
 from proxnas.workflows.compare import CompareConfig, claiming, search_values
@@ -37,9 +37,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Here]:
 
     def use(stop_after: int | None = None) -> Here:
         executor = Here(stop_after)
-        monkeypatch.setattr(study, "make", lambda *_: executor)
+        monkeypatch.setattr(study, "make_executor", lambda *_: executor)
         monkeypatch.setattr(
-            "proxnas.report.comparison_figures.draw", lambda *_: []
+            "proxnas.report.comparison_figures.draw_comparison", lambda *_: []
         )  # tested elsewhere, and slow
         return executor
 
@@ -475,7 +475,7 @@ def test_two_workers_find_what_one_finds(argv: list[str], tmp_path: Path) -> Non
 
 
 def test_the_reason_is_what_the_run_said(tmp_path: Path) -> None:
-    task = Task("t", (), tmp_path / "t")
+    task = RunTask("t", (), tmp_path / "t")
     task.log.parent.mkdir()
     task.log.write_text("epoch 1\nproxnas: error: a: b\nproxnas: error: --x 1: no\n")
     assert reason(task, 2) == "--x 1: no"

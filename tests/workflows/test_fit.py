@@ -21,7 +21,7 @@ from proxnas.cells.reading import read_genotype
 from proxnas.cli.main import main
 from proxnas.common.config_file import read_values
 from proxnas.common.errors import AboutOptions
-from proxnas.common.words import parse
+from proxnas.common.words import parse_options
 from proxnas.domains.images.fitting import FitConfig
 from proxnas.domains.images.model import load_model
 from proxnas.domains.images.options import ImageTrainOptions
@@ -477,6 +477,6 @@ def test_errors_of_the_parts_name_the_options_of_fit(cls: type[FitConfig | TextF
 
 
 def test_the_time_has_its_earlier_name_too(tmp_path: Path) -> None:
-    assert parse(FitConfig, "proxnas fit", ["digits", "--budget-minutes", "3"]).minutes == 3
+    assert parse_options(FitConfig, "proxnas fit", ["digits", "--budget-minutes", "3"]).minutes == 3
     (tmp_path / "config.json").write_text('{"budget_minutes": 3}')
     assert read_values(tmp_path / "config.json", FitConfig) == {"minutes": 3}

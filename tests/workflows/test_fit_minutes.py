@@ -164,7 +164,7 @@ def test_answers_can_be_means_over_mirror_images(
     assert call(*command(data, folder, *both)) == 0
     model = load_model(folder).model
     x = model.normalised(np.load(data)["x_train"][:8])
-    plain = networks.build(model.genotype, dataclasses.replace(model.size, mirror=False))
+    plain = networks.build_network(model.genotype, dataclasses.replace(model.size, mirror=False))
     plain.load_state_dict(model.network.state_dict())
     plain.eval()
     expected = (plain(x) + plain(x.flip(3))) / 2

@@ -12,7 +12,7 @@ import pytest
 
 from proxnas.cli import compare, fit, search, sweep, train
 from proxnas.cli.search import parse_search
-from proxnas.common.words import parse, words_for
+from proxnas.common.words import parse_options, words_for
 from proxnas.domains.images.fitting import FitConfig
 from proxnas.runs.options import RunConfig, storable
 from proxnas.searching.defaults import resolve
@@ -117,21 +117,21 @@ def test_other_data_of_the_same_name_are_others() -> None:
         ),
         (
             fit,
-            partial(parse, FitConfig, ""),
+            partial(parse_options, FitConfig, ""),
             ["data", "space", "method", "seed"],
             ["digits"],
             ["--eta", "1"],
         ),
         (
             compare,
-            partial(parse, CompareConfig, ""),
+            partial(parse_options, CompareConfig, ""),
             ["data", "space", "methods", "seed"],
             ["digits"],
             ["--epochs", "2"],
         ),
         (
             sweep,
-            partial(parse, SweepConfig, ""),
+            partial(parse_options, SweepConfig, ""),
             ["data", "space", "method"],
             ["digits", "--eta", "0,1"],
             ["--epochs", "2"],

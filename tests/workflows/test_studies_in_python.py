@@ -21,9 +21,9 @@ SMALL: dict[str, Any] = {"space": "nasbench201", "epochs": 1, "search_config": S
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> Here:
     executor = Here()
-    monkeypatch.setattr(study, "make", lambda *_: executor)
-    monkeypatch.setattr("proxnas.report.comparison_figures.draw", lambda *_: [])
-    monkeypatch.setattr("proxnas.report.sweep_report.draw", lambda *_: [])
+    monkeypatch.setattr(study, "make_executor", lambda *_: executor)
+    monkeypatch.setattr("proxnas.report.comparison_figures.draw_comparison", lambda *_: [])
+    monkeypatch.setattr("proxnas.report.sweep_report.draw_sweep", lambda *_: [])
     return executor
 
 

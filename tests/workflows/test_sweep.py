@@ -24,7 +24,7 @@ SIZES = {"cells": 1, "channels": 2, "batch_size": 20, "final_cells": 1, "final_c
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Here:
     executor = Here()
-    monkeypatch.setattr(study, "make", lambda *_: executor)
+    monkeypatch.setattr(study, "make_executor", lambda *_: executor)
     return executor
 
 

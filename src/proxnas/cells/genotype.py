@@ -80,7 +80,7 @@ class Genotype:
         """The same from JSON that is parsed already, as it stands in results and metrics."""
         if not isinstance(data, dict):
             raise InputError(f"a genotype is a JSON object, not {show(data)}")
-        return _native(data) if "cells" in data or "schema" in data else _published(data)
+        return _native(data) if "cells" in data or "schema" in data else _read_published(data)
 
     @classmethod
     def of_choices(
@@ -120,9 +120,10 @@ class Genotype:
             raise InputError(
                 "a NAS-Bench-201 string cannot hold the factors of this cell: use JSON"
             )
-        return "+".join(
-            "|" + "".join(f"{edge.op}~{edge.input}|" for edge in node) for node in nodes
-        )
+        words = []
+        for node in nodes:
+            words.append("|" + "".join(f"{edge.op}~{edge.input}|" for edge in node))
+        return "+".join(words)
 
     @classmethod
     def from_string(cls, text: str) -> Genotype:
@@ -171,7 +172,7 @@ def _native(data: dict[str, Any]) -> Genotype:
     return Genotype(data.get("kind", ""), named, data.get("space"))
 
 
-def _published(data: dict[str, Any]) -> Genotype:
+def _read_published(data: dict[str, Any]) -> Genotype:
     """Cells as papers print them: NAME holds flat edges or NAME_nodes edges a node, NAME_concat the
     output."""
     kind = data.get("kind", RECURRENT if "recurrent" in data else "cnn")
@@ -202,17 +203,19 @@ def _without_empty(nodes: tuple[tuple[Edge, ...], ...], concat: Any, first: int)
         concat = [i for i in range(first, first + len(nodes)) if i not in used]
     seen = {i for i in concat if type(i) is int} if isinstance(concat, list) else set()
     empty = {i for i, node in enumerate(nodes, first) if not node and i not in seen}
-    kept = (tuple(edge for edge in node if edge.input not in empty) for node in nodes)
-    return Cell(
-        tuple((Edge("none", 0),) if i in empty else node for i, node in enumerate(kept, first)),
-        concat,
-    )
+    kept = []
+    for i, node in enumerate(nodes, first):
+        left = tuple(edge for edge in node if edge.input not in empty)
+        kept.append((Edge("none", 0),) if i in empty else left)
+    return Cell(tuple(kept), concat)
 
 
 def _cell_json(cell: Cell) -> str:
-    lines = ",\n".join(
-        "        " + json.dumps([e if e.value != 1 else e[:2] for e in node]) for node in cell.nodes
-    )
+    rows = []
+    for node in cell.nodes:
+        edges = [edge if edge.value != 1 else edge[:2] for edge in node]  # 1 goes without saying
+        rows.append("        " + json.dumps(edges))
+    lines = ",\n".join(rows)
     return (
         f'{{\n      "nodes": [\n{lines}\n      ],\n      "concat": {json.dumps(cell.concat)}\n '
         "   }"

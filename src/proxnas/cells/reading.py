@@ -8,9 +8,9 @@ from pathlib import Path
 
 from proxnas.cells.designs import Architecture, Design, named_design
 from proxnas.cells.genotype import MAX_BYTES, Genotype
-from proxnas.cells.zoo import entry, find
+from proxnas.cells.zoo import find_cell, zoo_entry
 from proxnas.common.errors import InputError
-from proxnas.common.stored import opened
+from proxnas.common.stored import open_regular
 
 
 def read_genotype(path_or_text: str | os.PathLike[str]) -> Genotype:
@@ -19,12 +19,12 @@ def read_genotype(path_or_text: str | os.PathLike[str]) -> Genotype:
     if isinstance(path_or_text, str) and path_or_text.lstrip().startswith("|"):
         return Genotype.from_string(path_or_text)
     if isinstance(path_or_text, str) and path_or_text.startswith("zoo:"):
-        return find(path_or_text)
+        return find_cell(path_or_text)
     path = Path(path_or_text)
     try:
         in_run = path.is_dir()
         path = path / "genotype.json" if in_run else path
-        with opened(path) if in_run else path.open("rb") as file:
+        with open_regular(path) if in_run else path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)  # never the whole of a file that was given by mistake
         if len(data) > MAX_BYTES:
             raise InputError(
@@ -47,7 +47,7 @@ def read_architecture(path_or_text: str | os.PathLike[str]) -> Architecture:
     """The design of zoo:NAME, of a run folder or of a file; or else a genotype, wherever one can
     be."""
     if isinstance(path_or_text, str) and path_or_text.startswith("zoo:"):
-        return entry(path_or_text).genotype
+        return zoo_entry(path_or_text).genotype
     name = named_design(_beginning(Path(path_or_text)))
     return read_genotype(path_or_text) if name is None else Design(name)
 
@@ -58,7 +58,7 @@ def _beginning(path: Path) -> str:
     try:
         in_run = path.is_dir()
         path = path / "genotype.json" if in_run else path
-        with opened(path) if in_run else path.open("rb") as file:
+        with open_regular(path) if in_run else path.open("rb") as file:
             return file.read(MAX_BYTES).decode("utf-8-sig")
     except (OSError, ValueError):
         return ""

@@ -87,7 +87,7 @@ def _missing(path: Path, arch: str) -> InputError:
     return InputError(f"{path}: has no row for {arch}: give a table that holds all cells")
 
 
-def check(path: Path) -> None:
+def check_table(path: Path) -> None:
     """Fails now rather than after a search if the table cannot be read."""
     look_up(path, Genotype.from_string("|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"))
 

@@ -28,7 +28,7 @@ hand to beat."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class ZooEntry:
     """A cell or network of the zoo and what is known of it."""
 
     name: str
@@ -44,7 +44,7 @@ class Entry:
 
 
 @cache
-def entries() -> Mapping[str, Entry]:
+def entries() -> Mapping[str, ZooEntry]:
     """All of them by name."""
     table = json.loads(files("proxnas.cells").joinpath("zoo.json").read_text(encoding="utf-8"))
     return {name: _entry(name, **fields) for name, fields in table.items()}
@@ -56,11 +56,11 @@ def _entry(
     params: int | None,
     published: dict[str, Any],
     notes: str = "",
-) -> Entry:
-    return Entry(name, from_json(json.dumps(genotype)), params, published, notes)
+) -> ZooEntry:
+    return ZooEntry(name, from_json(json.dumps(genotype)), params, published, notes)
 
 
-def entry(name: str) -> Entry:
+def zoo_entry(name: str) -> ZooEntry:
     """The entry of that name, with or without `zoo:`; upper and lower case are alike."""
     short = name.removeprefix(PREFIX)
     if short.casefold() == LSTM.casefold():
@@ -74,9 +74,9 @@ def entry(name: str) -> Entry:
     return entries()[names[short.casefold()]]
 
 
-def find(name: str) -> Genotype:
+def find_cell(name: str) -> Genotype:
     """The cell of that name."""
-    found = entry(name).genotype
+    found = zoo_entry(name).genotype
     if isinstance(found, Design):
         raise InputError(
             f"{PREFIX}{found.name} is a network made by hand, it has no cell to show or search:"

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from proxnas.common.errors import InputError
 from proxnas.common.files import make_folder, write_atomically
-from proxnas.common.words import parse
+from proxnas.common.words import parse_options
 from proxnas.workflows.bench_options import BenchConfig
 
 MIB = 2**20
@@ -19,7 +19,7 @@ MIB = 2**20
 
 def main(argv: list[str]) -> None:
     """Measures, prints the table, writes the JSON."""
-    config = parse(BenchConfig, "proxnas bench", argv)
+    config = parse_options(BenchConfig, "proxnas bench", argv)
     if config.run:
         make_folder(Path(config.run))
     for target in _targets(config):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxnas.common.say import say
-from proxnas.common.words import parse
-from proxnas.runs.executors.choice import check as check_executor
+from proxnas.common.words import parse_options
+from proxnas.runs.executors.choice import check_executor
 from proxnas.runs.executors.tasks import check_done
 from proxnas.runs.lengthening import parse_resumed
 from proxnas.runs.options import stored
@@ -52,7 +52,7 @@ def study_command(
     `named`: fields that the default folder's name has besides those of every study.
     """
     prog = f"proxnas {cls.COMMAND}"
-    config = parse(cls, prog, argv)
+    config = parse_options(cls, prog, argv)
     plain = default_folder(config)
     folder = run_folder(config, plain, cls.from_values, "data", "space", *named, "seed", "seeds")
     if not config.force and (folder / "config.json").exists():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxnas.common.errors import InputError
-from proxnas.common.words import parse
+from proxnas.common.words import parse_options
 from proxnas.runs.options import RunConfig
 
 
@@ -22,7 +22,7 @@ class EvaluateConfig(RunConfig):
 
 def main(argv: list[str]) -> None:
     """Parses the flags and evaluates the cell."""
-    config = parse(EvaluateConfig, "proxnas evaluate", argv)
+    config = parse_options(EvaluateConfig, "proxnas evaluate", argv)
     if not config.run:
         raise InputError(
             "--run: give RUN/evaluations/NUMBER of a search that was begun with --workers or --ray"

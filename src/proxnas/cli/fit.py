@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from proxnas.common.say import say
-from proxnas.common.words import parse
+from proxnas.common.words import parse_options
 from proxnas.domains.fitting import FitOptions
 from proxnas.runs.lengthening import parse_resumed
 from proxnas.runs.options import stored
@@ -24,7 +23,7 @@ PROG = "proxnas fit"
 def main(argv: list[str]) -> None:
     """Parses the flags and does it all."""
     cls = fitting_domain(argv).fitting.options
-    config = parse(cls, PROG, argv)
+    config = parse_options(cls, PROG, argv)
     folder = run_folder(
         config, default_folder(config), cls.from_values, "data", "space", "method", "seed"
     )
@@ -37,16 +36,12 @@ def main(argv: list[str]) -> None:
     if config.dry_run:
         _print_plan(plan_by(config), config.json)
         return
-    _print_result(fit_by(config, folder, tell), folder)
-
-
-def default_folder(config: FitOptions) -> str:
-    """runs/fit-<data>-<space>-<method>-<seed>."""
-    return f"runs/fit-{data_word(config.data)}-{config.space}-{config.method}-{config.seed}"
-
-
-def _print_result(result: dict[str, Any], folder: Path) -> None:
-    from proxnas.report.terminal import print_cell, print_fit, print_warning
+    result = fit_by(config, folder, tell)
+    from proxnas.report.terminal import (  # later than its errors
+        print_cell,
+        print_fit,
+        print_warning,
+    )
 
     print_cell(result)
     print_fit(result, folder)
@@ -56,6 +51,11 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
             f" writes:\n{result['sample']}"
         )
     print_warning(result)
+
+
+def default_folder(config: FitOptions) -> str:
+    """runs/fit-<data>-<space>-<method>-<seed>."""
+    return f"runs/fit-{data_word(config.data)}-{config.space}-{config.method}-{config.seed}"
 
 
 def _print_plan(figures: dict[str, Any], as_json: bool) -> None:

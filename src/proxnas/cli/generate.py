@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from proxnas.common.say import note, say
-from proxnas.common.words import parse
+from proxnas.common.words import parse_options
 from proxnas.domains.text.options import GenerateOptions
 from proxnas.workflows.train import need
 
 
 def main(argv: list[str]) -> None:
     """Prints the prompt and what the model makes of it."""
-    options = parse(GenerateOptions, "proxnas generate", argv)
+    options = parse_options(GenerateOptions, "proxnas generate", argv)
     need(options, "model")
     from proxnas.common.environment import pick_device, set_threads
     from proxnas.domains.text.model import load_text_model

@@ -12,7 +12,7 @@ import tyro
 
 from proxnas.common.errors import InputError, unknown
 from proxnas.common.say import note, say
-from proxnas.common.words import command_line, parse
+from proxnas.common.words import command_line, parse_options
 from proxnas.workflows.latency_options import LatencyConfig
 from proxnas.workflows.train import need
 
@@ -23,7 +23,7 @@ USAGE = """usage: proxnas latency build DATA ...   measure the operations of a s
 
 
 @dataclass(frozen=True)
-class ShowConfig:
+class LatencyShowConfig:
     """Show a table of latencies."""
 
     file: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE")] = ""
@@ -37,17 +37,17 @@ def main(argv: list[str]) -> None:
     if not argv or argv[0] in ("-h", "--help"):
         say(USAGE)
         return
-    parts: dict[str, Callable[[list[str]], None]] = {"build": build, "show": show}
+    parts: dict[str, Callable[[list[str]], None]] = {"build": build_command, "show": show}
     if argv[0] not in parts:
         raise unknown("part of latency", argv[0], parts)
     parts[argv[0]](argv[1:])
 
 
-def build(argv: list[str]) -> None:
+def build_command(argv: list[str]) -> None:
     """Measures and keeps a table."""
-    config = parse(LatencyConfig, "proxnas latency build", argv)
+    config = parse_options(LatencyConfig, "proxnas latency build", argv)
     need(config, "data")
-    from proxnas.workflows.latency import build as build_table
+    from proxnas.workflows.latency import build_table
 
     path = build_table(config, note)
     say("\n".join(head_lines(json.loads(path.read_text(encoding="utf-8")))))
@@ -56,7 +56,7 @@ def build(argv: list[str]) -> None:
 
 def show(argv: list[str]) -> None:
     """Prints a table, or the names of all."""
-    config = command_line(ShowConfig, "proxnas latency show", argv)
+    config = command_line(LatencyShowConfig, "proxnas latency show", argv)
     from proxnas.core.size.latency_file import kept_folder, read_rows
 
     if config.file:

@@ -17,10 +17,10 @@ from proxnas.common.errors import InputError, in_flags, unknown
 from proxnas.common.interrupt import Interrupted, terminable
 from proxnas.common.launch import (
     PeerLost,
-    Place,
+    ProcessPlace,
     check_command,
-    continued,
-    launched,
+    command_to_continue,
+    place_by_torchrun,
     speaks,
     taking,
 )
@@ -75,22 +75,22 @@ def main(argv: list[str] | None = None) -> int:
 
 def _launched(arguments: list[str]) -> int:
     """Runs a command line by itself, or as one process of those that torchrun has started."""
-    place = launched()
+    place = place_by_torchrun()
     if place is None:
         return _dispatch(arguments)
     # the others would print the same
     own = nullcontext() if place.leads else redirect_stdout(io.StringIO())
     with taking(place), own:
-        return _answered(lambda: _together(place, continued(place, arguments)))
+        return _answered(lambda: _together(place, command_to_continue(place, arguments)))
 
 
-def _together(place: Place, arguments: list[str]) -> int:
+def _together(place: ProcessPlace, arguments: list[str]) -> int:
     check_command(place, arguments)
     if place.alone:
         return _dispatch(arguments)
-    from proxnas.runs.messages import joined
+    from proxnas.runs.messages import take_part
 
-    with joined(place):
+    with take_part(place):
         return _answered(lambda: _dispatch(arguments))
 
 

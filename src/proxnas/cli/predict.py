@@ -6,18 +6,18 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from proxnas.common.say import note, plain, say
-from proxnas.common.words import parse
+from proxnas.common.words import parse_options
 from proxnas.training.answers import Answer, Value
 from proxnas.training.options import PredictOptions
 from proxnas.workflows.train import need
 
 if TYPE_CHECKING:
-    from proxnas.domains.images.predicting import Row
+    from proxnas.domains.images.predicting import ImageRow
 
 
 def main(argv: list[str]) -> None:
     """Prints a line an image, or JSON; images that cannot be read are named at the end."""
-    options = parse(PredictOptions, "proxnas predict", argv)
+    options = parse_options(PredictOptions, "proxnas predict", argv)
     need(options, "model", "images")
     from proxnas.common.environment import pick_device, set_threads
     from proxnas.domains.images.model import load_model
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> None:
     seen.check()
 
 
-def _json(row: Row) -> dict[str, Any]:
+def _json(row: ImageRow) -> dict[str, Any]:
     answers = [_answer(answer) for answer in row.answers]
     return {"image": row.image, "answers": answers} | ({"error": row.error} if row.error else {})
 

@@ -136,7 +136,7 @@ def main(argv: list[str]) -> None:
     if new and config.job.minutes and not _says_epochs(argv):
         config = fitted_to_minutes(config, deadline)
     if config.job.resume and begun:
-        config = _resumed(argv, folder)
+        config = _resume_options(argv, folder)
         _check_together(changed(config, minutes=0.0))  # the epochs were chosen then
         deadline = deadline_of(config.job.minutes)
     from proxnas.searching.running import build_search
@@ -158,7 +158,7 @@ def _says_epochs(argv: list[str]) -> bool:
     return bool(given_values(argv, "--epochs")) or "epochs" in file
 
 
-def _resumed(argv: list[str], folder: Path) -> SearchOptions:
+def _resume_options(argv: list[str], folder: Path) -> SearchOptions:
     """The options that the run in the folder was begun with, and those of this call."""
     known = stored(folder, "search", SearchOptions)
     named = {name: given_values(argv, flag_of(name)) for name in ("space", "method")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proxnas.common.files import write_atomically
 from proxnas.common.say import say
-from proxnas.common.words import parse
+from proxnas.common.words import parse_options
 from proxnas.workflows.about import testing_domain
 from proxnas.workflows.train import need
 
@@ -15,7 +15,7 @@ from proxnas.workflows.train import need
 def main(argv: list[str]) -> None:
     """Tests the model, prints the figures, and writes them into a file if asked."""
     domain = testing_domain(argv)
-    options = parse(domain.test_options, "proxnas test", argv)
+    options = parse_options(domain.test_options, "proxnas test", argv)
     need(options, "model", "data")
     from proxnas.common.environment import set_threads
     from proxnas.domains.trained import load_model

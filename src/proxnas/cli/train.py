@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from proxnas.common.launch import check_flags
 from proxnas.common.say import say
@@ -46,7 +45,11 @@ def main(argv: list[str]) -> None:
         options = parse_resumed(argv, known, folder, PROG)
     need(options, "cell", "data")
     choose = not epochs_given(argv, domain.train_options)
-    _print_result(train_in_folder(domain, options, folder, None, choose), folder)
+    result = train_in_folder(domain, options, folder, None, choose)
+    from proxnas.report.terminal import print_summary, print_warning  # later than its errors
+
+    print_summary(result, folder)
+    print_warning(result)
 
 
 def default_folder(options: TrainOptions) -> str:
@@ -61,13 +64,6 @@ def _cell_word(cell: str) -> str:
         return slug(f"{found['space']}-{found['method']}")
     except (OSError, ValueError, TypeError, KeyError):
         return slug(Path(cell.removeprefix("zoo:")).stem) or "cell"
-
-
-def _print_result(result: dict[str, Any], folder: Path) -> None:
-    from proxnas.report.terminal import print_summary, print_warning
-
-    print_summary(result, folder)
-    print_warning(result)
 
 
 def _dry_run(domain: TrainableDomain, options: TrainOptions) -> None:

@@ -38,7 +38,7 @@ def main(argv: list[str]) -> None:
             else print_table(rows)
         )
         return
-    entry = zoo.entry(config.name)
+    entry = zoo.zoo_entry(config.name)
     if config.json:
         say(
             json.dumps(
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
         say("\n".join(facts(entry)))
 
 
-def print_table(entries: list[zoo.Entry]) -> None:
+def print_table(entries: list[zoo.ZooEntry]) -> None:
     """All cells for people; what does not fit a narrow terminal is folded, never cut."""
     from rich.console import Console
     from rich.table import Table
@@ -94,19 +94,19 @@ def print_table(entries: list[zoo.Entry]) -> None:
     )
 
 
-def facts(entry: zoo.Entry) -> list[str]:
+def facts(entry: zoo.ZooEntry) -> list[str]:
     """What is known of a cell, a line each."""
     lines: dict[str, Any] = {"params here": entry.params}
     for name, value in entry.published.items():
         lines[("" if isinstance(value, str) else "published ") + name.replace("_", " ")] = value
     lines["notes"] = entry.notes
     width = max(map(len, lines))
-    shown = {
-        name: f"{value:,}" if isinstance(value, int) else value
-        for name, value in lines.items()
-        if value
-    }
-    return [f"{name:{width}}  {value}" for name, value in shown.items()]
+    found = []
+    for name, value in lines.items():
+        if value:
+            shown = f"{value:,}" if isinstance(value, int) else value
+            found.append(f"{name:{width}}  {shown}")
+    return found
 
 
 def millions(count: int | None) -> str:

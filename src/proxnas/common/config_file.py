@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from proxnas.common.errors import InputError, in_one_line, unknown
-from proxnas.common.options import Options, fits, wanted
-from proxnas.common.stored import parse as parse_json
+from proxnas.common.options import Options, describe_type, fits
+from proxnas.common.stored import parse_json
 
 FINGERPRINT = "fingerprint"
 """The key of config.json that tells whether the data are still the same."""
@@ -92,4 +92,4 @@ def wanted_in_json(hint: Any) -> str:
         return wanted_in_json(get_args(hint)[0])
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(json.dumps(choice) for choice in get_args(hint))
-    return wanted(hint)
+    return describe_type(hint)

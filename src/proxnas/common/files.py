@@ -51,7 +51,7 @@ def write_beside(path: Path, write: Callable[[IO[bytes]], object]) -> Path:
     part = path.with_name(path.name + ".part")
     try:
         part.unlink(missing_ok=True)  # left by a crash, or a link that somebody has put there
-        with opened(part) as file:
+        with open_new(part) as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -72,7 +72,7 @@ def _of_the_disk(error: BaseException | None) -> OSError | None:
     return error
 
 
-def opened(part: Path) -> IO[bytes]:
+def open_new(part: Path) -> IO[bytes]:
     """A new file; never one that is there, nor where a link leads. Tests put failing disks in its
     place."""
     return os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK, 0o666), "wb")
@@ -86,7 +86,7 @@ def rename(source: Path, target: Path) -> None:
         raise Unwritable(target, error) from error
 
 
-def appended(path: Path) -> IO[bytes]:
+def open_to_append(path: Path) -> IO[bytes]:
     """A file to be written on at its end, made if need be: a regular one, not where a link
     leads."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK | NO_WAIT
@@ -104,7 +104,7 @@ def append_line(path: Path, line: str) -> None:
         return
     before = path.stat().st_size if path.is_file() else 0
     try:
-        with appended(path) as file:
+        with open_to_append(path) as file:
             file.write(line.encode())
             file.flush()
             os.fsync(file.fileno())

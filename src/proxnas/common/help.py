@@ -70,7 +70,7 @@ def help_lines(options: Options, titles: dict[type[Options], str]) -> Iterator[s
 
 
 def _option(name: str, value: Any, hint: Any, doc: str) -> Iterator[str]:
-    shown = "" if isinstance(value, bool) else f" {_written(value, hint) or 'TEXT'}"
+    shown = "" if isinstance(value, bool) else f" {_value_text(value, hint) or 'TEXT'}"
     head = f"  {flag_of(name)}{'' if name in POSITIONAL else shown}"
     choices = _choices(hint)
     behind = f" ({', '.join(choices)})" if choices else ""
@@ -85,7 +85,7 @@ def _option(name: str, value: Any, hint: Any, doc: str) -> Iterator[str]:
         yield f"{'':<{COLUMN}}{line}"
 
 
-def _written(value: Any, hint: Any) -> str:
+def _value_text(value: Any, hint: Any) -> str:
     """The value as a command line takes it; an option may have a word for a number."""
     for note in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
         if isinstance(note, PrimitiveConstructorSpec):

@@ -1,9 +1,9 @@
 """Which process of a job this is: one of those that torchrun started, or the only one. No torch
 here.
 
-torchrun tells a process by its environment; the command line takes that up (`launched`), and within
-a job everything else asks `here()`. A process that torchrun did not start is alone, and nothing
-changes for it.
+torchrun tells a process by its environment; the command line takes that up (`place_by_torchrun`),
+and within a job everything else asks `here()`. A process that torchrun did not start is alone, and
+nothing changes for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PeerLost(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessPlace:
     """One process among those of a job."""
 
     rank: int = 0
@@ -57,18 +57,18 @@ class Place:
         return slice(start, start + small + (self.rank < larger))
 
 
-ALONE = Place()
+ALONE = ProcessPlace()
 _here = ALONE
 _store: Any = None  # words that all processes of the job can write and read
 
 
-def here() -> Place:
+def here() -> ProcessPlace:
     """This process within the job that it works on."""
     return _here
 
 
 @contextmanager
-def taking(place: Place, store: Any = None) -> Iterator[None]:
+def taking(place: ProcessPlace, store: Any = None) -> Iterator[None]:
     """Within, this process has that place."""
     global _here, _store
     before = _here, _store
@@ -90,7 +90,7 @@ def speaks() -> bool:
         return True
 
 
-def launched(environ: Mapping[str, str] = os.environ) -> Place | None:
+def place_by_torchrun(environ: Mapping[str, str] = os.environ) -> ProcessPlace | None:
     """What torchrun says; None if it did not start this process."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     if not all(name in environ for name in names):
@@ -105,10 +105,10 @@ def launched(environ: Mapping[str, str] = os.environ) -> Place | None:
         ) from error
     if not 0 <= rank < size:
         raise InputError(f"RANK {rank}: not below WORLD_SIZE {size}: start the command by torchrun")
-    return Place(rank, size, local_rank, local_size, restarts)
+    return ProcessPlace(rank, size, local_rank, local_size, restarts)
 
 
-def check_command(place: Place, argv: list[str]) -> None:
+def check_command(place: ProcessPlace, argv: list[str]) -> None:
     """An InputError for a command that is no work for several processes."""
     if not place.alone and argv[:1] and argv[0] not in TOGETHER:
         raise InputError(
@@ -133,7 +133,7 @@ def check_flags(**given: object) -> None:
             check_alone(f"{{{name}}}" if value is True else f"{{{name}}} {escape(value)}")
 
 
-def continued(place: Place, argv: list[str]) -> list[str]:
+def command_to_continue(place: ProcessPlace, argv: list[str]) -> list[str]:
     """The command line of a process that torchrun has started anew: it goes on where the run folder
     stands."""
     if not place.restarts:

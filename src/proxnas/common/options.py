@@ -60,14 +60,18 @@ class Range:
     def advice(self) -> str:
         """What to give."""
         if math.isinf(self.high):
-            words = f"above {_shown(self.low)}" if self.above else f"of at least {_shown(self.low)}"
+            words = (
+                f"above {_number_text(self.low)}"
+                if self.above
+                else f"of at least {_number_text(self.low)}"
+            )
         elif self.above:
-            words = f"above {_shown(self.low)}, at most {_shown(self.high)}"
+            words = f"above {_number_text(self.low)}, at most {_number_text(self.high)}"
         elif self.below:
-            words = f"from {_shown(self.low)} to below {_shown(self.high)}"
+            words = f"from {_number_text(self.low)} to below {_number_text(self.high)}"
         else:
-            words = f"from {_shown(self.low)} to {_shown(self.high)}"
-        also = "" if self.also is None else f", or {_shown(self.also)}"
+            words = f"from {_number_text(self.low)} to {_number_text(self.high)}"
+        also = "" if self.also is None else f", or {_number_text(self.also)}"
         return f"give a number {words}{also}" + (f", {self.reason}" if self.reason else "")
 
 
@@ -77,7 +81,7 @@ def is_finite(value: float) -> bool:
     return abs(value) <= sys.float_info.max
 
 
-def _shown(number: float) -> str:
+def _number_text(number: float) -> str:
     return str(int(number)) if number == int(number) else f"{number:g}"
 
 
@@ -89,17 +93,7 @@ COUNT = Range(1, 1_000_000)
 COUNT_OR_NONE = Range(0, 1_000_000)
 
 
-def check_value(name: str, value: Any, hint: Any) -> None:
-    """An OptionError for a value of another type than the field's, or out of its range."""
-    bare, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    if not fits(value, bare):
-        raise OptionError(name, _quoted(value), f"give {wanted(bare)}")
-    for note in notes:
-        if isinstance(note, Range) and is_number(value) and not note.admits(value):
-            raise OptionError(name, value, note.advice())
-
-
-def _quoted(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -127,13 +121,13 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def wanted(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """A field's type for people."""
     origin = get_origin(hint)
     if origin is Annotated:
-        return wanted(get_args(hint)[0])
+        return describe_type(get_args(hint)[0])
     if origin in (Union, UnionType):
-        return " or ".join(wanted(kind) for kind in get_args(hint))
+        return " or ".join(describe_type(kind) for kind in get_args(hint))
     if origin is Literal:
         choices = [str(choice) for choice in get_args(hint)]
         return choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
@@ -147,7 +141,13 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, hint in hints_of(type(self)).items():
-            check_value(name, getattr(self, name), hint)
+            value = getattr(self, name)
+            bare, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+            if not fits(value, bare):
+                raise OptionError(name, _quote(value), f"give {describe_type(bare)}")
+            for note in notes:
+                if isinstance(note, Range) and is_number(value) and not note.admits(value):
+                    raise OptionError(name, value, note.advice())
         self.check()
 
     def check(self) -> None:
@@ -222,17 +222,17 @@ def build(
     for name in values:
         if name not in known:
             raise unknown("option", name, known)
-    return _build(cls, values, parts)
+    return _build_part(cls, values, parts)
 
 
-def _build(
+def _build_part(
     cls: type[AnyOptions], values: Mapping[str, Any], parts: Parts | None = None
 ) -> AnyOptions:
     given: dict[str, Any] = {}
     for name, hint in hints_of(cls).items():
         part = _part(name, hint, parts)
         if part is not None:
-            given[name] = _build(part, values, parts)
+            given[name] = _build_part(part, values, parts)
         elif name in values:
             given[name] = values[name]
     return cls(**given)

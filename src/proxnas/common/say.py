@@ -22,10 +22,10 @@ tags."""
 
 def plain(text: object) -> str:
     """A text as one line that can do nothing but be read."""
-    return STEERING.sub(lambda found: _written(ord(found[0])), str(text))
+    return STEERING.sub(lambda found: _code_text(ord(found[0])), str(text))
 
 
-def _written(code: int) -> str:
+def _code_text(code: int) -> str:
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
@@ -60,7 +60,7 @@ def tell(line: str) -> None:
         note(f"{line}")
 
 
-def listed(names: Sequence[str], most: int = NAMED) -> str:
+def list_names(names: Sequence[str], most: int = NAMED) -> str:
     """Names for a line, in one of which may stand anything."""
     shown = [name if name.isprintable() else repr(name) for name in names[:most]]
     return ", ".join(shown) + (", ..." if len(names) > most else "")

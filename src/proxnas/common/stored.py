@@ -32,7 +32,7 @@ LARGEST = 1e100
 Check = Callable[[Any], bool]
 
 
-def opened(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> IO[bytes]:
     """A regular file; an OSError for anything else, at once."""
     flags = (
         os.O_RDONLY
@@ -52,14 +52,14 @@ def opened(path: Path) -> IO[bytes]:
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """All of a regular file; an OSError if it has more bytes than that."""
-    with opened(path) as file:
+    with open_regular(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"more than {most} bytes, which no file of ours has", str(path))
     return content
 
 
-def parse(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """The JSON value in a text, its numbers within bounds; a ValueError if there is none."""
     try:
         return json.loads(text, parse_int=_whole)
@@ -73,7 +73,7 @@ def _whole(digits: str) -> int | float:
 
 def read_json(path: Path, most: int = MOST_BYTES) -> Any:
     """The JSON value in a file; an OSError or a ValueError if there is none."""
-    return parse(read_bytes(path, most))
+    return parse_json(read_bytes(path, most))
 
 
 def is_whole(value: Any) -> bool:
@@ -87,7 +87,7 @@ def is_figure(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) <= LARGEST
 
 
-def is_number(value: Any) -> bool:
+def is_measurement(value: Any) -> bool:
     """The same, or what stands for a measurement that came to nothing: NaN, infinity."""
     return type(value) in (int, float)
 
@@ -138,7 +138,7 @@ def _has(value: Any, fields: Mapping[str, Check]) -> bool:
 
 def _is_matrix(value: Any) -> bool:
     """(E, K)"""
-    return list_of(list_of(is_number))(value) and len({len(row) for row in value}) == 1
+    return list_of(list_of(is_measurement))(value) and len({len(row) for row in value}) == 1
 
 
 def _is_pair(value: Any) -> bool:
@@ -195,7 +195,7 @@ RESULT: dict[str, Check] = COMMON | {
     "converged": or_none(is_flag),
     "budget": or_none(_is_budget),
     "refined": _is_refined,
-    "table": object_of(lambda value: is_number(value) or is_text(value)),
+    "table": object_of(lambda value: is_measurement(value) or is_text(value)),
     "warning": is_text,
     "beyond_the_paper": is_text,
     "mean": is_figure,
@@ -211,8 +211,9 @@ RESULT: dict[str, Check] = COMMON | {
 }
 ROW: dict[str, Check] = COMMON | {
     "seconds": object_of(is_amount),
-    "memory": object_of(is_number),
+    "memory": object_of(is_measurement),
     "genotype": is_object,
+    "schema": is_whole,
     "A": object_of(_is_matrix),
     "selected": object_of(list_of(_is_pair)),
 }
@@ -232,7 +233,7 @@ def _fits(name: str, value: Any, fields: Mapping[str, Check]) -> bool:
     if name in fields:
         return fields[name](value)
     if fields is ROW and name.startswith(MEASURED):
-        return is_number(value)
+        return is_measurement(value)
     if fields is RESULT and name.startswith(MEASURED):
         # nothing where nothing was held out to validate on, a list of several seeds
         return value is None or is_figure(value) or list_of(is_figure)(value)

@@ -56,17 +56,18 @@ def words_for(values: Mapping[str, Any]) -> list[str]:
     """The words of a command line that give these values."""
     left = dict(values)
     words = [left.pop(name) for name in reversed(POSITIONAL) if name in left]
-    return words + [word for name, value in left.items() for word in flag_words(name, value)]
+    for name, value in left.items():
+        words += flag_words(name, value)
+    return words
 
 
 def with_address(argv: list[str]) -> list[str]:
     """The command line with `--ray` alone spelt out: a flag of ours may go without its value."""
-    following = [*argv[1:], "--"]
-    alone = (
-        word == "--ray" and after.startswith("-")
-        for word, after in zip(argv, following, strict=False)
-    )
-    return ["--ray=local" if bare else word for word, bare in zip(argv, alone, strict=True)]
+    found = []
+    for word, after in zip(argv, [*argv[1:], "--"], strict=False):
+        alone = word == "--ray" and after.startswith("-")
+        found.append("--ray=local" if alone else word)
+    return found
 
 
 def command_line(
@@ -124,7 +125,7 @@ def with_help(
     raise SystemExit(0)
 
 
-def parse(cls: type[AnyConfig], prog: str, argv: list[str]) -> AnyConfig:
+def parse_options(cls: type[AnyConfig], prog: str, argv: list[str]) -> AnyConfig:
     """The options of a command without layers: as declared, a --config file, the flags."""
 
     def resolve(words: list[str]) -> AnyConfig:

@@ -16,17 +16,21 @@ from proxnas.common.errors import InputError, in_one_line, unknown
 from proxnas.domains.parts import NAMES
 
 
-def loaded(spec: str, columns: tuple[str, ...]) -> tuple[str, dict[str, str], dict[str, Any]]:
+def load_hub(spec: str, columns: tuple[str, ...]) -> tuple[str, dict[str, str], dict[str, Any]]:
     """(name, what was chosen after the ?, part -> dataset) of
     NAME?config=C&COLUMN=NAME&train=SPLIT..."""
-    name, chosen = _parsed(spec, ("config", *columns, *NAMES))
+    name, chosen = _parse_spec(spec, ("config", *columns, *NAMES))
     local = is_local(name)
     name = os.path.expanduser(name) if local else name
     if local and not os.path.exists(name):
         raise InputError(
             f"hf:{name}: no such file or folder: give a .parquet file or a folder of such files"
         )
-    return name, chosen, _splits(_loaded(name, chosen.get("config"), local), chosen, f"hf:{name}")
+    return (
+        name,
+        chosen,
+        _splits(_load_splits(name, chosen.get("config"), local), chosen, f"hf:{name}"),
+    )
 
 
 def is_local(name: str) -> bool:
@@ -34,7 +38,7 @@ def is_local(name: str) -> bool:
     return name.startswith(("/", ".", "~")) or name.endswith(".parquet")
 
 
-def _parsed(spec: str, choices: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+def _parse_spec(spec: str, choices: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     name, _, query = (spec, "", "") if os.path.exists(spec) else spec.partition("?")
     chosen = dict(parse_qsl(query, keep_blank_values=True))
     for key in chosen:
@@ -47,7 +51,7 @@ def _parsed(spec: str, choices: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     return name, chosen
 
 
-def _loaded(name: str, config: str | None, local: bool) -> Any:
+def _load_splits(name: str, config: str | None, local: bool) -> Any:
     """Split -> dataset."""
     try:
         import datasets

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxnas.cells.genotype import Genotype
 from proxnas.report.layout import INK, LINE, PALE, Box, Drawing, Label, Mark, Stroke, drawings, page
-from proxnas.report.style import write_figure, written
+from proxnas.report.style import matplotlib_label, write_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,7 +80,7 @@ def _box(axis: Any, box: Box, x: float, y: float, order: int) -> None:
 
 
 def _write(axis: Any, label: Label, **style: Any) -> None:
-    text = written(label.text)
+    text = matplotlib_label(label.text)
     side = "center" if label.middle else "left"
     place = {"horizontalalignment": side, "verticalalignment": "center_baseline"}
     axis.text(

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Entry:
+class RunEntry:
     """One finished search, and the training of its cell if that is finished too."""
 
     name: str
@@ -45,7 +45,7 @@ class Comparison:
 
     config: dict[str, Any]
     names: list[str]
-    entries: list[Entry]
+    entries: list[RunEntry]
 
     @property
     def figure(self) -> str:
@@ -61,7 +61,7 @@ class Comparison:
         """Whether perplexities are compared: what the runs say, not which space they are of."""
         return any("valid_perplexity" in entry.result for entry in self.entries)
 
-    def of(self, name: str) -> list[Entry]:
+    def of(self, name: str) -> list[RunEntry]:
         """The runs of a method, by seed."""
         return sorted(
             (entry for entry in self.entries if entry.name == name), key=lambda entry: entry.seed
@@ -69,7 +69,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """Which runs a study has. Kept beside its configuration: `all` may be more in a later
     version."""
 
@@ -82,11 +82,11 @@ class Plan:
         return ((name, seed) for seed in self.seeds for name in self.methods)
 
 
-def read_plan(folder: Path) -> Plan:
+def read_plan(folder: Path) -> StudyPlan:
     """The plan in a folder; the names and seeds in it become names of folders, and can be nothing
     else."""
     fields = {"methods": stored.list_of(stored.is_name), "seeds": stored.list_of(stored.is_whole)}
-    return Plan(
+    return StudyPlan(
         **{
             name: value
             for name, value in _json(folder / "plan.json", fields, fields).items()
@@ -95,7 +95,7 @@ def read_plan(folder: Path) -> Plan:
     )
 
 
-def read(folder: Path) -> Comparison:
+def read_comparison(folder: Path) -> Comparison:
     """The comparison in a folder, finished or not."""
     plan = read_plan(folder)
     places = {(name, seed): f"{name}-{seed}" for name, seed in plan.runs()}
@@ -108,7 +108,7 @@ def read(folder: Path) -> Comparison:
     return Comparison(config, plan.methods, found)
 
 
-def _entry(name: str, seed: int, place: Path, trained: Path) -> Entry:
+def _entry(name: str, seed: int, place: Path, trained: Path) -> RunEntry:
     config = _json(place / "config.json", stored.CONFIG)
     result = _json(place / "result.json", stored.RESULT, SEARCHED)
     if not nodes_of(result["genotype"]):
@@ -117,7 +117,7 @@ def _entry(name: str, seed: int, place: Path, trained: Path) -> Entry:
         test = _json(trained / "result.json", stored.RESULT, SIZED)
     else:
         test = None
-    return Entry(name, seed, config, result, _rows(place / "metrics.jsonl"), test)
+    return RunEntry(name, seed, config, result, _rows(place / "metrics.jsonl"), test)
 
 
 def nodes_of(genotype: Any) -> int:
@@ -132,7 +132,8 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     try:
         lines = stored.read_bytes(path, stored.MOST_LINES_BYTES).splitlines()
         rows = [
-            stored.check(stored.parse(line), stored.ROW, ("epoch", "seconds")) for line in lines
+            stored.check(stored.parse_json(line), stored.ROW, ("epoch", "seconds"))
+            for line in lines
         ]
         _check_alike(rows)
     except (OSError, ValueError) as error:
@@ -164,36 +165,37 @@ def _json(
         raise stored.unreadable(path, error, RESTORE) from error
 
 
-def value(entry: Entry, figure: str) -> float | None:
+def value(entry: RunEntry, figure: str) -> float | None:
     """A figure of a run; None if it has none (yet)."""
     if figure == "table_accuracy":
-        return _table_accuracy(entry.result.get("table", {}))
+        # the first column of test accuracies, in percent or as a share
+        table = entry.result.get("table", {})
+        for name, number in table.items():
+            if "test" in name and isinstance(number, float):
+                return number / 100 if number > 1 else number
+        return None
     source = entry.trained if figure.startswith("test_") else entry.result
     found: float | None = (source or {}).get(figure)
     return found
 
 
-def _table_accuracy(table: dict[str, Any]) -> float | None:
-    """The first column of test accuracies, in percent or as a share."""
-    for name, number in table.items():
-        if "test" in name and isinstance(number, float):
-            return number / 100 if number > 1 else number
-    return None
-
-
 def rows(found: Comparison, operations: int) -> list[Row]:
     """The rows of table.json: one a method that has at least one run."""
-    return [_row(found, name, operations) for name in found.names if _judged(found, name)]
+    return [
+        _row(found, name, operations) for name in found.names if _entries_with_figure(found, name)
+    ]
 
 
-def _judged(found: Comparison, name: str) -> list[Entry]:
+def _entries_with_figure(found: Comparison, name: str) -> list[RunEntry]:
     return [entry for entry in found.of(name) if value(entry, found.figure) is not None]
 
 
 def _row(found: Comparison, name: str, operations: int) -> Row:
-    entries = _judged(found, name)
+    entries = _entries_with_figure(found, name)
     figures = values(entries, found.figure)
     first = entries[0]
+    numbers = [e.trained["seconds"] for e in entries if e.trained]
+    train_seconds = statistics.mean(numbers) if numbers else None
     return {
         "method": name,
         "order": 2 if first.second_order else 1,
@@ -207,7 +209,7 @@ def _row(found: Comparison, name: str, operations: int) -> Row:
         **spread("params", [(e.trained or e.result)["params"] for e in entries]),
         **spread("flops", [(e.trained or e.result)["flops"] for e in entries]),
         **spread("seconds", [e.result["seconds"] for e in entries]),
-        "train_seconds": _mean_or_none([e.trained["seconds"] for e in entries if e.trained]),
+        "train_seconds": train_seconds,
         "epochs": statistics.mean(e.result["epochs"] for e in entries),
         "converged": sum(e.result["converged"] for e in entries),
         "ops": operations,
@@ -216,7 +218,7 @@ def _row(found: Comparison, name: str, operations: int) -> Row:
     }
 
 
-def _others(entries: Sequence[Entry]) -> Row:
+def _others(entries: Sequence[RunEntry]) -> Row:
     """Means and spreads of every figure that all the runs have, besides the one that is
     compared."""
     names = (
@@ -227,15 +229,14 @@ def _others(entries: Sequence[Entry]) -> Row:
         "table_accuracy",
     )
     found = {name: values(entries, name) for name in names}
-    return {
-        key: number
-        for name, figures in found.items()
-        if len(figures) == len(entries)
-        for key, number in spread(name, figures).items()
-    }
+    row: Row = {}
+    for name, figures in found.items():
+        if len(figures) == len(entries):
+            row |= spread(name, figures)
+    return row
 
 
-def values(entries: Iterable[Entry], figure: str) -> list[float]:
+def values(entries: Iterable[RunEntry], figure: str) -> list[float]:
     """The figure of each run that has it."""
     return [number for entry in entries if (number := value(entry, figure)) is not None]
 
@@ -247,11 +248,7 @@ def spread(name: str, numbers: Sequence[float]) -> Row:
     return {f"{prefix}mean": statistics.mean(numbers), f"{prefix}std": std}
 
 
-def _mean_or_none(numbers: Sequence[float]) -> float | None:
-    return statistics.mean(numbers) if numbers else None
-
-
-def epoch_seconds(entries: Iterable[Entry]) -> dict[str, float]:
+def epoch_seconds(entries: Iterable[RunEntry]) -> dict[str, float]:
     """Mean seconds of an epoch, by part."""
     epochs = [row["seconds"] for entry in entries for row in entry.metrics]
     parts = {part: statistics.mean(seconds.get(part, 0.0) for seconds in epochs) for part in PARTS}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxnas.report.comparison import Comparison, Entry
+from proxnas.report.comparison import Comparison, RunEntry
 from proxnas.report.style import COLOURS, MARKERS, panels, save
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ SECOND = "-2nd"
 SMALL = (1.5, 1.2)  # inches of a panel for an edge
 
 
-def draw(found: Comparison, folder: Path) -> list[Path]:
+def draw_comparison(found: Comparison, folder: Path) -> list[Path]:
     """All figures that the runs allow, as .svg and .png; returns the files."""
     figures = {
         "convergence": convergence(found),
@@ -35,14 +35,13 @@ def draw(found: Comparison, folder: Path) -> list[Path]:
         "stability": stability(found),
     }
     for name in found.names:
-        if name in _drawn(found):
+        if name in _methods_to_draw(found):
             figures[f"stability-{name}"] = edges(found.of(name)[0])
-    return [
-        file
-        for name, figure in figures.items()
-        if figure
-        for file in save(figure, folder / f"{name}.svg")
-    ]
+    files: list[Path] = []
+    for name, figure in figures.items():
+        if figure:
+            files += save(figure, folder / f"{name}.svg")
+    return files
 
 
 def convergence(found: Comparison) -> Figure | None:
@@ -79,7 +78,7 @@ def proximal(found: Comparison) -> Figure | None:
 def stability(found: Comparison) -> Figure | None:
     """How much A and A_bar change from epoch to epoch, for DARTS and NASP: mean over the entries,
     and over seeds."""
-    names = _drawn(found)
+    names = _methods_to_draw(found)
     if not names:
         return None
     figure, (of_A, of_A_bar) = panels(1, 2)
@@ -87,12 +86,7 @@ def stability(found: Comparison) -> Figure | None:
         entries = found.of(name)
         steps = _common([np.abs(np.diff(weights(entry), axis=0)).mean((1, 2)) for entry in entries])
         of_A.plot(range(2, 2 + steps.shape[1]), steps.mean(0), label=name, **_style(i))
-        changes = _common(
-            [
-                np.array([row.get("changes", math.nan) for row in entry.metrics], float)
-                for entry in entries
-            ]
-        )
+        changes = _common([_by_epoch(entry, "changes") for entry in entries])
         of_A_bar.plot(range(1, 1 + changes.shape[1]), changes.mean(0), label=name, **_style(i))
     of_A.set(xlabel="epoch", ylabel="mean change of an entry", title="A (DARTS: softmax of A)")
     of_A_bar.set(xlabel="epoch", ylabel="entries switched in an epoch", title="A_bar")
@@ -102,11 +96,13 @@ def stability(found: Comparison) -> Figure | None:
     return figure
 
 
-def edges(entry: Entry) -> Figure:
+def edges(entry: RunEntry) -> Figure:
     """A panel an edge of the first group: candidates against epochs; of DARTS the softmax of A, of
     NASP A_bar."""
     group = next(iter(entry.metrics[0]["A"]))
-    values = weights(entry, group) if _family(entry.name) == "darts" else selected(entry, group)
+    values = (
+        weights(entry, group) if _family(entry.name) == "darts" else selected_by_epoch(entry, group)
+    )
     columns = math.ceil(math.sqrt(values.shape[1]))
     figure, axes = panels(math.ceil(values.shape[1] / columns), columns, SMALL)
     for axis in axes[values.shape[1] :]:
@@ -139,27 +135,30 @@ def _image(axis: Any, values: Array, limits: tuple[float, float]) -> None:
     _whole_epochs(axis)
 
 
+def _by_epoch(entry: RunEntry, name: str) -> Array:
+    """A figure of a run by epoch; NaN where it has none."""
+    return np.array([row.get(name, math.nan) for row in entry.metrics], float)
+
+
 def _whole_epochs(axis: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
 
 
-def weights(entry: Entry, group: str | None = None) -> Array:
+def weights(entry: RunEntry, group: str | None = None) -> Array:
     """A by epoch; DARTS' as the weights it mixes by. All groups below each other, padded, unless
     one is named."""
-    found = [
-        _stack(row["A"][name] for row in entry.metrics)
-        for name in ([group] if group else entry.metrics[0]["A"])
-    ]
-    if _family(entry.name) == "darts":
-        found = [_softmax(A) for A in found]
+    found = []
+    for name in [group] if group else entry.metrics[0]["A"]:
+        A = _stack(row["A"][name] for row in entry.metrics)
+        found.append(_softmax(A) if _family(entry.name) == "darts" else A)
     if group is None:
         return np.concatenate([A.reshape(len(A), 1, -1) for A in found], -1)
     return found[0]
 
 
-def selected(entry: Entry, group: str) -> Array:
+def selected_by_epoch(entry: RunEntry, group: str) -> Array:
     """A_bar by epoch: the entries noted in the row, else the largest of each edge."""
     A = _stack(row["A"][group] for row in entry.metrics)
     if not all("selected" in row for row in entry.metrics):
@@ -178,12 +177,7 @@ def _over_time(axis: Any, found: Comparison, names: Sequence[str]) -> None:
         minutes = _common(
             [np.cumsum([sum(row["seconds"].values()) for row in e.metrics]) / 60 for e in entries]
         )
-        reached = _common(
-            [
-                np.array([row.get(figure, math.nan) for row in entry.metrics], float)
-                for entry in entries
-            ]
-        )
+        reached = _common([_by_epoch(entry, figure) for entry in entries])
         x, y, spread = minutes.mean(0), reached.mean(0), reached.std(0)
         axis.plot(x, y, label=name, **_style(i))
         if len(entries) > 1:
@@ -207,7 +201,7 @@ def _style(i: int) -> dict[str, Any]:
     }
 
 
-def _drawn(found: Comparison) -> list[str]:
+def _methods_to_draw(found: Comparison) -> list[str]:
     """The methods whose A is drawn: DARTS and NASP, by runs that tell it."""
     names = [name for name in found.names if _family(name) in ("darts", "nasp") and found.of(name)]
     return [name for name in names if all(entry.metrics[0].get("A") for entry in found.of(name))]

@@ -27,7 +27,7 @@ def leaderboard_table(result: Mapping[str, Any]) -> list[list[str]]:
     return table
 
 
-def examined(test: Mapping[str, Any]) -> dict[str, Any] | None:
+def test_figures(test: Mapping[str, Any]) -> dict[str, Any] | None:
     """The figures that a page shows of a test; None without any."""
     classes = test.get("classes")
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
@@ -35,7 +35,7 @@ def examined(test: Mapping[str, Any]) -> dict[str, Any] | None:
     return {
         "classes": classes,
         "confusion": _matrix(test.get("confusion"), len(classes)),
-        "confused": _confused(test.get("confused"), classes),
+        "confused": _confusion_rows(test.get("confused"), classes),
         **_calibration(test.get("calibration")),
         "mistakes": _mistakes(test.get("mistakes")),
     }
@@ -50,7 +50,7 @@ def _matrix(values: Any, count: int) -> list[list[int]]:
     return rows if sound else []
 
 
-def _confused(values: Any, classes: list[str]) -> list[list[str]]:
+def _confusion_rows(values: Any, classes: list[str]) -> list[list[str]]:
     found = []
     for row in values if isinstance(values, list) else []:
         if isinstance(row, list) and len(row) == 3 and all(type(n) is int for n in row):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from proxnas.report.reading import Record, Row
+from proxnas.report.reading import Record, StoredRow
 
 LABELS = {
     "method": "method",
@@ -59,7 +59,7 @@ FIGURES: dict[str, Callable[[float], str]] = {
 """Columns of a leaderboard -> how they are written."""
 
 
-def figures(config: Mapping[str, Any], row: Row, result: Mapping[str, Any]) -> dict[str, Any]:
+def figures(config: Mapping[str, Any], row: StoredRow, result: Mapping[str, Any]) -> dict[str, Any]:
     """The values for LABELS that are known: the result's, else those of the last epoch, else the
     configuration's."""
     asked = {name: config[name] for name in ("method", "space", "data", "seed") if name in config}
@@ -72,7 +72,7 @@ def figures(config: Mapping[str, Any], row: Row, result: Mapping[str, Any]) -> d
     return {name: known[name] for name in LABELS if known.get(name) is not None}
 
 
-def seconds_of(row: Row) -> float:
+def seconds_of(row: StoredRow) -> float:
     """All seconds of an epoch."""
     parts = row.get("seconds")
     return sum(map(number, parts.values())) if isinstance(parts, dict) else 0.0
@@ -88,7 +88,7 @@ def facts(record: Record) -> dict[str, str]:
     last = record.rows[-1] if record.rows else {}
     known = figures(record.config, last, record.result)
     known.setdefault("seconds", sum(map(seconds_of, record.rows)))
-    return labelled(known) | int8_facts(record.result) | _search_said(record.result)
+    return label_values(known) | int8_facts(record.result) | _search_said(record.result)
 
 
 def int8_facts(result: Mapping[str, Any]) -> dict[str, str]:
@@ -139,15 +139,15 @@ def _entry(row: Mapping[str, Any], name: str) -> Any:
     return next((row[each] for each in names if each in row), None)
 
 
-def labelled(known: Mapping[str, Any]) -> dict[str, str]:
+def label_values(known: Mapping[str, Any]) -> dict[str, str]:
     """Label -> value as people write it."""
-    found = {LABELS[name]: shown(name, value) for name, value in known.items()}
+    found = {LABELS[name]: value_text(name, value) for name, value in known.items()}
     if "flops" in known and any("perplexity" in name for name in known):
         found[LABELS["flops"]] += " a token"
     return found
 
 
-def shown(name: str, value: Any) -> str:
+def value_text(name: str, value: Any) -> str:
     """A value as people write it."""
     if type(value) in (int, float) and not math.isfinite(value):
         return "not finite"
@@ -189,7 +189,7 @@ def reproduce(record: Record) -> str:
     return shlex.join([*words, "--config", str(where / "config.json"), "--run", f"{where}-again"])
 
 
-def called(record: Record) -> str:
+def command_of(record: Record) -> str:
     """The command line that the run was last called with."""
     words = record.environment.get("command")
     if not isinstance(words, list) or not words:

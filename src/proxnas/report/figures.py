@@ -18,8 +18,8 @@ from proxnas.common.files import make_folder, write_atomically
 from proxnas.report.cell import cell_svg
 from proxnas.report.cell_figure import save_cell
 from proxnas.report.page_data import CURVES, groups
-from proxnas.report.reading import Record, Row
-from proxnas.report.style import COLOURS, panels, save, written
+from proxnas.report.reading import Record, StoredRow
+from proxnas.report.style import COLOURS, matplotlib_label, panels, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +34,9 @@ CALLED = {"train": "training", "valid": "validation", "supernet": "validation of
 def curves(record: Record) -> Figure | None:
     """Training and validation: accuracy or perplexity, and loss."""
     pairs = {title: keys for title, keys in CURVES.items() if len(keys) > 1}
-    known = {title: [key for key in keys if _known(record, key)] for title, keys in pairs.items()}
+    known = {
+        title: [key for key in keys if _any_known(record, key)] for title, keys in pairs.items()
+    }
     wanted = {title: keys for title, keys in known.items() if keys}
     if not wanted:
         return None
@@ -89,7 +91,9 @@ def stability(record: Record) -> Iterator[tuple[str, Figure]]:
 
 def _heat_maps(group: dict[str, Any], epochs: Sequence[int]) -> Figure:
     E, K = len(group["edges"]), len(group["candidates"])
-    columns = 3 if E <= 6 else 5 if E <= 20 else 6
+    columns = 6
+    if E <= 20:
+        columns = 3 if E <= 6 else 5
     lines = -(-E // columns)
     figure, axes = panels(lines, columns, (2.1, 0.7 + 0.15 * K))
     for e, axis in enumerate(axes):
@@ -99,12 +103,15 @@ def _heat_maps(group: dict[str, Any], epochs: Sequence[int]) -> Figure:
         image = _heat_map(axis, group, e, epochs)
         axis.set_yticks(
             range(K),
-            [written(name) for name in group["candidates"]] if e % columns == 0 else [""] * K,
+            [matplotlib_label(name) for name in group["candidates"]]
+            if e % columns == 0
+            else [""] * K,
         )
         if e + columns >= E:
             axis.set_xlabel("epoch", fontsize=7)
     figure.suptitle(
-        written(f"A of the {group['title']}; marked: ") + r"selected by $\bar{A}$", fontsize=9
+        matplotlib_label(f"A of the {group['title']}; marked: ") + r"selected by $\bar{A}$",
+        fontsize=9,
     )
     _place(figure, image, lines)
     return figure
@@ -154,7 +161,7 @@ def _heat_map(axis: Any, group: dict[str, Any], e: int, epochs: Sequence[int]) -
     axis.grid(False)
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.tick_params(labelsize=6, length=2)
-    axis.set_title(written(group["edges"][e]), fontsize=8)
+    axis.set_title(matplotlib_label(group["edges"][e]), fontsize=8)
     return shown
 
 
@@ -206,7 +213,7 @@ def _all(record: Record) -> Iterator[tuple[str, Figure]]:
 
 
 def _single(record: Record, key: str, label: str) -> Figure | None:
-    if not _known(record, key):
+    if not _any_known(record, key):
         return None
     figure, (axis,) = panels()
     _line(axis, record, key, "")
@@ -226,11 +233,11 @@ def _line(axis: Any, record: Record, key: str, name: str) -> None:
     axis.xaxis.get_major_locator().set_params(integer=True)
 
 
-def _known(record: Record, key: str) -> bool:
+def _any_known(record: Record, key: str) -> bool:
     return any(not math.isnan(_value(row, key)) for row in record.rows)
 
 
-def _value(row: Row, key: str) -> float:
+def _value(row: StoredRow, key: str) -> float:
     return _number(row.get(key))
 
 

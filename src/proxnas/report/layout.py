@@ -171,13 +171,10 @@ def _graph(kind: str, cell: Cell) -> _Graph:
         edges = [[edge._replace(input=edge.input + 1) for edge in node] for node in edges]
         outputs = [i + 1 for i in outputs]
     edges = [[] for _ in range(first)] + edges
-    labels = [
-        *INPUTS[kind],
-        *(str(i if kind != RECURRENT else i - 1) for i in range(first, len(edges))),
-    ]
-    columns, order = (
-        _tree(edges) if kind == RECURRENT else (list(range(len(edges))), list(range(len(edges))))
-    )
+    begin = first - 1 if kind == RECURRENT else first
+    labels = [*INPUTS[kind], *map(str, range(begin, begin + len(edges) - first))]
+    in_a_row = list(range(len(edges)))
+    columns, order = _tree(edges) if kind == RECURRENT else (in_a_row, in_a_row)
     return _Graph(labels, edges, outputs, columns, order, first, OUTPUTS[kind])
 
 
@@ -207,7 +204,7 @@ def _draw(graph: _Graph) -> tuple[list[Shape], float, float]:
         tuple[bool, int], float
     ] = {}  # (is drawn solid, state) -> how far down its trunk runs
     for i, box in enumerate(boxes):
-        shapes += _labelled(box, "input" if i < graph.inputs else "node", graph.labels[i])
+        shapes += _label_box(box, "input" if i < graph.inputs else "node", graph.labels[i])
         for row, edge in enumerate(graph.edges[i]):
             y = box.top + ROW * (row + 0.5) - 2
             solid, trunk = edge.op != "none", boxes[edge.input].middle[0]
@@ -223,7 +220,7 @@ def _draw(graph: _Graph) -> tuple[list[Shape], float, float]:
     output = Box(left, top, left + max(map(_width, graph.output)) + GAP, low)
     for box in ends:
         lines += _arrow(box.right, output.left, box.middle[1])
-    shapes += _labelled(output, "output", *filter(None, graph.output))
+    shapes += _label_box(output, "output", *filter(None, graph.output))
     return [*lines, *shapes], output.right, max(box.bottom for box in [*boxes, output])
 
 
@@ -252,7 +249,7 @@ def _width(label: str, size: float = 12) -> float:
     return 0.61 * size * (len(plain) + 0.75 * (len(label) - len(plain) - 3 * label.count("_{")))
 
 
-def _labelled(box: Box, role: str, *lines: str) -> list[Shape]:
+def _label_box(box: Box, role: str, *lines: str) -> list[Shape]:
     x, y = box.middle
     texts = [
         Label(x, y + 16 * (i - (len(lines) - 1) / 2), line, 12) for i, line in enumerate(lines)

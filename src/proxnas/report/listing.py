@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proxnas.common.say import plain
-from proxnas.report.facts import figures, seconds_of, shown
+from proxnas.report.facts import figures, seconds_of, value_text
 from proxnas.report.reading import (
     children,
     in_use,
@@ -58,19 +58,20 @@ def _cells(entry: dict[str, Any]) -> list[str]:
     done, total = entry.get("epochs"), entry["of_epochs"]
     stopped = entry["status"] != "finished" and done is not None and total is not None
     about = "~" if entry["seconds_estimated"] else ""
+    epochs = "" if done is None else str(done)
     return [
         indent + entry["run"],
         entry["status"],
-        f"{done}/{total}" if stopped else "" if done is None else str(done),
+        f"{done}/{total}" if stopped else epochs,
         _score(entry, "valid"),
         _score(entry, "test"),
-        shown("params", entry["params"]) if "params" in entry else "",
-        about + shown("seconds", entry["seconds"]) if "seconds" in entry else "",
+        value_text("params", entry["params"]) if "params" in entry else "",
+        about + value_text("seconds", entry["seconds"]) if "seconds" in entry else "",
     ]
 
 
 def _score(entry: dict[str, Any], part: str) -> str:
     for name, unit in ((f"{part}_accuracy", ""), (f"{part}_perplexity", " ppl")):
         if name in entry:
-            return shown(name, entry[name]) + unit
+            return value_text(name, entry[name]) + unit
     return ""

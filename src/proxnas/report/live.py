@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from proxnas.common.errors import InputError, OptionError, escape
-from proxnas.report.page import embedded, live_html, policy
+from proxnas.report.page import json_for_script, live_html, policy
 from proxnas.report.page_data import page_data
 from proxnas.report.reading import Record, find_runs, in_use, run_folders
 
@@ -47,7 +47,7 @@ class Snapshot:
         with self.lock:
             signs = self._signs()
             if signs != self.seen:
-                self.content = embedded(page_data(self._records())).encode()
+                self.content = json_for_script(page_data(self._records())).encode()
                 self.version = f'"{hashlib.sha256(self.content).hexdigest()[:20]}"'
                 self.seen = signs
             return self.content, self.version

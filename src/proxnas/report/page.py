@@ -66,7 +66,7 @@ def policy(live: bool) -> str:
     )
 
 
-def embedded(data: Any) -> str:
+def json_for_script(data: Any) -> str:
     """JSON that can stand in a script element."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(IN_SCRIPT)
 
@@ -76,7 +76,7 @@ def _page(title: str, data: Any, live: bool) -> bytes:
         policy=html.escape(policy(live)),
         title=html.escape(text(title)),
         style=_part("page.css"),
-        data=embedded(data),
+        data=json_for_script(data),
         script=_script(),
     )
     return filled.encode()

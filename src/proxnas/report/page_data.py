@@ -15,10 +15,10 @@ from typing import Any
 from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
 from proxnas.report.cell import cell_svgs, cell_text
-from proxnas.report.examined import examined, leaderboard_table
-from proxnas.report.facts import called, duration, facts, number, reproduce, seconds_of
+from proxnas.report.examined import leaderboard_table, test_figures
+from proxnas.report.facts import command_of, duration, facts, number, reproduce, seconds_of
 from proxnas.report.layout import TITLES, state_name
-from proxnas.report.reading import Record, Row
+from proxnas.report.reading import Record, StoredRow
 
 MOST_BYTES = 2_500_000  # of all data of a page, which is to stay below 3 MB
 MOST_POINTS = 1000  # of a curve
@@ -57,7 +57,7 @@ def _once(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def run_data(record: Record, frames: int) -> dict[str, Any]:
     """One run, with at most so many frames."""
-    rows = thinned(record.rows, MOST_POINTS)
+    rows = thin_rows(record.rows, MOST_POINTS)
     return {
         "name": text(record.name),
         "command": text(record.command),
@@ -66,19 +66,19 @@ def run_data(record: Record, frames: int) -> dict[str, Any]:
         "facts": [[label, text(value)] for label, value in facts(record).items()],
         "warning": text(record.result.get("warning", "")),
         "leaderboard": [[text(cell) for cell in row] for row in leaderboard_table(record.result)],
-        "examined": examined(record.test),
+        "examined": test_figures(record.test),
         "epochs": [row["epoch"] for row in rows],
         "charts": _charts(rows),
         "cell": cell_text(record.genotype) if record.genotype else "",
         "replay": _replay(record, frames),
         "reproduce": text(reproduce(record)),
-        "called": text(called(record)),
+        "called": text(command_of(record)),
         "config": _pairs(record.config),
         "environment": _pairs({k: v for k, v in record.environment.items() if k != "command"}),
     }
 
 
-def thinned(rows: Sequence[Row], most: int) -> list[Row]:
+def thin_rows(rows: Sequence[StoredRow], most: int) -> list[StoredRow]:
     """At most so many of the rows, evenly spread, the first and the last among them."""
     if len(rows) <= most or most < 2:
         return list(rows)
@@ -90,7 +90,7 @@ def text(value: Any) -> str:
     return str(value).encode("utf-8", "replace").decode()
 
 
-def rounded(value: Any) -> float | None:
+def round_figure(value: Any) -> float | None:
     """Five digits are enough to look at; what is no finite number is no point of a curve."""
     if type(value) not in (int, float) or not math.isfinite(value):
         return None
@@ -116,12 +116,12 @@ def _progress(record: Record) -> str:
     return line
 
 
-def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _charts(rows: Sequence[StoredRow]) -> list[dict[str, Any]]:
     """Title and lines of every chart that has something to show."""
     found: list[dict[str, Any]] = []
     for title, keys in CURVES.items():
         lines = [
-            {"name": key.split("_")[0], "values": [rounded(row.get(key)) for row in rows]}
+            {"name": key.split("_")[0], "values": [round_figure(row.get(key)) for row in rows]}
             for key in keys
         ]
         lines = [line for line in lines if any(value is not None for value in line["values"])]
@@ -132,14 +132,14 @@ def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     )
     if parts:
         shares = [
-            {"name": text(part), "values": [rounded(_second(row, part)) for row in rows]}
+            {"name": text(part), "values": [round_figure(_second(row, part)) for row in rows]}
             for part in parts
         ]
         found.append({"title": "seconds of an epoch", "lines": shares, "stacked": True})
     return found
 
 
-def _second(row: Row, part: str) -> float:
+def _second(row: StoredRow, part: str) -> float:
     seconds = row.get("seconds")
     return number(seconds.get(part)) if isinstance(seconds, dict) else 0.0
 
@@ -148,7 +148,7 @@ def _replay(record: Record, most: int) -> dict[str, Any] | None:
     """The frames: the cell of each as numbers of drawings, A and what is selected; None if no cell
     is known."""
     known = [(row, genotype) for row in record.rows if (genotype := row_genotype(row))]
-    kept = thinned([row | {"genotype": genotype} for row, genotype in known], most)
+    kept = thin_rows([row | {"genotype": genotype} for row, genotype in known], most)
     if not kept and not record.genotype:
         return None
     drawings: dict[str, int] = {}  # drawing -> its number: most epochs change little
@@ -166,7 +166,7 @@ def _replay(record: Record, most: int) -> dict[str, Any] | None:
     }
 
 
-def row_genotype(row: Row) -> Genotype | None:
+def row_genotype(row: StoredRow) -> Genotype | None:
     """The cell of an epoch, if its row tells it."""
     try:
         return Genotype.from_object(row["genotype"])
@@ -174,7 +174,7 @@ def row_genotype(row: Row) -> Genotype | None:
         return None
 
 
-def groups(record: Record, rows: Sequence[Row]) -> list[dict[str, Any]]:
+def groups(record: Record, rows: Sequence[StoredRow]) -> list[dict[str, Any]]:
     """For each group of A: names of its edges and candidates, its values and what is selected,
     frame by frame."""
     kind = record.genotype.kind if record.genotype else ""
@@ -191,20 +191,20 @@ def groups(record: Record, rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "edges": edges,
                 "candidates": candidates,
                 "A": values,
-                "selected": [selected(row, name) for row in rows],
+                "selected": [selected_entries(row, name) for row in rows],
                 "range": [min(flat, default=0.0), max(flat, default=1.0)],
             }
         )
     return found
 
 
-def matrix(row: Row, group: str) -> list[list[float | None]]:
+def matrix(row: StoredRow, group: str) -> list[list[float | None]]:
     """A of a group in an epoch, (E, K); empty if it is none."""
     A = row.get("A")
     values = A.get(group) if isinstance(A, dict) else None
     if not isinstance(values, list) or not all(isinstance(line, list) for line in values):
         return []
-    return [[rounded(a) for a in line] for line in values]
+    return [[round_figure(a) for a in line] for line in values]
 
 
 def _form(frame: Sequence[Sequence[object]]) -> tuple[int, ...]:
@@ -212,7 +212,7 @@ def _form(frame: Sequence[Sequence[object]]) -> tuple[int, ...]:
     return tuple(map(len, frame))
 
 
-def selected(row: Row, group: str) -> list[list[int]]:
+def selected_entries(row: StoredRow, group: str) -> list[list[int]]:
     """The entries (edge, candidate) of A_bar that are not zero."""
     chosen = row.get("selected")
     pairs = chosen.get(group) if isinstance(chosen, dict) else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 FEWEST = 3
@@ -37,19 +37,16 @@ class Pair:
         return "different" if self.corrected < LEVEL else "not told apart"
 
 
-def paired(figures: Mapping[str, Mapping[int, float]]) -> list[Pair]:
+def compare_pairs(figures: Mapping[str, Mapping[int, float]]) -> list[Pair]:
     """All pairs of methods; figures: method -> seed -> figure."""
     pairs = [_pair(a, b, figures[a], figures[b]) for a, b in combinations(figures, 2)]
     corrected = iter(holm([pair.p for pair in pairs if pair.p is not None]))
-    return [
-        (
-            Pair(x.first, x.second, x.seeds, x.difference, x.p, next(corrected))
-            if x.p is not None
-            else x
-        )
-        for x in pairs
-        if x.seeds
-    ]
+    found = []
+    for pair in pairs:
+        told = pair if pair.p is None else replace(pair, corrected=next(corrected))
+        if pair.seeds:
+            found.append(told)
+    return found
 
 
 def _pair(first: str, second: str, a: Mapping[int, float], b: Mapping[int, float]) -> Pair:

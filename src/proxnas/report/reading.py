@@ -21,8 +21,8 @@ from proxnas.common.stored import (
     MOST_LINES_BYTES,
     RESULT,
     ROW,
-    opened,
-    parse,
+    open_regular,
+    parse_json,
     read_bytes,
     read_json,
     sound,
@@ -31,7 +31,7 @@ from proxnas.common.stored import (
 TAIL = 65_536
 DEPTH = 2  # a comparison holds runs, a run of `fit` holds search and train
 
-Row = dict[str, Any]
+StoredRow = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Record:
     environment: dict[str, Any]
     space: dict[str, Any]
     """What the rows and columns of A stand for."""
-    rows: list[Row]
+    rows: list[StoredRow]
     """One an epoch."""
     genotype: Genotype | None
     result: dict[str, Any]
@@ -65,7 +65,9 @@ class Record:
 
 def status(finished: bool, running: bool) -> str:
     """One word on how far a run is."""
-    return "finished" if finished else "running" if running else "stopped"
+    if finished:
+        return "finished"
+    return "running" if running else "stopped"
 
 
 def read_run(folder: Path, name: str = "") -> Record:
@@ -152,7 +154,7 @@ def read_result(folder: Path) -> dict[str, Any]:
     return sound(read_object(folder / "result.json"), RESULT)
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[StoredRow]:
     """The whole lines of metrics.jsonl in order; a torn line, or one that is no row, is left
     out."""
     try:
@@ -162,12 +164,12 @@ def read_rows(path: Path) -> list[Row]:
     return [row for line in lines if line.endswith(b"\n") and (row := _row(line))]
 
 
-def last_row(path: Path) -> Row:
+def last_row(path: Path) -> StoredRow:
     """The last whole line of metrics.jsonl, without reading what comes before it; empty if there is
     none."""
     size = TAIL
     try:
-        with opened(path) as file:
+        with open_regular(path) as file:
             end = file.seek(0, os.SEEK_END)
             while True:
                 file.seek(max(0, end - size))
@@ -185,9 +187,9 @@ def last_row(path: Path) -> Row:
         return {}
 
 
-def _row(line: bytes) -> Row:
+def _row(line: bytes) -> StoredRow:
     try:
-        row = parse(line)
+        row = parse_json(line)
     except ValueError:
         return {}
     row = sound(row, ROW) if isinstance(row, dict) else {}
@@ -207,7 +209,7 @@ def in_use(folder: Path) -> bool:
     import fcntl  # not on every system, and most of a report needs it not
 
     try:
-        with opened(folder / ".lock") as file:
+        with open_regular(folder / ".lock") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -53,6 +53,6 @@ def write_figure(figure: Figure, path: Path, **how: Any) -> None:
     write_atomically(path, drawn.getvalue())
 
 
-def written(label: str) -> str:
+def matplotlib_label(label: str) -> str:
     """A label as matplotlib writes it: x_{i} with a subscript, and a $ as a $."""
     return re.sub(r"_\{(.*?)\}", r"$_{\\text{\1}}$", label.replace("$", r"\$"))

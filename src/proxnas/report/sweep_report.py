@@ -25,7 +25,7 @@ def with_front(rows: Sequence[Row]) -> list[Row]:
     good and smaller."""
     if not rows:
         return []
-    is_better, size = better(rows[0]["figure"]), measured(rows[0])
+    is_better, size = better(rows[0]["figure"]), swept_size(rows[0])
     points = [(row[f"{size}_mean"], row["mean"]) for row in rows]
 
     def beaten(point: Point) -> bool:
@@ -39,7 +39,7 @@ def with_front(rows: Sequence[Row]) -> list[Row]:
     return [row | {"front": not beaten(point)} for row, point in zip(rows, points, strict=True)]
 
 
-def measured(row: Row) -> str:
+def swept_size(row: Row) -> str:
     """The size that a sweep is about: multiply-adds under limits of them, else parameters."""
     return "flops" if row.get("of") == "flops" else "params"
 
@@ -84,19 +84,20 @@ def table(rows: Sequence[Row]) -> str:
     return grid(["Setting", heading, "Params (M)", "Multiply-adds (M)", "Seeds"], lines)
 
 
-def draw(found: Comparison, rows: Sequence[Row], folder: Path) -> list[Path]:
+def draw_sweep(found: Comparison, rows: Sequence[Row], folder: Path) -> list[Path]:
     """penalty (size and accuracy against what was swept) and pareto (accuracy against size)."""
     figures = {"penalty": penalty(rows), "pareto": pareto(found, rows)} if rows else {}
-    return [
-        file for name, figure in figures.items() for file in save(figure, folder / f"{name}.svg")
-    ]
+    files: list[Path] = []
+    for name, figure in figures.items():
+        files += save(figure, folder / f"{name}.svg")
+    return files
 
 
 def penalty(rows: Sequence[Row]) -> Figure:
     """The paper's figure: parameters and accuracy against eta; under limits, against these."""
     swept = "eta" if "eta" in rows[0] else "limit"
     x = [row[swept] for row in rows]
-    size = measured(rows[0])
+    size = swept_size(rows[0])
     figure, (of_size, of_figure) = panels(1, 2)
     for axis, label, name in ((of_size, SIZES[size], size), (of_figure, _label(rows[0]), "")):
         prefix = f"{name}_" if name else ""
@@ -114,7 +115,7 @@ def penalty(rows: Sequence[Row]) -> Figure:
 
 def pareto(found: Comparison, rows: Sequence[Row]) -> Figure:
     """Each run a dot, each setting its mean, and a line through those that none beats in both."""
-    size = measured(rows[0])
+    size = swept_size(rows[0])
     figure, (axis,) = panels(size=(6.0, 4.2))
     for i, row in enumerate(rows):
         runs = [(e.trained or e.result, value(e, row["figure"])) for e in found.of(row["setting"])]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proxnas.report.comparison import Comparison, Row, better, value
-from proxnas.report.paired import FEWEST, LEVEL, Pair, paired
+from proxnas.report.paired import FEWEST, LEVEL, Pair, compare_pairs
 
 HEADINGS = {
     "valid_accuracy": "Validation error in the search (%)",
@@ -46,7 +46,7 @@ def tests(found: Comparison) -> list[Pair]:
         figure = value(entry, found.figure)
         if figure is not None:
             figures[entry.name][entry.seed] = figure
-    return paired(figures)
+    return compare_pairs(figures)
 
 
 def table_csv(rows: Sequence[Row]) -> str:
@@ -139,7 +139,9 @@ def _error(row: Row, figure: str) -> str:
 def plus_minus(mean: float, std: float, n: int, digits: int | None = None) -> str:
     """Mean ± standard deviation; a single seed has none."""
     form = ".3g" if digits is None else f".{digits}f"
-    return f"{mean:{form}}" + (f" ± {std:{'.2g' if digits is None else form}}" if n > 1 else "")
+    if n <= 1:
+        return f"{mean:{form}}"
+    return f"{mean:{form}} ± {std:{'.2g' if digits is None else form}}"
 
 
 def timing(rows: Sequence[Row]) -> str:
@@ -164,11 +166,10 @@ def timing(rows: Sequence[Row]) -> str:
     lines = []
     for row in rows:
         seconds = row["epoch_seconds"]
-        arch = [seconds["arch"] if row["order"] == order else None for order in (1, 2)]
-        times = [
-            *arch,
-            *(seconds[part] for part in ("forward", "backward", "other", "evaluate", "total")),
-        ]
+        times: list[float | None] = [None, None]  # of A, by order
+        times[row["order"] - 1] = seconds["arch"]
+        for part in ("forward", "backward", "other", "evaluate", "total"):
+            times.append(seconds[part])
         figures = [_error(row, row["figure"]), f"{row['params_mean'] / 1e6:.3g}"]
         lines.append([str(row["ops"]), row["method"], *map(_seconds, times), *figures])
     return grid(headings, lines)

@@ -3,7 +3,7 @@ is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -20,7 +20,7 @@ from proxnas.report.facts import (
     duration,
     figures,
     int8_facts,
-    labelled,
+    label_values,
     leaderboard,
     leaderboard_texts,
 )
@@ -47,7 +47,7 @@ def print_cell(result: Mapping[str, Any]) -> None:
 def print_summary(result: Mapping[str, Any], folder: Path, more: Mapping[str, object] = {}) -> None:
     """What came out of a run and where it is."""
     _print(
-        {**labelled(figures({}, {}, result)), **more},
+        {**label_values(figures({}, {}, result)), **more},
         folder,
         {"to see it": f"proxnas report {quote(str(folder))}"},
     )
@@ -69,19 +69,15 @@ def print_fit(result: Mapping[str, Any], folder: Path) -> None:
     times = {f"time of {part}": duration(result[part]["seconds"]) for part in ("search", "train")}
     if result.get("use_model"):
         files["to use it"] = f"python {quote(str(folder / result['use_model']))} IMAGE..."
-    _print(labelled(figures({}, {}, result)) | times | int8_facts(result), folder, files)
+    _print(label_values(figures({}, {}, result)) | times | int8_facts(result), folder, files)
     if rows := leaderboard(result):
-        print_leaderboard(rows)
+        # what was held against the network that is delivered, and how right each was
+        table = Table("", "validation", "test", "parameters", "time", "ms an image", box=None)
+        for row in rows:
+            mark = " (delivered)" if row["delivered"] else ""
+            table.add_row(escape(plain(row["name"])) + mark, *leaderboard_texts(row))
+        console().print(table)
         say(plain(result["search"].get("said", "")))
-
-
-def print_leaderboard(rows: Sequence[Mapping[str, Any]]) -> None:
-    """What was held against the network that is delivered, and how right each was."""
-    table = Table("", "validation", "test", "parameters", "time", "ms an image", box=None)
-    for row in rows:
-        mark = " (delivered)" if row["delivered"] else ""
-        table.add_row(escape(plain(row["name"])) + mark, *leaderboard_texts(row))
-    console().print(table)
 
 
 def _print(rows: Mapping[str, object], folder: Path, files: Mapping[str, object]) -> None:

@@ -39,12 +39,12 @@ def write_state(state: State, file: IO[bytes]) -> None:
 def sound_state(path: Path) -> State | None:
     """What a checkpoint holds; None if its content is not what was written. An InputError if
     another version has written it."""
-    with stored.opened(path) as file:  # what cannot be read at all is no damage
+    with stored.open_regular(path) as file:  # what cannot be read at all is no damage
         try:
             found = torch.load(file, map_location="cpu", weights_only=True)
             state: State = found["state"]
             # one number can be seen as a tensor of any size
-            if claimed(state) > SHARED * path.stat().st_size:
+            if claimed_bytes(state) > SHARED * path.stat().st_size:
                 return None
             schema = found.get("schema")
             if found["sha256"] != checksum(schema, state):
@@ -64,7 +64,7 @@ def checksum(schema: int | None, state: State) -> str:
     return digest(state if schema is None else [schema, state])
 
 
-def claimed(state: State) -> int:
+def claimed_bytes(state: State) -> int:
     """Bytes of all its tensors, if each were written out."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(state))
 

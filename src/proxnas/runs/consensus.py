@@ -24,7 +24,7 @@ from proxnas.common.errors import AboutOptions
 from proxnas.common.interrupt import STOPPING
 from proxnas.common.launch import here
 from proxnas.common.types import Matrices, State, tensors_in
-from proxnas.runs.messages import exchange, gathered, team, total, where
+from proxnas.runs.messages import exchange, gather, team, total, where
 
 BITS = 16
 """Bits of the hash of which weights take part, each a number of its own: a sum is 0 or the number
@@ -66,7 +66,9 @@ def mean_gradients(
     if here().alone:
         return loss
     values = [*(w.grad for w in weights if w.grad is not None), *buffers]
-    notes = [*_wished(*team().wish), *_bits(bytes(w.grad is not None for w in weights))]
+    crc = zlib.crc32(bytes(w.grad is not None for w in weights))
+    bits = [float(crc >> bit & 1) for bit in range(BITS)]
+    notes = [*_wishes(*team().wish), *bits]
     *found, whole, noted = _means([*values, loss], examples, where(loss), notes)
     team().notes.append(noted)
     if values:
@@ -90,16 +92,11 @@ def _means(
     ]
 
 
-def _wished(signum: int | None, late: bool) -> list[float]:
+def _wishes(signum: int | None, late: bool) -> list[float]:
     return [*(float(signum == known) for known in STOPPING), float(late)]
 
 
-def _bits(content: bytes) -> list[float]:
-    crc = zlib.crc32(content)
-    return [float(crc >> bit & 1) for bit in range(BITS)]
-
-
-def agreed(signum: int | None, late: bool) -> tuple[int | None, bool]:
+def agree_to_stop(signum: int | None, late: bool) -> tuple[int | None, bool]:
     """(the signal to stop by, whether to write a checkpoint) after a step, the same in all
     processes.
 
@@ -112,7 +109,12 @@ def agreed(signum: int | None, late: bool) -> tuple[int | None, bool]:
     asked, due = None, False
     while notes and len(notes) > (notes[-1].device.type != "cpu"):
         heard = notes.popleft().tolist()
-        _check_bits(heard[-BITS:])
+        sums = heard[-BITS:]
+        if any(x not in (0, here().size) for x in sums):
+            raise AboutOptions(
+                "the processes of this job select different operations: give all of them the same"
+                " command, data and versions, and start again with {resume}"
+            )
         asked, due = _heard(heard) or asked, due or heard[len(STOPPING)] > 0
     return asked, due
 
@@ -121,24 +123,16 @@ def _heard(counts: Iterable[float]) -> int | None:
     return next((known for known, count in zip(STOPPING, counts, strict=False) if count), None)
 
 
-def _check_bits(sums: Sequence[float]) -> None:
-    if any(x not in (0, here().size) for x in sums):
-        raise AboutOptions(
-            "the processes of this job select different operations: give all of them the same"
-            " command, data and versions, and start again with {resume}"
-        )
-
-
-def asked(signum: int | None) -> int | None:
+def ask_to_stop(signum: int | None) -> int | None:
     """A signal that any process has been sent, asked for at once."""
-    return signum if here().alone else _heard(total(torch.tensor(_wished(signum, False))).tolist())
+    return signum if here().alone else _heard(total(torch.tensor(_wishes(signum, False))).tolist())
 
 
 def check_alike(state: State) -> None:
     """An InputError unless all processes have come to the same weights and architecture."""
     if here().alone:
         return
-    sizes = gathered(torch.tensor(_size(state), dtype=torch.float64)).tolist()
+    sizes = gather(torch.tensor(_size(state), dtype=torch.float64)).tolist()
     if not all(abs(size - sizes[0]) <= DRIFT * abs(sizes[0]) for size in sizes):
         raise AboutOptions(
             f"the processes of this job came to different weights (|.| = {sizes[:8]}): give all of"

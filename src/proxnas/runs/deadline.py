@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from proxnas.common.launch import here
+from proxnas.common.metrics_row import MetricsRow
 
 MINUTES = "minutes"
 """`stopped` in a result.json: the deadline came before the last epoch."""
@@ -33,13 +33,13 @@ class Deadline:
         """Seconds until it is over; negative after that."""
         return self.seconds - (time.monotonic() - self.begun)
 
-    def take_up(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def take_up(self, rows: Sequence[MetricsRow]) -> None:
         """Counts the epochs that earlier calls have done."""
         for row in rows:
             self.seconds -= sum(row["seconds"].values())
             self.note(row)
 
-    def note(self, row: Mapping[str, Any]) -> None:
+    def note(self, row: MetricsRow) -> None:
         """An epoch was done: its evaluation will take as long again."""
         self.evaluation = row["seconds"].get("evaluate", 0.0)
 

@@ -40,7 +40,7 @@ def of_arrays(parts: Mapping[str, tuple[Array, Array]], classes: Sequence[str]) 
     images = hashlib.blake2b(digest_size=16)
     for part, (x, _) in parts.items():
         feed_rows(images, part, x, step)
-    return {"images": images.hexdigest(), **_labelled(parts, classes)}
+    return {"images": images.hexdigest(), **_label_digests(parts, classes)}
 
 
 def of_pictures(
@@ -53,7 +53,7 @@ def of_pictures(
         images.update(f"{part}/{len(pictures)}/".encode())
         for number in range(len(pictures)):
             images.update(pictures.trace(number, content=number % step == 0))
-    return {"images": images.hexdigest(), **_labelled(parts, classes)}
+    return {"images": images.hexdigest(), **_label_digests(parts, classes)}
 
 
 def of_texts(texts: Mapping[str, str]) -> dict[str, str]:
@@ -80,7 +80,9 @@ def differences(known: Any, found: Fingerprint) -> list[str]:
     return [name for name, digest in found.items() if name in old and old[name] != digest]
 
 
-def _labelled(parts: Mapping[str, tuple[Any, Array]], classes: Sequence[str]) -> dict[str, str]:
+def _label_digests(
+    parts: Mapping[str, tuple[Any, Array]], classes: Sequence[str]
+) -> dict[str, str]:
     labels = hashlib.blake2b(digest_size=16)
     for part, (_, y) in parts.items():
         feed_rows(labels, part, y.astype("<f8" if y.dtype.kind == "f" else "<i8"), 1)

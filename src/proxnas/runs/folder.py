@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from filelock import FileLock, Timeout
 
@@ -26,6 +26,7 @@ from proxnas.common.files import append_line, is_run, make_folder, rename, sync_
 # where the others look for it
 from proxnas.common.files import write_atomically as write_atomically
 from proxnas.common.launch import here
+from proxnas.common.metrics_row import SCHEMA, MetricsRow
 from proxnas.common.say import note
 from proxnas.common.types import State
 from proxnas.runs.checkpoint import sound_state, write_state
@@ -115,10 +116,10 @@ class Run:
                 " the text, or use {force} to start anew"
             )
 
-    def append_metrics(self, row: dict[str, Any]) -> None:
+    def append_metrics(self, row: MetricsRow) -> None:
         append_line(self / "metrics.jsonl", json.dumps(row) + "\n")
 
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[MetricsRow]:
         """The whole lines of metrics.jsonl; a line torn by a crash is none."""
         path = self / "metrics.jsonl"
         try:
@@ -126,15 +127,15 @@ class Run:
             # else it is no file of lines, and all of it would be taken for a torn one
             content.decode("utf-8")
             lines = content.splitlines(keepends=True)
-            rows = (stored.parse(line) for line in lines if line.endswith(b"\n"))
-            return [stored.check(row, stored.ROW, ("epoch", "seconds")) for row in rows]
+            rows = (stored.parse_json(line) for line in lines if line.endswith(b"\n"))
+            return [_checked_row(row) for row in rows]
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
             why = escape(getattr(error, "strerror", None) or error)
             raise AboutOptions(f"{escape(path)}: damaged ({why}): {ANEW}") from error
 
-    def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
+    def cut_metrics(self, epochs: int) -> list[MetricsRow]:
         """The rows of the first so many epochs; later ones, written after the checkpoint, are
         removed."""
         rows = self.metrics()[:epochs]
@@ -198,7 +199,7 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
         yield Run(folder)
         return
     make_folder(folder, "run")
-    with _locked(folder):
+    with _lock(folder):
         run = Run(folder)
         _check_earlier(run, resume, force)
         meet()
@@ -206,7 +207,7 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     """Ours alone, as the system sees to: the lock of a process that died is free. `.owner` says who
     has it."""
     lock, owner = FileLock(folder / ".lock"), folder / ".owner"
@@ -281,3 +282,11 @@ def _forget(folder: Path) -> None:
     for name in (CELL, *FILES):
         (folder / f"{name}.part").unlink(missing_ok=True)
         (folder / name).unlink(missing_ok=True)
+
+
+def _checked_row(values: Any) -> MetricsRow:
+    """A ValueError unless it is a row of this version."""
+    row = stored.check(values, stored.ROW, ("epoch", "seconds"))
+    if row.get("schema", SCHEMA) != SCHEMA:
+        raise ValueError(f"rows of schema {row['schema']}, and this version reads {SCHEMA}")
+    return cast(MetricsRow, row)

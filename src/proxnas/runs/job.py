@@ -12,7 +12,7 @@ from proxnas.common.launch import here
 from proxnas.common.types import State
 from proxnas.runs.divergence import Diverged, Guard
 from proxnas.runs.folder import Run
-from proxnas.runs.messages import gathered, total
+from proxnas.runs.messages import gather, total
 from proxnas.runs.metrics import Metrics, Row
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -44,7 +44,7 @@ class Totals:
     def state_dict(self) -> State:
         """Of all processes: the sums of each, a row each if there are several, and what they have
         counted together."""
-        return vars(self) | {"sums": gathered(self.sums), "count": self._counted()}
+        return vars(self) | {"sums": gather(self.sums), "count": self._counted()}
 
     def load_state_dict(self, state: State) -> None:
         """Each process takes its own sums up again; if there are others than then, the first has

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from proxnas.common.errors import unknown_value
+from proxnas.common.metrics_row import MetricsRow
 from proxnas.common.options import Options
 from proxnas.common.plugins import of_others, resolve
 
@@ -24,7 +25,7 @@ LOGGERS = {"tensorboard": "proxnas.runs.tensorboard:Board"}
 class Logger(Protocol):
     """Is told of a run; made of its folder."""
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: MetricsRow) -> None:
         """An epoch is over; after a resumption, epochs may come again."""
 
     def close(self) -> None:
@@ -38,7 +39,7 @@ class Progress(Protocol):
 
     def step(self, changes: int) -> None: ...
 
-    def epoch(self, row: dict[str, Any]) -> None: ...
+    def epoch(self, row: MetricsRow) -> None: ...
 
 
 class Logged:
@@ -53,7 +54,7 @@ class Logged:
     def step(self, changes: int) -> None:
         self.other.step(changes)
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: MetricsRow) -> None:
         self.other.epoch(row)
         for logger in self.loggers:
             logger.epoch(row)
@@ -64,7 +65,7 @@ def every_logger() -> dict[str, str]:
     return of_others("loggers") | LOGGERS
 
 
-def find(name: str) -> Any:
+def find_logger(name: str) -> Any:
     """What makes the logger of that name."""
     known = every_logger()
     if name not in known:
@@ -74,7 +75,7 @@ def find(name: str) -> Any:
 
 def check_logger(name: str) -> None:
     """An InputError for a logger that does not exist or cannot work here."""
-    check = getattr(find(name), "check", None)
+    check = getattr(find_logger(name), "check", None)
     if check is not None:
         check()
 
@@ -85,7 +86,7 @@ def with_loggers(other: Progress, folder: Path, names: Sequence[str]) -> Iterato
     with ExitStack() as stack:
         loggers: list[Logger] = []
         for name in names:
-            logger = find(name)(folder)
+            logger = find_logger(name)(folder)
             stack.callback(logger.close)
             loggers.append(logger)
         yield Logged(other, loggers) if loggers else other

@@ -13,29 +13,29 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
 
 from proxnas.common.environment import describe
 from proxnas.common.errors import AboutOptions, escape
 from proxnas.common.interrupt import Interrupted, Request, stop_requests
 from proxnas.common.launch import here
+from proxnas.common.metrics_row import MetricsRow
 from proxnas.common.say import note
 from proxnas.common.types import State
 from proxnas.report.reading import read_object
-from proxnas.runs.consensus import agreed, asked, check_alike
+from proxnas.runs.consensus import agree_to_stop, ask_to_stop, check_alike
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.divergence import MOST, Diverged
 from proxnas.runs.folder import Run
 from proxnas.runs.job import Hurried, Job, Totals
 from proxnas.runs.loggers import Progress
-from proxnas.runs.messages import shared, shared_state
+from proxnas.runs.messages import share, shared_state
 from proxnas.runs.metrics import Row
 from proxnas.runs.threads import Auto, Fixed, Look, threads_for
 
 
 def run_epochs(
     job: Job, run: Run | None, progress: Progress, deadline: Deadline | None = None
-) -> list[dict[str, Any]]:
+) -> list[MetricsRow]:
     """Runs a job to its end, from where its folder stands; returns the rows of all its epochs.
 
     Those of a folder without matrices, which it keeps. Without a folder nothing is kept: a signal
@@ -44,7 +44,7 @@ def run_epochs(
     """
     deadline = deadline or Deadline()
     kept = InMemory() if run is None else run
-    state = _loaded(kept)
+    state = _load_state(kept)
     if state is None:
         state = _state(job)
         kept.save_checkpoint(state)  # to go back to
@@ -71,7 +71,7 @@ class InMemory:
 
     def __init__(self) -> None:
         self.state: State | None = None
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[MetricsRow] = []
 
     def save_checkpoint(self, state: State) -> None:
         self.state = copy.deepcopy(state)
@@ -80,36 +80,36 @@ class InMemory:
         # optimizers go on with the very tensors that they are given
         return copy.deepcopy(self.state)
 
-    def append_metrics(self, row: dict[str, Any]) -> None:
+    def append_metrics(self, row: MetricsRow) -> None:
         self.rows.append(row)
 
-    def cut_metrics(self, epochs: int) -> list[dict[str, Any]]:
+    def cut_metrics(self, epochs: int) -> list[MetricsRow]:
         del self.rows[epochs:]
         return self.rows
 
 
-def _loaded(kept: Run | InMemory) -> State | None:
+def _load_state(kept: Run | InMemory) -> State | None:
     """The checkpoint of the folder, which one process reads for all."""
     return shared_state(kept.load_checkpoint() if here().leads else None)
 
 
-def _rows(job: Job, kept: Run | InMemory) -> list[dict[str, Any]]:
+def _rows(job: Job, kept: Run | InMemory) -> list[MetricsRow]:
     rows = [_light(row, kept) for row in kept.cut_metrics(job.epochs_done)] if here().leads else []
-    found: list[dict[str, Any]] = (
-        rows if here().alone else json.loads(shared(json.dumps(rows).encode()) or b"[]")
+    found: list[MetricsRow] = (
+        rows if here().alone else json.loads(share(json.dumps(rows).encode()) or b"[]")
     )
     return found
 
 
-def _light(row: dict[str, Any], kept: Run | InMemory) -> dict[str, Any]:
+def _light(row: MetricsRow, kept: Run | InMemory) -> MetricsRow:
     """A row without what its file has kept: memory must not grow with the epochs."""
     if isinstance(kept, InMemory):
         return row
-    return {
-        name: value
-        for name, value in row.items()
-        if name == "seconds" or not isinstance(value, dict | list)
-    }
+    light = row.copy()
+    for name, value in row.items():
+        if isinstance(value, dict | list) and name != "seconds":
+            del light[name]  # type: ignore[misc]
+    return light
 
 
 def _state(job: Job) -> State:
@@ -154,7 +154,7 @@ def _epoch(
     request: Request,
     deadline: Deadline,
     threads: Auto | Fixed,
-) -> dict[str, Any]:
+) -> MetricsRow:
     """The rest of an epoch; its row of metrics is written before its checkpoint, which decides
     whether it counts.
 
@@ -170,7 +170,7 @@ def _epoch(
             job.totals.add(metrics)
         progress.step(metrics.changes)
         late = time.perf_counter() - saved > 60 * job.config.checkpoint_minutes
-        signum, late = agreed(request.signum, late)
+        signum, late = agree_to_stop(request.signum, late)
         if signum is not None or late:
             job.guard.settle()
             kept.save_checkpoint(_state(job))
@@ -186,7 +186,7 @@ def _epoch(
         kept.save_checkpoint(_state(job))
         if isinstance(job, Hurried):
             job.choose_now()
-    judged = _judged(job, kept, start, request)
+    judged = _judge(job, kept, start, request)
     row = replace(judged, rollbacks=job.guard.rollbacks).to_json()
     job.epochs_done += 1
     job.totals = Totals(job.device)
@@ -201,7 +201,7 @@ def _epoch(
     return row
 
 
-def _judged(job: Job, kept: Run | InMemory, start: float, request: Request) -> Row:
+def _judge(job: Job, kept: Run | InMemory, start: float, request: Request) -> Row:
     """The row of an epoch. Evaluating can take minutes: whoever asks to stop meanwhile need not
     wait for it.
 
@@ -219,7 +219,7 @@ def _judged(job: Job, kept: Run | InMemory, start: float, request: Request) -> R
 
 @contextmanager
 def _asked_before(request: Request) -> Iterator[None]:
-    if (signum := asked(request.signum)) is not None:
+    if (signum := ask_to_stop(request.signum)) is not None:
         raise Interrupted(signum, saved=False)
     yield
 
@@ -235,7 +235,7 @@ def _go_back(job: Job, kept: Run | InMemory, fault: Diverged) -> None:
             f" after {MOST} returns to the last checkpoint, it does not stay finite; that"
             " checkpoint is kept"
         ) from fault
-    state = _loaded(kept)
+    state = _load_state(kept)
     assert state is not None, "one is written before the first step"
     job.load_state_dict(state)
     job.guard.go_back(times)

@@ -1,6 +1,6 @@
 """Several processes as one: how they find each other, and the messages that they send.
 
-A job is started by torchrun; each of its processes works within `joined`. All figures go through
+A job is started by torchrun; each of its processes works within `take_part`. All figures go through
 `exchange`. A process that is alone sends nothing, and does without torch.distributed.
 """
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from proxnas.common.errors import InputError
-from proxnas.common.launch import PeerLost, Place, here, taking
+from proxnas.common.launch import PeerLost, ProcessPlace, here, taking
 from proxnas.common.types import State
 
 PATIENCE = timedelta(minutes=20)
@@ -51,7 +51,7 @@ _team: Team | None = None
 
 
 @contextmanager
-def joined(place: Place) -> Iterator[None]:
+def take_part(place: ProcessPlace) -> Iterator[None]:
     """Within, this process works with the others of its job; alone it is as without."""
     if place.alone:
         yield
@@ -85,7 +85,7 @@ def joined(place: Place) -> Iterator[None]:
 
 def team() -> Team:
     """What is kept while others take part."""
-    assert _team is not None, "only within `joined`"
+    assert _team is not None, "only within `take_part`"
     return _team
 
 
@@ -96,13 +96,13 @@ def exchange(buffer: Tensor) -> Tensor:
 
     team().traffic.messages += 1
     team().traffic.bytes += buffer.numel() * buffer.element_size()
-    with _answered():
+    with _wait_for_others():
         distributed.all_reduce(buffer)
     return buffer
 
 
 @contextmanager
-def _answered() -> Iterator[None]:
+def _wait_for_others() -> Iterator[None]:
     """The others take part in what is done within, else PeerLost."""
     try:
         yield
@@ -131,7 +131,7 @@ def total(x: Tensor) -> Tensor:
     return x if here().alone else exchange(x.detach().clone().to(where(x))).to(x.device)
 
 
-def gathered(x: Tensor) -> Tensor:
+def gather(x: Tensor) -> Tensor:
     """Of all processes one below the other: (processes, *shape); alone x itself."""
     if here().alone:
         return x
@@ -143,7 +143,7 @@ def gathered(x: Tensor) -> Tensor:
 def of_all_columns(hidden: Sequence[Tensor]) -> list[Tensor]:
     """A recurrent state for the columns (rows of these tensors) of all processes, which have
     equally many."""
-    return [h if here().alone else gathered(h).flatten(0, 1) for h in hidden]
+    return [h if here().alone else gather(h).flatten(0, 1) for h in hidden]
 
 
 def meet() -> None:
@@ -151,7 +151,7 @@ def meet() -> None:
     total(torch.zeros(1))
 
 
-def shared(content: bytes | None) -> bytes | None:
+def share(content: bytes | None) -> bytes | None:
     """What process 0 has, for all."""
     if here().alone:
         return content
@@ -162,7 +162,7 @@ def shared(content: bytes | None) -> bytes | None:
     if length < 0:
         return None
     data = torch.frombuffer(bytearray(mine or bytes(length)), dtype=torch.uint8)
-    with _answered():
+    with _wait_for_others():
         distributed.broadcast(data, 0)
     return data.numpy().tobytes()
 
@@ -174,7 +174,7 @@ def shared_state(state: State | None) -> State | None:
     file = io.BytesIO()
     if state is not None:
         torch.save(state, file)
-    content = shared(None if state is None else file.getvalue())
+    content = share(None if state is None else file.getvalue())
     found: State | None = (
         None if content is None else torch.load(io.BytesIO(content), "cpu", weights_only=True)
     )

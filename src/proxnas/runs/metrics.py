@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 from torch import Tensor
+
+from proxnas.common.metrics_row import SCHEMA, MetricsRow
 
 
 class Metrics(NamedTuple):
@@ -67,15 +69,17 @@ class Row:
     genotype: Mapping[str, Any] | None = None
     rollbacks: int = 0
     """Returns to the last checkpoint so far."""
+    schema: int = SCHEMA
 
-    def to_json(self) -> dict[str, Any]:
-        """One flat object, seconds and rollbacks last; what there is not is left out."""
+    def to_json(self) -> MetricsRow:
+        """One flat object, what is alike in all rows last; what there is not is left out."""
         found: dict[str, Any] = {"epoch": self.epoch, "step": self.step, **self.figures}
         for name, value in vars(self).items():
             if name not in SPELT and value is not None:
                 found[name] = value
-        return found | {"seconds": self.seconds, "rollbacks": self.rollbacks}
+        found |= {"seconds": self.seconds, "rollbacks": self.rollbacks, "schema": self.schema}
+        return cast(MetricsRow, found)
 
 
-SPELT = ("epoch", "step", "figures", "seconds", "rollbacks")
+SPELT = ("epoch", "step", "figures", "seconds", "rollbacks", "schema")
 """Fields of a row that stand at its ends, or in another form."""

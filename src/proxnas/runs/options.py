@@ -17,7 +17,7 @@ from proxnas import __version__
 from proxnas.common.config_file import check_values
 from proxnas.common.cores import Asked
 from proxnas.common.errors import AboutOptions, OptionError, escape
-from proxnas.common.options import NOT_NEGATIVE, Options, Range, flatten
+from proxnas.common.options import Options, Range, flatten
 from proxnas.common.stored import read_json, unreadable
 from proxnas.runs.executors.choice import WHERE
 
@@ -87,7 +87,7 @@ class JobConfig(FolderConfig):
     minutes: Annotated[float, MINUTES] = 0.0
     """Stop when so much time is over, after a step. Without --epochs as many are chosen as take so
     long, at most those of the protocol; 0: any time."""
-    checkpoint_minutes: Annotated[float, NOT_NEGATIVE] = 10.0
+    checkpoint_minutes: Annotated[float, Range(0, 1e9)] = 10.0
     """Checkpoints within an epoch, besides the one at its end."""
 
 
@@ -142,22 +142,17 @@ def read_stored(folder: Path, command: str, hints: Mapping[str, Any]) -> dict[st
     return check_values(path, found, hints)
 
 
-def check_complete(folder: Path, values: Mapping[str, Any], options: Options) -> None:
-    """An InputError unless every value is there: a default in place of one that is missing would go
-    on with another run."""
+def stored(folder: Path, command: str, cls: type[AnyOptions]) -> AnyOptions:
+    """The options in a run folder."""
+    values = read_stored(folder, command, cls.all_hints())
+    options = cls.from_values(values)
+    # a default in place of a value that is missing would go on with another run
     for name in storable(options):
         if name not in values:
             raise AboutOptions(
                 f"{escape(folder / 'config.json')}: {name} is missing, with which the run was"
                 " begun: restore the file, or use {force} to run anew"
             )
-
-
-def stored(folder: Path, command: str, cls: type[AnyOptions]) -> AnyOptions:
-    """The options in a run folder."""
-    values = read_stored(folder, command, cls.all_hints())
-    options = cls.from_values(values)
-    check_complete(folder, values, options)
     return options
 
 

@@ -29,11 +29,11 @@ class Order:
         if epoch not in self._epochs:
             # two are kept: batches are read ahead beyond the end of an epoch
             self._epochs = {e: order for e, order in self._epochs.items() if e == epoch - 1}
-            self._epochs[epoch] = _shuffled(
+            self._epochs[epoch] = _shuffle(
                 self.images, stable_seed(self.seed, f"{self.name}/order", epoch)
             )
         return self._epochs[epoch]
 
 
-def _shuffled(n: int, seed: int) -> Tensor:
+def _shuffle(n: int, seed: int) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))

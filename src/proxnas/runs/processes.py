@@ -19,7 +19,7 @@ from contextlib import suppress
 from proxnas.common.cores import available, cores
 from proxnas.common.errors import OptionError
 from proxnas.common.interrupt import LIFELINE, STOPPING, Request, stop_requests
-from proxnas.common.launch import launched
+from proxnas.common.launch import place_by_torchrun
 
 PROGRAM = (sys.executable, "-m", "proxnas")
 MOST_A_CORE = 4
@@ -47,7 +47,7 @@ def run_together(argv: Sequence[str], processes: int, silent: bool = False) -> N
     `silent`: what they print is not for the user; what they complain of is.
     """
     with stop_requests() as request:
-        team = [_started(argv, place, silent) for place in _places(processes)]
+        team = [_start_member(argv, place, silent) for place in _places(processes)]
         try:
             _wait(team, request)
         finally:
@@ -64,7 +64,7 @@ def run_together(argv: Sequence[str], processes: int, silent: bool = False) -> N
 def to_start(processes: int) -> int:
     """How many processes this one is to start: those asked for, unless it is one of them itself; 0:
     none."""
-    place = launched()
+    place = place_by_torchrun()
     if place is None:
         _check_room(processes)
         return processes if processes > 1 else 0
@@ -92,13 +92,14 @@ def check_untimed(processes: int, minutes: float) -> None:
 def exit_code(codes: Sequence[int]) -> int:
     """One for all: that of a request to stop, else of bad input, else of an internal error, a death
     included."""
-    by_signals = {
-        -signum: 128 + signum for signum in STOPPING
-    }  # before a process could answer them
+    # before a process could answer them
+    by_signals = {-signum: 128 + signum for signum in STOPPING}
     stopped = [by_signals.get(code, code) for code in codes if code > 128 or code in by_signals]
     if stopped:
         return stopped[0]
-    return 2 if 2 in codes else 1 if any(codes) else 0
+    if 2 in codes:
+        return 2
+    return 1 if any(codes) else 0
 
 
 def _places(size: int) -> list[dict[str, str]]:
@@ -119,7 +120,9 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def _started(argv: Sequence[str], place: dict[str, str], silent: bool) -> subprocess.Popen[bytes]:
+def _start_member(
+    argv: Sequence[str], place: dict[str, str], silent: bool
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*PROGRAM, *argv],
         stdin=subprocess.PIPE,  # never written to: it closes when we die, however we die

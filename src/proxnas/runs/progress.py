@@ -3,9 +3,8 @@ elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,6 +18,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
+from proxnas.common.metrics_row import MetricsRow
 from proxnas.common.say import plain
 from proxnas.report.facts import duration
 
@@ -32,7 +32,7 @@ class Silent:
     def step(self, changes: int) -> None:
         """A step is done."""
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: MetricsRow) -> None:
         """An epoch is done."""
 
 
@@ -46,10 +46,10 @@ class Lines(Silent):
     def begin(self, epoch: int, epochs: int, steps: int) -> None:
         self.epochs = epochs
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: MetricsRow) -> None:
         self.taken.append(sum(row["seconds"].values()))
         line = (
-            f"{self.title} epoch {row['epoch']}/{self.epochs} {summary(row)} seconds"
+            f"{self.title} epoch {row['epoch']}/{self.epochs} {epoch_line(row)} seconds"
             f" {self.taken[-1]:.1f}"
         )
         if left := self.epochs - row["epoch"]:
@@ -73,8 +73,8 @@ class LiveBar:
         self.bar.update(self.task, advance=1)
         self._show()
 
-    def epoch(self, row: dict[str, Any]) -> None:
-        self.last = summary(
+    def epoch(self, row: MetricsRow) -> None:
+        self.last = epoch_line(
             {name: value for name, value in row.items() if name.startswith("valid_")}
         )
         self._show()
@@ -94,7 +94,7 @@ FIGURES = {
 }
 
 
-def summary(row: dict[str, Any]) -> str:
+def epoch_line(row: Mapping[str, object]) -> str:
     """The figures of an epoch in one line; those of a user's own metric, or the loss, where none of
     ours are."""
     own = [name for name in row if name.startswith(("train_", "valid_")) and name not in FIGURES]

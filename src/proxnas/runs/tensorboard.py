@@ -11,6 +11,7 @@ from typing import Any
 
 from proxnas.common.errors import AboutOptions
 from proxnas.common.files import make_folder
+from proxnas.common.metrics_row import MetricsRow
 
 FOLDER = "tensorboard"
 
@@ -32,7 +33,7 @@ class Board:
         self.folder = run / FOLDER
         self.writer: Any = None
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: MetricsRow) -> None:
         if self.writer is None:
             from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
 
@@ -48,7 +49,7 @@ class Board:
             self.writer.close()
 
 
-def scalars(row: dict[str, Any]) -> dict[str, float]:
+def scalars(row: MetricsRow) -> dict[str, float]:
     """The numbers of an epoch by name: train/loss, valid/accuracy, changes, params,
     seconds/forward, ..."""
     found = {}

@@ -92,7 +92,9 @@ class Duel:
         if ahead is None:
             return None
         old, new = (min(seconds) for seconds in self.seconds.values())
-        return self.old if new > ahead * old else self.new if old > ahead * new else None
+        if new > ahead * old:
+            return self.old
+        return self.new if old > ahead * new else None
 
     def medians(self) -> dict[str, float]:
         """Threads -> seconds of a step; where none counted, of the one before the duel and the
@@ -113,7 +115,7 @@ class Auto:
     now: Callable[[], float] = time.perf_counter
 
     def __post_init__(self) -> None:
-        self.choice, self.usual = _recorded(self.looks, self.most)
+        self.choice, self.usual = _last_choice(self.looks, self.most)
         self.gap = SOONEST
         self.wait = SOONEST if self.looks else WARM
         self.recent: list[float] = []
@@ -237,7 +239,7 @@ def _sound(looks: object) -> list[Look]:
     return [look for look in found if isinstance(look, dict) and type(look.get("choice")) is int]
 
 
-def _recorded(looks: Sequence[Look], most: int) -> tuple[int, float | None]:
+def _last_choice(looks: Sequence[Look], most: int) -> tuple[int, float | None]:
     """The choice of the last look and its seconds a step, if it can be made here; else one
     thread."""
     if not looks or looks[-1]["choice"] not in _counts(most):

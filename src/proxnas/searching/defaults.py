@@ -23,7 +23,7 @@ BY_TABLE = {"evaluations": 1000, "epochs": 10}
 """Looking a cell up costs nothing, so there are as many as published comparisons on tables have."""
 
 
-class Defaults(NamedTuple):
+class SearchDefaults(NamedTuple):
     """What a search has where nobody asks for anything else."""
 
     parts: Parts
@@ -39,18 +39,18 @@ def resolve(asked: Mapping[str, Any], file: Mapping[str, Any] | None = None) -> 
     """The options of a search: defaults, the file, what is asked for. An InputError for what would
     do nothing in it."""
     below = below_flags(asked, file or {})
-    options = build(SearchOptions, below.values | known(asked, below), below.parts)
+    options = build(SearchOptions, below.values | known_values(asked, below), below.parts)
     check_asked(options, default_values(asked, file or {}))
     return options
 
 
-def known(asked: Mapping[str, Any], below: Defaults) -> dict[str, Any]:
+def known_values(asked: Mapping[str, Any], below: SearchDefaults) -> dict[str, Any]:
     """What is asked for, if the method and the domain have it."""
     values = below.values
     return without_foreign(asked, values["space"], values["method"])
 
 
-def below_flags(asked: Mapping[str, Any], file: Mapping[str, Any]) -> Defaults:
+def below_flags(asked: Mapping[str, Any], file: Mapping[str, Any]) -> SearchDefaults:
     """The defaults with the file over them: where a command line starts from."""
     chosen = dict(file) | dict(asked)
     preset = chosen.get("preset", What.preset)
@@ -62,10 +62,10 @@ def below_flags(asked: Mapping[str, Any], file: Mapping[str, Any]) -> Defaults:
     defaults = defaults_for(chosen)
     named = {name: defaults.values[name] for name in ("space", "method", "protocol")}
     file = without_foreign(dict(file) | named, named["space"], named["method"])
-    return Defaults(defaults.parts, defaults.values | file)
+    return SearchDefaults(defaults.parts, defaults.values | file)
 
 
-def defaults_for(chosen: Mapping[str, Any]) -> Defaults:
+def defaults_for(chosen: Mapping[str, Any]) -> SearchDefaults:
     """The defaults that the data, the space, the method, the protocol and the preset bring."""
     space, method = chosen.get("space", What.space), chosen.get("method", What.method)
     parts, domain = parts_for(space, method), domain_options(space)
@@ -91,7 +91,7 @@ def defaults_for(chosen: Mapping[str, Any]) -> Defaults:
         values |= published
     names = flat_hints(SearchOptions, parts)
     values = {name: value for name, value in values.items() if name in names}
-    return Defaults(parts, values | {"space": space, "method": method, "protocol": protocol})
+    return SearchDefaults(parts, values | {"space": space, "method": method, "protocol": protocol})
 
 
 def _of_method(

@@ -15,6 +15,7 @@ import torch
 from proxnas import __version__
 from proxnas.common.cores import Asked
 from proxnas.common.errors import AboutOptions, escape
+from proxnas.common.metrics_row import MetricsRow, total_seconds
 from proxnas.common.options import changed
 from proxnas.common.seeds import stable_seed
 from proxnas.common.stored import read_json
@@ -35,7 +36,7 @@ UNLIMITED: dict[str, Any] = {"max_params": "", "max_flops": "", "max_latency": "
 """The cell is within the limits already."""
 
 
-class Evaluation:
+class EvaluationJob:
     """A training of one cell, as a job of the loop."""
 
     def __init__(self, search: Search, number: int, cell: Cell) -> None:
@@ -103,7 +104,7 @@ class Evaluation:
         self.epochs_done = state["epochs_done"]
         torch.set_rng_state(state["random"])
 
-    def result(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    def result(self, rows: list[MetricsRow]) -> dict[str, Any]:
         """What the search needs to know."""
         assert self.measured is not None, "after the last step"
         loss, accuracy = self.all.means()
@@ -113,7 +114,7 @@ class Evaluation:
             "images": self.all.count,
             "steps": self.all.steps,
         }
-        seconds = sum(sum(row["seconds"].values()) for row in rows)
+        seconds = total_seconds(rows)
         return {"valid": self.measured.to_json(), "train": train, "seconds": seconds}
 
 
@@ -125,7 +126,7 @@ def evaluate(
     number, cell = read_cell(folder)
     config = stored_config(folder.parent.parent, "search", SearchOptions)
     config = changed(without_start(config), device=device, threads=threads, **UNLIMITED)
-    job = Evaluation(build_search(config), number, cell)
+    job = EvaluationJob(build_search(config), number, cell)
     stamp = {
         "proxnas": __version__,
         "command": "evaluate",

@@ -25,14 +25,15 @@ from rich.console import Console
 from proxnas.common.environment import describe, in_turn
 from proxnas.common.errors import AboutOptions, escape
 from proxnas.common.files import make_folder
+from proxnas.common.metrics_row import MetricsRow
 from proxnas.common.stored import EVALUATION
 from proxnas.common.types import State
 from proxnas.methods.cells import Cell, stored
 from proxnas.methods.sampling import Sampling
 from proxnas.runs.deadline import Deadline
-from proxnas.runs.executors.choice import make
-from proxnas.runs.executors.progress import shown
-from proxnas.runs.executors.tasks import Outcome, Task, check_done
+from proxnas.runs.executors.choice import make_executor
+from proxnas.runs.executors.progress import show_board
+from proxnas.runs.executors.tasks import Outcome, RunTask, check_done
 from proxnas.runs.folder import CELL, EVALUATIONS, Run, write_atomically
 from proxnas.runs.job import Totals
 from proxnas.runs.loggers import Progress
@@ -42,7 +43,7 @@ from proxnas.searching.job import Search
 
 def run_evaluations(
     this: Search, run: Run, progress: Progress, deadline: Deadline
-) -> list[dict[str, Any]]:
+) -> list[MetricsRow]:
     """In place of `run_epochs`: runs the search to its end, from where its folder stands; returns
     its rows.
 
@@ -54,8 +55,10 @@ def run_evaluations(
     deadline.take_up(run.metrics())
     run.write_json("environment.json", describe(this.device))
     config, all_of_them = this.config, this.config.evaluations
-    executor = make(config.workers_options, config.threads, in_turn(config.device, config.workers))
-    with shown(
+    executor = make_executor(
+        config.workers_options, config.threads, in_turn(config.device, config.workers)
+    )
+    with show_board(
         Console(highlight=False),
         f"{all_of_them} evaluations",
         all_of_them,
@@ -102,7 +105,7 @@ class Evaluations:
             self.load_state_dict(state)
         self.run.cut_metrics(self.search.epochs_done)
 
-    def tasks(self) -> Iterator[Task | None]:
+    def tasks(self) -> Iterator[RunTask | None]:
         """Those that were under way, then new ones as long as there are any; None: first one of
         them must end."""
         for number in sorted(self.under_way):
@@ -117,13 +120,13 @@ class Evaluations:
             self.save()  # before it begins: it is never asked for again
             yield self._task(self.asked - 1)
 
-    def _task(self, number: int) -> Task:
+    def _task(self, number: int) -> RunTask:
         config, folder = self.search.config, self.run / EVALUATIONS / f"{number:05}"
         make_folder(folder)
         cell = {"number": number, "cell": self.method.within(self.under_way[number])}
         write_atomically(folder / CELL, json.dumps(cell) + "\n")
         device = () if config.device == "auto" else (f"--device={config.device}",)
-        return Task(f"evaluation {number}", ("evaluate", *device), folder)
+        return RunTask(f"evaluation {number}", ("evaluate", *device), folder)
 
     def done(self, outcome: Outcome) -> None:
         """Tells the strategy, in its order; after a failure what is under way is still waited

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from proxnas import __version__
 from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
+from proxnas.common.metrics_row import MetricsRow
 from proxnas.domains.modules.space import derive
 from proxnas.training.model_file import read_file, write_weights
 
@@ -31,7 +32,7 @@ class Found:
     result: dict[str, Any]
     """What result.json holds: valid_loss and the metric, params, flops, epochs, seconds, converged,
     ..."""
-    history: list[dict[str, Any]]
+    history: list[MetricsRow]
     """One row an epoch, as in metrics.jsonl."""
     module: nn.Module
     """The module that was searched, a copy of yours, with its Choices and all weights."""

@@ -22,6 +22,7 @@ from proxnas import methods
 from proxnas.cells.kinds import CUSTOM
 from proxnas.common.cores import Asked
 from proxnas.common.errors import InputError, unknown
+from proxnas.common.metrics_row import MetricsRow
 from proxnas.common.options import flat_hints, flatten
 from proxnas.common.types import Matrices
 from proxnas.core.choice import MisusedChoice
@@ -137,13 +138,13 @@ def search(
         this = _build(module, data, config, optimizer, start)
         with shown(Console(highlight=False), config.method, not progress) as bar:
             if run is None:
-                return _found(this, run_epochs(this, None, bar))
+                return _outcome(this, run_epochs(this, None, bar))
             with open_run(Path(run), resume, force) as folder:
                 more = check_stored(config, "search", folder)
                 check_data(folder, data.fingerprint)
                 lengthen(folder, more)
                 folder.write_json("space.json", this.describe_space())
-                return _kept(_found(this, run_epochs(this, folder, bar)), folder)
+                return _keep(_outcome(this, run_epochs(this, folder, bar)), folder)
 
 
 def _build(
@@ -231,7 +232,7 @@ def _start(start: Start, space: CustomSpace) -> Matrices:
     return found
 
 
-def _found(this: Search, rows: list[dict[str, Any]]) -> Found:
+def _outcome(this: Search, rows: list[MetricsRow]) -> Found:
     """The outcome of a search that is done."""
     assert isinstance(this.task, CustomTask) and isinstance(this.space, CustomSpace)
     (A, _), A_bar = this.method.architecture(), this.returned()
@@ -251,7 +252,7 @@ def _found(this: Search, rows: list[dict[str, Any]]) -> Found:
     )
 
 
-def _kept(found: Found, folder: Run) -> Found:
+def _keep(found: Found, folder: Run) -> Found:
     found.save(folder / "model.safetensors")
     folder.write_json("result.json", found.result)
     return found

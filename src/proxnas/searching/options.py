@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from proxnas import methods
-from proxnas.cells.kinds import CUSTOM
 from proxnas.common.errors import OptionError, unknown_value
 from proxnas.common.options import COUNT, Composed, Options, Range, build, flat_hints
 from proxnas.common.quantities import whole_numbers
@@ -27,6 +26,7 @@ from proxnas.runs.options import JobConfig
 from proxnas.searching.owners import (
     all_parts,
     asks_for_nothing,
+    check_names,
     domain_options,
     foreign,
     not_for,
@@ -58,10 +58,7 @@ class What(Options):
 
     def check(self) -> None:
         """Names that exist, and go together."""
-        if self.space not in (*SPACES, CUSTOM):
-            raise unknown_value("space", self.space, SPACES)
-        if self.method not in methods.names():
-            raise unknown_value("method", self.method, methods.names())
+        check_names(self.space, self.method)
         domain_options(self.space).check_protocol(self.protocol, self.space)
         presets = methods.options_of(self.method).presets
         if self.preset not in ("default", *presets):
@@ -194,8 +191,10 @@ class SearchOptions(Composed):
     def cost_of_R(self) -> str:
         """params, flops, latency or the name of a file; params where the method has no R."""
         cost = getattr(self.method_options, "cost", "auto")
-        limit = self.limits.limit()
-        return cost if cost != "auto" else limit.of if limit else "params"
+        if cost == "auto":
+            limit = self.limits.limit()
+            return limit.of if limit else "params"
+        return str(cost)
 
     @property
     def timed(self) -> bool:

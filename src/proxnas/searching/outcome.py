@@ -10,6 +10,7 @@ from typing import Any
 
 from proxnas.cells.kinds import CUSTOM
 from proxnas.cells.table import look_up
+from proxnas.common.metrics_row import MetricsRow, figures_in, total_seconds
 from proxnas.core.selection import without_weights
 from proxnas.core.size.complexity import parameters
 from proxnas.methods.base import Doubting
@@ -66,7 +67,7 @@ class SearchResult:
         return found
 
 
-Loop = Callable[[Search, Run, Progress, Deadline], list[dict[str, Any]]]
+Loop = Callable[[Search, Run, Progress, Deadline], list[MetricsRow]]
 
 
 def search(
@@ -90,15 +91,10 @@ def search(
     return result
 
 
-def summary(this: Search, rows: list[dict[str, Any]], stopped: str = "") -> SearchResult:
+def summary(this: Search, rows: list[MetricsRow], stopped: str = "") -> SearchResult:
     """What came out of a search that is done, given the rows of its epochs."""
     genotype = this.genotype()
     network = this.final_network(genotype)
-    figures = {
-        name: figure
-        for name, figure in rows[-1].items()
-        if name.startswith(("valid_", "supernet_"))
-    }
     return SearchResult(
         method=this.config.method,
         space=this.config.space,
@@ -107,9 +103,9 @@ def summary(this: Search, rows: list[dict[str, Any]], stopped: str = "") -> Sear
         genotype=json.loads(genotype.to_json()),
         params=parameters(network),
         flops=this.task.multiply_adds(network),
-        figures=figures,
+        figures=figures_in(rows[-1], "valid_", "supernet_"),
         epochs=this.epochs_done,
-        seconds=sum(sum(row["seconds"].values()) for row in rows),
+        seconds=total_seconds(rows),
         converged=this.converged,
         budget=this.budget.to_json() if this.budget else None,
         beyond_the_paper=this.config.beyond(),

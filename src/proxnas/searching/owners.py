@@ -19,12 +19,17 @@ def domain_options(space: str) -> type[DomainOptions]:
     return of_space(space).search_options
 
 
-def parts_for(space: str, method: str) -> Parts:
-    """The classes of the parts that the space and the method choose."""
+def check_names(space: str, method: str) -> None:
+    """An InputError for a space or a method that there is not."""
     if space not in (*SPACES, CUSTOM):
         raise unknown_value("space", space, SPACES)
     if method not in methods.names():
         raise unknown_value("method", method, methods.names())
+
+
+def parts_for(space: str, method: str) -> Parts:
+    """The classes of the parts that the space and the method choose."""
+    check_names(space, method)
     return {"method_options": methods.options_of(method), "domain": domain_options(space)}
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proxnas.cells.table import check
+from proxnas.cells.table import check_table
 from proxnas.common.options import changed, flatten
 from proxnas.domains import load_for_search
 from proxnas.methods.options import SamplesCells
@@ -27,7 +27,7 @@ def build_search(config: SearchOptions, data: Data | None = None) -> Search:
     """The search that is described, after all input was found good; `data`: what DATA names, if it
     was read before."""
     if config.table:
-        check(Path(config.table))
+        check_table(Path(config.table))
     first = config.job.all_seeds()[0]
     data = data or load_for_search(config.space, config.data, config)
     return Search(changed(config, seed=first), data)

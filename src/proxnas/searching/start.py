@@ -36,10 +36,10 @@ def selecting(cell: Genotype, space: Space[Any]) -> Matrices | None:
         known = space.genotype(A_bar)
     except (KeyError, IndexError, ValueError, InputError):
         return None
-    return A_bar if _sorted(known) == _sorted(genotype) else None
+    return A_bar if _sort_edges(known) == _sort_edges(genotype) else None
 
 
-def _sorted(genotype: Genotype) -> dict[str, Any]:
+def _sort_edges(genotype: Genotype) -> dict[str, Any]:
     """The same in whatever order the edges of a node are named."""
     return {
         name: (list(map(sorted, cell.nodes)), sorted(cell.concat))

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from proxnas.cells.designs import Architecture
+from proxnas.common.metrics_row import MetricsRow, total_seconds
 from proxnas.common.types import State
 from proxnas.report.reading import read_object
 from proxnas.runs.deadline import MINUTES, Deadline
@@ -157,7 +158,7 @@ def train(
 
 
 def _result(
-    this: Training, run: Run | None, rows: list[dict[str, Any]], tested: Tested, stopped: str
+    this: Training, run: Run | None, rows: list[MetricsRow], tested: Tested, stopped: str
 ) -> TrainResult:
     architecture = this.architecture
     return TrainResult(
@@ -171,7 +172,7 @@ def _result(
         flops=tested.flops,
         best_epoch=this.best["epoch"],
         epochs=this.epochs_done,
-        seconds=sum(sum(row["seconds"].values()) for row in rows),
+        seconds=total_seconds(rows),
         figures=tested.figures,
         stopped=stopped,
         warnings=tested.warnings,

@@ -15,7 +15,7 @@ from torch import nn
 
 from proxnas.common.errors import AboutOptions, InputError, escape
 from proxnas.common.files import write_atomically
-from proxnas.common.stored import parse
+from proxnas.common.stored import parse_json
 
 FILE = "model.safetensors"
 
@@ -87,10 +87,10 @@ def read_file(
         raise InputError(f"{path}: {error}") from error
 
 
-def entry(metadata: Mapping[str, str], name: str) -> Any:
+def metadata_entry(metadata: Mapping[str, str], name: str) -> Any:
     """A JSON value of the metadata."""
     try:
-        return parse(metadata[name])
+        return parse_json(metadata[name])
     except (KeyError, ValueError) as error:
         fault = "missing" if isinstance(error, KeyError) else "not JSON"
         raise InputError(

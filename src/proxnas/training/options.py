@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import tyro
 
 from proxnas.common.errors import OptionError
-from proxnas.common.options import COUNT, Options, Range
+from proxnas.common.options import COUNT, Range
 from proxnas.runs.loggers import LogFlags
 from proxnas.runs.options import JobConfig, RunConfig
 
@@ -32,7 +32,7 @@ Defaults = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class TrainOptions(LogFlags, JobConfig, Options):
+class TrainOptions(LogFlags, JobConfig):
     """Train a network on DATA from scratch, and test it."""
 
     DOMAIN: ClassVar[str] = ""
@@ -50,17 +50,6 @@ class TrainOptions(LogFlags, JobConfig, Options):
     weight_decay: Rate = 3e-4
     clip: Norm = 5.0
     """Largest norm of the gradient; 0: any."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        Options.__post_init__(self)
-
-    def check(self) -> None:
-        super().check()
-        if not 0 <= self.checkpoint_minutes <= 1e9:
-            raise OptionError(
-                "checkpoint_minutes", self.checkpoint_minutes, "give a number from 0 to 1e9"
-            )
 
     def over_all_epochs(self) -> str:
         """What follows a schedule over all epochs, so that it cannot be made longer; empty if
@@ -106,7 +95,7 @@ class ScheduledOptions(TrainOptions):
 
 
 @dataclass(frozen=True)
-class TestOptions(RunConfig, Options):
+class TestOptions(RunConfig):
     """Test a trained model on DATA."""
 
     __test__ = False  # pytest, this is no test
@@ -119,13 +108,9 @@ class TestOptions(RunConfig, Options):
     json: str = ""
     """Write everything into this file."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        Options.__post_init__(self)
-
 
 @dataclass(frozen=True)
-class PredictOptions(RunConfig, Options):
+class PredictOptions(RunConfig):
     """Say what a trained model sees in images."""
 
     model: ModelArgument = ""
@@ -137,7 +122,3 @@ class PredictOptions(RunConfig, Options):
     """So many classes an image, the most probable first."""
     json: bool = False
     """Print JSON."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        Options.__post_init__(self)

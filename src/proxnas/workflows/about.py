@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 from proxnas.common.config_file import STAMP
 from proxnas.common.errors import InputError, flag_of
-from proxnas.common.stored import parse, read_json
+from proxnas.common.stored import parse_json, read_json
 from proxnas.common.words import given_values, words_without_flags
 from proxnas.domains import TrainableDomain, every_domain, named, of_cell, of_space
 from proxnas.domains.domain import USUAL, of_unusual_data, trainable
@@ -80,7 +80,7 @@ def values_of(argv: list[str], flag: str) -> dict[str, Any]:
     for place in given_values(argv, flag):
         path = Path(place) / "config.json" if flag == "--run" else Path(place)
         try:
-            values = read_json(path) if flag == "--run" else parse(path.read_bytes())
+            values = read_json(path) if flag == "--run" else parse_json(path.read_bytes())
         except (OSError, ValueError):
             continue
         if isinstance(values, dict):

@@ -38,7 +38,7 @@ from proxnas.methods.base import Occasional
 from proxnas.runs.threads import threads_for
 from proxnas.searching.job import Search
 from proxnas.workflows.bench_options import BenchConfig
-from proxnas.workflows.bench_searches import MEMORY_STEPS, build
+from proxnas.workflows.bench_searches import MEMORY_STEPS, build_bench_search
 
 EPOCH_IMAGES, EPOCHS = 25_000, 50
 """The search on CIFAR-10 over which occasional work is spread."""
@@ -51,13 +51,13 @@ Timer = Callable[[], dict[str, float]]
 
 def bench(config: BenchConfig, say: Callable[[str], None]) -> dict[str, Any]:
     """The whole measurement, as CONTRACT describes its JSON."""
-    searches = {name: build(config, name) for name in config.all_methods()}
+    searches = {name: build_bench_search(config, name) for name in config.all_methods()}
     reference = searches.get("nasp") or next(iter(searches.values()))
     settle_threads(config, reference)
     timers: dict[str, Timer] = {name: step_timer(search) for name, search in searches.items()}
     timers |= {"limit": limit_timer(reference), "supernet": supernet_timer(reference)}
     timers |= {f"cell {name}": step_timer(search) for name, search in cells_alone(config).items()}
-    medians = interleaved(timers, config.rounds, say)
+    medians = time_interleaved(timers, config.rounds, say)
     limit, supernet = medians.pop("limit"), medians.pop("supernet")["total"]
     cell = {
         name.removeprefix("cell "): medians.pop(name)["total"]
@@ -90,7 +90,9 @@ def cells_alone(config: BenchConfig) -> dict[str, Search]:
     compared = ("nasp", "darts-2nd")
     if not config.on_text or not set(compared) <= set(config.all_methods()):
         return {}
-    return {name: build(dataclasses.replace(config, words=2), name) for name in compared}
+    return {
+        name: build_bench_search(dataclasses.replace(config, words=2), name) for name in compared
+    }
 
 
 def _figures(
@@ -116,7 +118,7 @@ def _figures(
     }
 
 
-def interleaved(
+def time_interleaved(
     timers: dict[str, Timer], rounds: int, say: Callable[[str], None]
 ) -> dict[str, dict[str, float]]:
     """Medians over rounds in which every timer runs once; a first round warms up and is not
@@ -128,10 +130,10 @@ def interleaved(
             seconds = timer()
             if number:
                 taken[name].append(seconds)
-    return {
-        name: {part: statistics.median(row[part] for row in rows) for part in rows[0]}
-        for name, rows in taken.items()
-    }
+    medians = {}
+    for name, rows in taken.items():
+        medians[name] = {part: statistics.median(row[part] for row in rows) for part in rows[0]}
+    return medians
 
 
 def step_timer(search: Search) -> Timer:
@@ -251,7 +253,7 @@ def in_own_process(measure: Callable[..., int], *arguments: Any) -> int:
 
 def peak_of_steps(config: BenchConfig, method: str) -> int:
     """Peak memory of a few steps, beyond what the built search takes."""
-    search = build(config, method)
+    search = build_bench_search(config, method)
     with peak_memory(search.device) as peak:
         for _ in range(MEMORY_STEPS):
             search.totals.add(search.method.step())
@@ -261,7 +263,7 @@ def peak_of_steps(config: BenchConfig, method: str) -> int:
 
 def peak_of_training(config: BenchConfig) -> int:
     """Peak memory of a few training steps of the bare network that NASP starts from."""
-    search = build(config, "nasp")
+    search = build_bench_search(config, "nasp")
     network = bare_network(search)
     sgd = torch.optim.SGD(network.parameters(), 0.025, momentum=0.9)
     with peak_memory(search.device) as peak:

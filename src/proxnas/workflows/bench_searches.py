@@ -41,7 +41,7 @@ def random_text(config: BenchConfig) -> Text:
     return Text("noise", "word", tuple(map(str, range(config.words))), *parts)
 
 
-def build(config: BenchConfig, method: str) -> Search:
+def build_bench_search(config: BenchConfig, method: str) -> Search:
     """A search on random images or words with the public codes' sizes."""
     size: dict[str, Any] = {"batch_size": config.batch_size}
     if config.on_text:

@@ -112,7 +112,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = fit(data, run=folder, progress=bool(self.verbose), **options)
         own = getattr(self.model_.model, "classes", ())
         self.run_, self.result_ = folder, dict(self.model_.result)
-        self.classes_ = np.asarray(own) if classes is None else _ordered(classes, own)
+        self.classes_ = np.asarray(own) if classes is None else _in_model_order(classes, own)
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -207,7 +207,7 @@ def write_table(file: Path, paths: Sequence[str], labels: Sequence[str], test: s
     return file
 
 
-def _ordered(classes: Array, names: Sequence[str]) -> Array:
+def _in_model_order(classes: Array, names: Sequence[str]) -> Array:
     """The labels in the order of the model's classes."""
     number = {name: k for k, name in enumerate(names_of(classes))}
     found: Array = classes[[number[name] for name in names]]

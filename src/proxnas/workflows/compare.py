@@ -115,7 +115,7 @@ def _write(space: str, folder: Path, outcomes: Sequence[Outcome]) -> list[compar
     """table.md, table.csv, table.json and tests.json from the runs that are finished."""
     from proxnas.runs.folder import write_atomically
 
-    found = comparison.read(folder)
+    found = comparison.read_comparison(folder)
     rows = comparison.rows(found, operations(space))
     for name, content in tables.files(found, rows, failures(outcomes)).items():
         write_atomically(folder / name, content)
@@ -125,4 +125,4 @@ def _write(space: str, folder: Path, outcomes: Sequence[Outcome]) -> list[compar
 def _draw(folder: Path) -> object:
     from proxnas.report import comparison_figures
 
-    return comparison_figures.draw(comparison.read(folder), folder)
+    return comparison_figures.draw_comparison(comparison.read_comparison(folder), folder)

@@ -56,16 +56,16 @@ def run_folder(
         return first
     usual = resolve({name: asked[name] for name in named if asked[name] != ""})
     beside = Path(f"{plain}-{_flags(config, usual)}")
-    if _begun(beside):
+    if _has_begun(beside):
         return beside
-    if not _begun(first) or asked.get("resume") or asked.get("force"):
+    if not _has_begun(first) or asked.get("resume") or asked.get("force"):
         return first
     if not asked["quiet"] and here().leads:
         note(f"{first} holds a run with other flags: this one goes to {beside}")
     return beside
 
 
-def _begun(folder: Path) -> bool:
+def _has_begun(folder: Path) -> bool:
     return (folder / "config.json").exists()
 
 

@@ -23,10 +23,10 @@ from proxnas.workflows.latency_options import LatencyConfig
 Say = Callable[[str], None]
 
 
-def build(config: LatencyConfig, say: Say) -> Path:
+def build_table(config: LatencyConfig, say: Say) -> Path:
     """Measures, checks and keeps a table; where."""
     task = final_networks(config)
-    table = measured(task, config.networks, say)
+    table = measure_table(task, config.networks, say)
     path = Path(config.file) if config.file else kept_place(task.about, table.by, _threads())
     make_folder(path.parent)
     write_atomically(path, table.to_json(task.space.groups))
@@ -46,7 +46,7 @@ def final_networks(config: LatencyConfig) -> ImageTask:
     return task
 
 
-def measured(task: ImageTask, networks: int, say: Say) -> LatencyTable:
+def measure_table(task: ImageTask, networks: int, say: Say) -> LatencyTable:
     """The operations, the fit to some networks, and how well it predicts as many others."""
     runtime = task.watch.runtime
     say(f"operations of {task.space.name}, by {runtime.version}")

@@ -11,7 +11,7 @@ from proxnas.common.errors import OptionError
 from proxnas.common.options import changed
 from proxnas.common.words import words_for
 from proxnas.runs.deadline import Deadline
-from proxnas.runs.executors.choice import check
+from proxnas.runs.executors.choice import check_executor
 from proxnas.runs.lengthening import store
 from proxnas.runs.options import storable
 from proxnas.searching.options import SearchOptions
@@ -40,7 +40,7 @@ def check_workers(config: SearchOptions) -> None:
         if by_table(config):
             advice = "{evaluate} table only looks cells up: leave it out"
             raise OptionError(name, getattr(config, name), advice)
-    check(config.workers_options)
+    check_executor(config.workers_options)
 
 
 def search_seeds(config: SearchOptions, folder: Path, deadline: Deadline) -> dict[str, Any]:
@@ -78,24 +78,26 @@ def _at_once(config: SearchOptions, parts: dict[SearchOptions, Path], deadline: 
     """Fills the folders by several processes; what failed is said here."""
     from rich.console import Console
 
-    from proxnas.runs.executors.choice import make
-    from proxnas.runs.executors.progress import shown
-    from proxnas.runs.executors.tasks import Task, check_done, share_time
+    from proxnas.runs.executors.choice import make_executor
+    from proxnas.runs.executors.progress import show_board
+    from proxnas.runs.executors.tasks import RunTask, check_done, share_time
 
     tasks = [
-        Task(
+        RunTask(
             f"{part.method} seed {part.seed}",
             ("search", *words_for(storable(changed(part, threads="auto")))),
             place,
         )
         for part, place in parts.items()
     ]
-    with shown(
+    with show_board(
         Console(highlight=False), f"{len(tasks)} searches", len(tasks), config.quiet
     ) as board:
         timed = share_time(tasks, deadline, config.workers)
         check_done(
-            make(config.workers_options, config.threads).run(timed, board, lambda outcome: None)
+            make_executor(config.workers_options, config.threads).run(
+                timed, board, lambda outcome: None
+            )
         )
 
 

@@ -19,15 +19,14 @@ from rich.console import Console
 from proxnas.common.errors import InputError
 from proxnas.common.options import changed
 from proxnas.common.words import words_for
-from proxnas.report.comparison import Plan, Row, better, read_plan
+from proxnas.report.comparison import Row, StudyPlan, better, read_plan
 from proxnas.report.page import FILE as PAGE
 from proxnas.report.page import write_report
 from proxnas.report.reading import find_runs
 from proxnas.runs.deadline import Deadline, deadline_of
-from proxnas.runs.executors.choice import check as check_executor
-from proxnas.runs.executors.choice import make
-from proxnas.runs.executors.progress import shown
-from proxnas.runs.executors.tasks import Outcome, Task, check_done, share_time
+from proxnas.runs.executors.choice import check_executor, make_executor
+from proxnas.runs.executors.progress import show_board
+from proxnas.runs.executors.tasks import Outcome, RunTask, check_done, share_time
 from proxnas.runs.lengthening import store
 from proxnas.runs.options import storable, stored
 from proxnas.searching.defaults import resolve
@@ -51,10 +50,10 @@ class Study:
     draw: Callable[[Path], object]
 
 
-def search_tasks(study: Study, plan: Plan, folder: Path) -> list[Task]:
+def search_tasks(study: Study, plan: StudyPlan, folder: Path) -> list[RunTask]:
     """A search a name and seed."""
     return [
-        Task(
+        RunTask(
             f"{name} seed {seed}",
             ("search", *words_for(study.search_values(name, seed))),
             folder / "search" / f"{name}-{seed}",
@@ -63,11 +62,11 @@ def search_tasks(study: Study, plan: Plan, folder: Path) -> list[Task]:
     ]
 
 
-def train_tasks(config: StudyConfig, plan: Plan, folder: Path) -> list[Task]:
+def train_tasks(config: StudyConfig, plan: StudyPlan, folder: Path) -> list[RunTask]:
     """The cell of each finished search, trained under the seed that found it."""
     found = {run: folder / "search" / f"{run[0]}-{run[1]}" for run in plan.runs()}
     return [
-        Task(
+        RunTask(
             f"train {name} seed {seed}",
             tuple(train_argv(config, cell, seed)),
             folder / "train" / cell.name,
@@ -77,7 +76,7 @@ def train_tasks(config: StudyConfig, plan: Plan, folder: Path) -> list[Task]:
     ]
 
 
-def check(study: Study, config: StudyConfig) -> None:
+def check_study(study: Study, config: StudyConfig) -> None:
     """An InputError for anything that a run would refuse, before the first is begun."""
     from proxnas.searching.running import build_search
 
@@ -134,13 +133,15 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> StudyResult:
 
     deadline = deadline_of(config.minutes)
     if config.force or not (folder / "config.json").exists():
-        check(study, config)  # before the folder is touched
+        check_study(study, config)  # before the folder is touched
     with open_run(folder, resume=not config.force, force=config.force) as run:
         if config.force:
             _clear(folder)
         store(config, config.COMMAND, run)
         if not (run / "plan.json").exists():
-            run.write_json("plan.json", dataclasses.asdict(Plan(study.names, config.all_seeds())))
+            run.write_json(
+                "plan.json", dataclasses.asdict(StudyPlan(study.names, config.all_seeds()))
+            )
         plan = read_plan(folder)
         for name in plan.methods:
             if name not in study.names:
@@ -169,7 +170,7 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> StudyResult:
 
 def _run(
     config: StudyConfig,
-    tasks: list[Task],
+    tasks: list[RunTask],
     done: Callable[[Outcome], None],
     deadline: Deadline,
     later: int = 0,
@@ -180,13 +181,13 @@ def _run(
     left = [task for task in tasks if not task.finished]
     if left:
         ended = len(tasks) - len(left)
-        with shown(
+        with show_board(
             Console(highlight=False), f"{len(tasks)} runs", len(tasks), config.quiet, ended
         ) as board:
             timed = share_time(left, deadline, config.workers, later)
-            outcomes = make(config, config.threads, in_turn(config.device, config.workers)).run(
-                timed, board, done
-            )
+            outcomes = make_executor(
+                config, config.threads, in_turn(config.device, config.workers)
+            ).run(timed, board, done)
             begun = {outcome.task.folder for outcome in outcomes}
             for task in left:
                 if task.folder not in begun:

@@ -172,7 +172,7 @@ def _machine(config: StudyConfig) -> dict[str, Any]:
 def search_values(config: StudyConfig) -> dict[str, Any]:
     """More flags of the searches, from the file."""
     if config.search_config:
-        values = _read_once(config.search_config, _changed(config.search_config))
+        values = _read_once(config.search_config, _changed_at(config.search_config))
     else:
         values = {}
     for name in values:
@@ -190,6 +190,6 @@ def _read_once(path: str, changed: int) -> dict[str, Any]:
     return read_values(Path(path), SearchOptions)
 
 
-def _changed(path: str) -> int:
+def _changed_at(path: str) -> int:
     # what is missing is named by the reader
     return Path(path).stat().st_mtime_ns if Path(path).exists() else 0

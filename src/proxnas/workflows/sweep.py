@@ -129,7 +129,7 @@ def sweep_in(config: SweepConfig, folder: Path) -> StudyResult:
     names = [setting.name for setting in settings]
     search = partial(search_values, config)
     # the smallest limit, which is the first, is the one that may be impossible
-    study = Study(names, search, names[0], partial(write, config), partial(draw, config))
+    study = Study(names, search, names[0], partial(write, config), partial(draw_figures, config))
     return fill(study, config, folder)
 
 
@@ -153,14 +153,14 @@ def write(config: SweepConfig, folder: Path, outcomes: Sequence[Outcome]) -> lis
     """table.md, table.csv and table.json from the runs that are finished."""
     from proxnas.runs.folder import write_atomically
 
-    found = comparison.read(folder)
+    found = comparison.read_comparison(folder)
     rows = rows_of(config, found)
     for name, content in sweep_report.files(found, rows, failures(outcomes)).items():
         write_atomically(folder / name, content)
     return rows
 
 
-def draw(config: SweepConfig, folder: Path) -> list[Path]:
+def draw_figures(config: SweepConfig, folder: Path) -> list[Path]:
     """The figures, as .svg and .png."""
-    found = comparison.read(folder)
-    return sweep_report.draw(found, rows_of(config, found), folder)
+    found = comparison.read_comparison(folder)
+    return sweep_report.draw_sweep(found, rows_of(config, found), folder)

@@ -96,25 +96,25 @@ def train_in_folder(
 
     `choose`: as many epochs as there are minutes for, if the run is new.
     """
-    architecture = architecture_of(domain, options, folder)
+    # what the run that is resumed was begun with, whatever became of CELL, else CELL
+    kept = folder / "genotype.json"
+    architecture = domain.read_cell(kept if options.resume and kept.exists() else options.cell)
     deadline = deadline_of(options.minutes)
     new = options.force or not (folder / "config.json").exists()
     if new and options.minutes and choose:
-        options = training_fitted_to_minutes(options, architecture, deadline, data)
+        # as many epochs as there is time for, by a measurement of a few steps
+        from proxnas.workflows.plan import measure_training
+
+        seconds, _ = measure_training(build_training(options, architecture, data))
+        options = dataclasses.replace(
+            options, epochs=fitting(deadline.left(), seconds, options.epochs)
+        )
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one,
     # and is told first
     built = None
     if new or not options.resume:
         built = build_training(options, architecture, data)
     return run_training(options, architecture, folder, built, deadline, data)
-
-
-def architecture_of(
-    domain: TrainableDomain, options: TrainOptions, folder: Path
-) -> Architecture | None:
-    """What the run that is resumed was begun with, whatever became of CELL, else CELL."""
-    kept = folder / "genotype.json"
-    return domain.read_cell(kept if options.resume and kept.exists() else options.cell)
 
 
 def build_training(
@@ -155,19 +155,6 @@ def _work(
 
     result, _ = train_to_end(this, run, progress, deadline)
     return result.to_json()
-
-
-def training_fitted_to_minutes(
-    options: AnyTrainOptions,
-    architecture: Architecture | None,
-    deadline: Deadline,
-    data: Any = None,
-) -> AnyTrainOptions:
-    """With as many epochs as there is time for, by a measurement of a few steps."""
-    from proxnas.workflows.plan import measure_training
-
-    seconds, _ = measure_training(build_training(options, architecture, data))
-    return dataclasses.replace(options, epochs=fitting(deadline.left(), seconds, options.epochs))
 
 
 PROG = "proxnas train"

@@ -191,6 +191,6 @@ def test_damaged_parquet_is_read_or_refused(tmp_path: Path, data: st.DataObject)
     content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
     path.write_bytes(content)
     try:
-        hub.read(str(path), LoadOptions())
+        hub.read_hub(str(path), LoadOptions())
     except InputError as error:
         assert "\n" not in str(error)

@@ -58,7 +58,7 @@ def digits_model(genotype: Genotype = CELL, cells: int = 1, **changes: Any) -> M
     torch.manual_seed(3)
     images = load("digits")
     size = Size(cells, 4, 1, 10)
-    network = channels_last(networks.build(genotype, size))
+    network = channels_last(networks.build_network(genotype, size))
     for part in network.modules():
         if isinstance(part, nn.BatchNorm2d):
             part.running_mean.uniform_(-0.5, 0.5)
@@ -246,7 +246,7 @@ def test_normalisation_is_inside_and_held_to_the_model_s_own(tmp_path: Path, dig
 
 
 def test_what_only_training_needs_is_left_out() -> None:
-    network = networks.build(CELL, Size(1, 4, 1, 10, auxiliary=True))
+    network = networks.build_network(CELL, Size(1, 4, 1, 10, auxiliary=True))
     made = deployed(digits_model(network=network))
     assert not any("auxiliary" in name for name, _ in made.named_parameters())
     assert network.auxiliary is not None and network.training and not made.training

@@ -19,7 +19,7 @@ from proxnas.core.size.budget import Budget
 from proxnas.core.size.complexity import parameters
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.networks.genet import connected, ends
+from proxnas.domains.images.networks.genet import connected_nodes, ends
 from proxnas.domains.images.spaces.genet import GROUPS, GenetSpace, SearchStage
 from proxnas.report.cell import cell_svg, cell_text
 from proxnas.searching.job import Search
@@ -51,7 +51,7 @@ def test_there_are_nineteen_bits() -> None:
 def test_defaults_and_nodes_without_connections() -> None:
     """By hand: 0 - 2, node 1 alone, node 3 reads 2."""
     read = [[], [], [(0, 1.0)], [(2, 1.0)]]
-    assert connected(read) == [True, False, True, True] and ends(read) == [3]
+    assert connected_nodes(read) == [True, False, True, True] and ends(read) == [3]
     assert ends([[], [], []]) == [] and ends([[], [(0, 1.0)], [(0, 1.0)]]) == [1, 2]
 
 

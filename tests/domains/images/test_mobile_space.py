@@ -13,8 +13,8 @@ from proxnas.core.selection import random_selection
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.networks.mobile import (
+    BlockPlace,
     Kind,
-    Place,
     Shuffle,
     kind,
     make_block,
@@ -46,7 +46,7 @@ def test_a_kind_is_read_from_its_name() -> None:
 @pytest.mark.parametrize("name", MOBILE_LATER)
 def test_the_weights_of_a_block_follow_from_its_name(name: str) -> None:
     C = 8
-    block = make_block(name, Place(C, C, 1), final_norm)
+    block = make_block(name, BlockPlace(C, C, 1), final_norm)
     x = torch.randn(2, C, 6, 5)
     assert block(x).shape == x.shape
     if name == SKIP:
@@ -62,7 +62,11 @@ def test_the_weights_of_a_block_follow_from_its_name(name: str) -> None:
 
 def test_the_input_is_added_only_where_the_shape_stays() -> None:
     x = torch.randn(2, 8, 6, 6)
-    for place, adds in ((Place(8, 8, 1), True), (Place(8, 8, 2), False), (Place(8, 12, 1), False)):
+    for place, adds in (
+        (BlockPlace(8, 8, 1), True),
+        (BlockPlace(8, 8, 2), False),
+        (BlockPlace(8, 12, 1), False),
+    ):
         block = make_block("mb3_3x3", place, final_norm).eval()
         torch.nn.init.zeros_(block.f[-1].weight)  # type: ignore[union-attr, operator, index]
         y = block(x)

@@ -29,7 +29,7 @@ INFO = {
 
 def card(**changes: Any) -> str:
     parts: dict[str, Any] = {
-        "genotype": zoo.find("DARTS_V2"),
+        "genotype": zoo.find_cell("DARTS_V2"),
         "classes": ("cat", "dog"),
         "shape": (3, 24, 32),
         "pixels": "uint8",

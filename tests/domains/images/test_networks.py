@@ -16,8 +16,8 @@ from proxnas.cells.parts import Cell, Edge
 from proxnas.common.errors import InputError
 from proxnas.core.size.complexity import parameters
 from proxnas.domains.images import networks
-from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.networks.parts import AuxiliaryHead, DropPath
+from proxnas.domains.images.networks.cnn import Size, forward_auxiliary
+from proxnas.domains.images.networks.parts import AuxiliaryHead, DropPath, set_drop_path
 from proxnas.domains.images.operations import CNN, FactorizedReduce
 
 SMALL = Size(cells=3, channels=4, image_channels=3, classes=5)
@@ -43,7 +43,9 @@ EVERYTHING = both(
 
 @pytest.fixture(params=["cnn", "nasbench201"])
 def network(request: pytest.FixtureRequest) -> Any:
-    return networks.build(zoo.find("DARTS_V2") if request.param == "cnn" else NB201, SMALL)
+    return networks.build_network(
+        zoo.find_cell("DARTS_V2") if request.param == "cnn" else NB201, SMALL
+    )
 
 
 # ----------------------------------------------------------------- the forms
@@ -62,7 +64,7 @@ def test_a_stem_gives_the_two_states_that_the_first_cell_reads(
     stem: str, side: int, sides: tuple[int, int]
 ) -> None:
     with torch.device("meta"):
-        network = networks.build(zoo.find("DARTS_V2"), Size(3, 4, 3, 5, stem))
+        network = networks.build_network(zoo.find_cell("DARTS_V2"), Size(3, 4, 3, 5, stem))
         states = network.stem(torch.empty(1, 3, side, side))
     assert tuple(x.shape[2] for x in states) == sides
     assert isinstance(network.cells[0].preprocess.before_last, FactorizedReduce) == (
@@ -73,7 +75,7 @@ def test_a_stem_gives_the_two_states_that_the_first_cell_reads(
 def test_images_are_halved_where_the_protocol_says() -> None:
     """ImageNet: 224 -> 28 by the stem, 14 and 7 by the cells at one and two thirds."""
     with torch.device("meta"):
-        network = networks.build(zoo.find("DARTS_V2"), Size(14, 4, 3, 5, "imagenet"))
+        network = networks.build_network(zoo.find_cell("DARTS_V2"), Size(14, 4, 3, 5, "imagenet"))
     sides: list[int] = []
     for each in network.cells:
         each.register_forward_hook(lambda module, given, output: sides.append(output.shape[2]))
@@ -88,20 +90,20 @@ def test_an_unknown_stem_is_named() -> None:
 
 def test_a_nasbench201_network_has_its_own_stem_and_no_auxiliary_head() -> None:
     with pytest.raises(InputError, match="has the stem cifar, not imagenet"):
-        networks.build(NB201, Size(1, 4, 3, 5, stem="imagenet"))
-    network = networks.build(NB201, Size(1, 4, 3, 5, auxiliary=True))
-    assert network.forward_auxiliary(torch.randn(2, 3, 8, 8))[1] is None
+        networks.build_network(NB201, Size(1, 4, 3, 5, stem="imagenet"))
+    network = networks.build_network(NB201, Size(1, 4, 3, 5, auxiliary=True))
+    assert forward_auxiliary(network, torch.randn(2, 3, 8, 8))[1] is None
 
 
 def test_a_recurrent_cell_makes_no_image_classifier() -> None:
     with pytest.raises(InputError, match="kind rnn makes no image classifier"):
-        networks.build(zoo.find("RNN_GDAS"), SMALL)
+        networks.build_network(zoo.find_cell("RNN_GDAS"), SMALL)
 
 
 def test_every_kind_has_a_function_that_exists() -> None:
     for kind in networks.NETWORKS:
-        genotype = NB201 if kind == "nasbench201" else zoo.find("DARTS_V2")
-        assert isinstance(networks.build(genotype, SMALL), nn.Module)
+        genotype = NB201 if kind == "nasbench201" else zoo.find_cell("DARTS_V2")
+        assert isinstance(networks.build_network(genotype, SMALL), nn.Module)
 
 
 # ------------------------------------------------------------ auxiliary head
@@ -112,8 +114,10 @@ def test_every_kind_has_a_function_that_exists() -> None:
 def test_the_auxiliary_head_reads_maps_of_any_size(stem: str, side: int) -> None:
     """8: the digits, whose map has 2 x 2 pixels, after a deep stem one; 64: a map larger than the
     head was made for."""
-    network = networks.build(zoo.find("DARTS_V2"), Size(3, 4, 1, 5, stem, auxiliary=True))
-    logits, auxiliary = network.forward_auxiliary(torch.randn(2, 1, side, side))
+    network = networks.build_network(
+        zoo.find_cell("DARTS_V2"), Size(3, 4, 1, 5, stem, auxiliary=True)
+    )
+    logits, auxiliary = forward_auxiliary(network, torch.randn(2, 1, side, side))
     assert logits.shape == auxiliary.shape == (2, 5)
     (logits.sum() + auxiliary.sum()).backward()
     assert all(w.grad is not None and w.grad.isfinite().all() for w in network.parameters())
@@ -136,25 +140,29 @@ def test_the_auxiliary_head_is_darts_own_on_the_map_it_was_made_for() -> None:
 
 def test_the_auxiliary_head_changes_neither_answers_nor_counts() -> None:
     torch.manual_seed(1)
-    network = networks.build(zoo.find("DARTS_V2"), Size(3, 4, 3, 5, auxiliary=True)).eval()
+    network = networks.build_network(
+        zoo.find_cell("DARTS_V2"), Size(3, 4, 3, 5, auxiliary=True)
+    ).eval()
     x = torch.randn(2, 3, 32, 32)
-    plain = networks.build(zoo.find("DARTS_V2"), SMALL).eval()
+    plain = networks.build_network(zoo.find_cell("DARTS_V2"), SMALL).eval()
     plain.load_state_dict(
         {k: v for k, v in network.state_dict().items() if not k.startswith("auxiliary")}
     )
     assert torch.equal(network(x), plain(x)) and torch.equal(
-        network.forward_auxiliary(x)[0], plain(x)
+        forward_auxiliary(network, x)[0], plain(x)
     )
     assert parameters(network) == parameters(plain) == sum(w.numel() for w in plain.parameters())
-    assert plain.forward_auxiliary(x)[1] is None
+    assert forward_auxiliary(plain, x)[1] is None
 
 
 def test_the_auxiliary_head_sits_after_two_thirds_of_the_cells() -> None:
-    network = networks.build(zoo.find("DARTS_V2"), Size(6, 4, 3, 5, auxiliary=True)).eval()
+    network = networks.build_network(
+        zoo.find_cell("DARTS_V2"), Size(6, 4, 3, 5, auxiliary=True)
+    ).eval()
     seen: list[Tensor] = []
     network.cells[4].register_forward_hook(lambda module, given, output: seen.append(output))
     network.auxiliary.register_forward_hook(lambda module, given, output: seen.append(given[0]))
-    network.forward_auxiliary(torch.randn(2, 3, 16, 16))
+    forward_auxiliary(network, torch.randn(2, 3, 16, 16))
     assert seen[0] is seen[1]
 
 
@@ -174,7 +182,7 @@ def test_paths_are_dropped_image_by_image_with_the_probability_given() -> None:
 
 def test_drop_path_is_off_in_evaluation_and_at_zero(network: Any) -> None:
     x = torch.randn(4, 3, 8, 8)
-    network.set_drop_path(0.5)
+    set_drop_path(network, 0.5)
     network.eval()
     assert torch.equal(network(x), network(x))
     network.train()
@@ -184,13 +192,13 @@ def test_drop_path_is_off_in_evaluation_and_at_zero(network: Any) -> None:
         if isinstance(module, nn.BatchNorm2d):
             module.eval()
     assert not torch.equal(network(x), network(x))
-    network.set_drop_path(0.0)
+    set_drop_path(network, 0.0)
     assert torch.equal(network(x), network(x))
 
 
 def test_identities_are_never_dropped() -> None:
     identities = both(cell([("skip_connect", 0), ("skip_connect", 1)]))
-    network = networks.build(
+    network = networks.build_network(
         identities, Size(3, 4, 3, 5)
     ).train()  # a normal cell, two reduction cells
     dropped: list[int] = []
@@ -207,7 +215,7 @@ def test_a_path_cannot_be_dropped_always_or_less_than_never(
     network: Any, probability: float
 ) -> None:
     with pytest.raises(ValueError, match="probability"):
-        network.set_drop_path(probability)
+        set_drop_path(network, probability)
 
 
 # --------------------------------------------------------- cells of any form
@@ -223,7 +231,9 @@ def test_a_node_is_the_sum_of_all_its_edges_also_of_equal_ones() -> None:
         [("none", 0), ("dil_conv_3x3", 1)],
         [("none", 0), ("none", 1)],
     ]
-    network = networks.build(both(cell(*nodes, concat=(1, 4, 5, 6))), Size(1, 4, 3, 5)).eval()
+    network = networks.build_network(
+        both(cell(*nodes, concat=(1, 4, 5, 6))), Size(1, 4, 3, 5)
+    ).eval()
     one = network.cells[0]  # a reduction cell: inputs are halved on all their ways
     states = network.stem(torch.randn(2, 3, 9, 9))
     s0, s1 = one.preprocess(*states)
@@ -242,14 +252,14 @@ def test_factors_are_kept() -> None:
     outputs = []
     for genotype in (plain, weighted):
         torch.manual_seed(0)
-        network = networks.build(genotype, Size(1, 4, 3, 5)).eval()
+        network = networks.build_network(genotype, Size(1, 4, 3, 5)).eval()
         outputs.append(network.cells[0](*network.stem(x)))
     torch.testing.assert_close(outputs[1], 0.25 * outputs[0])
 
 
 def test_gdas_fixed_reduction_is_what_its_authors_describe() -> None:
     """Two grouped convolutions and two poolings beside each other, each of one input."""
-    network = networks.build(zoo.find("GDAS_FRC"), Size(1, 16, 3, 5))
+    network = networks.build_network(zoo.find_cell("GDAS_FRC"), Size(1, 16, 3, 5))
     convolution, _, pooling, _ = (node[0] for node in network.cells[0].operations)
     kinds = [type(part).__name__ for part in convolution]
     assert kinds == ["Conv2d", "Conv2d", "BatchNorm2d", "ReLU", "Conv2d", "BatchNorm2d"]
@@ -263,7 +273,7 @@ def test_gdas_fixed_reduction_is_what_its_authors_describe() -> None:
 
 
 def test_torch_export_takes_every_operation_and_any_number_of_images() -> None:
-    network = networks.build(EVERYTHING, Size(2, 4, 3, 5, auxiliary=True)).eval()
+    network = networks.build_network(EVERYTHING, Size(2, 4, 3, 5, auxiliary=True)).eval()
     x = torch.randn(3, 3, 9, 9)
     program = torch.export.export(
         network, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},)
@@ -274,7 +284,7 @@ def test_torch_export_takes_every_operation_and_any_number_of_images() -> None:
 
 def test_the_compiler_takes_the_network_in_one_piece_whatever_the_probability() -> None:
     """A probability that rises every epoch must not have it compiled anew every epoch."""
-    network = networks.build(zoo.find("DARTS_V2"), Size(1, 4, 3, 5))
+    network = networks.build_network(zoo.find_cell("DARTS_V2"), Size(1, 4, 3, 5))
     traced: list[Any] = []
 
     def backend(graph: Any, _: Any) -> Any:
@@ -285,7 +295,7 @@ def test_the_compiler_takes_the_network_in_one_piece_whatever_the_probability() 
     compiled = torch.compile(network.train(), backend=backend, fullgraph=True)
     x = torch.randn(2, 3, 8, 8)
     for probability in (0.1, 0.2, 0.3, 0.4):
-        network.set_drop_path(probability)
+        set_drop_path(network, probability)
         compiled(x)
     assert len(traced) <= 2
     torch.compiler.reset()
@@ -308,7 +318,7 @@ def test_a_compiled_drop_path_drops_as_often_as_it_is_told() -> None:
 )  # torch's compiler about torch itself
 @pytest.mark.skipif(shutil.which("cc") is None, reason="torch.compile needs a C compiler")
 def test_a_compiled_network_gives_the_same_answers() -> None:
-    network = networks.build(zoo.find("DARTS_V2"), Size(1, 4, 3, 5)).eval()
+    network = networks.build_network(zoo.find_cell("DARTS_V2"), Size(1, 4, 3, 5)).eval()
     x = torch.randn(2, 3, 9, 9)
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(network)(x), network(x))

@@ -20,7 +20,7 @@ from proxnas.domains.images import networks
 from proxnas.domains.images.model import load_model
 from proxnas.domains.images.networks.baselines import HandMade
 from proxnas.domains.images.networks.branches import Dense, Shuffled, densenet
-from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.images.networks.cnn import Size, forward_auxiliary
 
 IMAGENET = {
     "ResNet18": (11_689_512, 1814.1),
@@ -45,7 +45,7 @@ published."""
 
 def on_meta(name: str, stem: str, classes: int = 10, image_channels: int = 3) -> HandMade:
     with torch.device("meta"):
-        network = networks.build(Design(name), Size(1, 1, image_channels, classes, stem))
+        network = networks.build_network(Design(name), Size(1, 1, image_channels, classes, stem))
     assert isinstance(network, HandMade)
     return network
 
@@ -56,7 +56,7 @@ def shallow(name: str, stem: str, classes: int = 10, image_channels: int = 3) ->
     size = Size(1, 1, image_channels, classes, stem)
     if name == "DenseNet_BC":
         return densenet(size, depth=10, k=4)
-    network = networks.build(Design(name), size)
+    network = networks.build_network(Design(name), size)
     assert isinstance(network, HandMade)
     return network
 
@@ -77,7 +77,7 @@ def test_parameters_and_multiply_adds_of_the_imagenet_form(name: str) -> None:
 @pytest.mark.parametrize("name", IMAGENET)
 def test_what_the_papers_say_of_their_size(name: str) -> None:
     """To a tenth of a million, or to 3.5%; FBNet-B has 7% more than its paper says (its notes)."""
-    published = zoo.entry(name).published
+    published = zoo.zoo_entry(name).published
     close = {"FBNet_B": 0.07, "ShuffleNetV2_2x": 0.5}.get(name, 0.035)
     if "imagenet_params" in published:
         assert IMAGENET[name][0] == pytest.approx(published["imagenet_params"], rel=close)
@@ -100,7 +100,7 @@ def test_parameters_of_densenet_follow_from_its_layers() -> None:
 
 @pytest.mark.parametrize("name", DESIGNS)
 def test_the_zoo_has_them_all_with_their_size_on_cifar(name: str) -> None:
-    entry = zoo.entry(f"zoo:{name.lower()}")
+    entry = zoo.zoo_entry(f"zoo:{name.lower()}")
     assert (
         entry.genotype == Design(name) == read_architecture(f"zoo:{name}")
         and entry.genotype.kind == "network"
@@ -129,7 +129,7 @@ def test_the_stem_decides_how_often_the_map_is_halved(name: str) -> None:
 def test_every_network_reads_odd_grey_images(name: str, stem: str) -> None:
     network = shallow(name, stem, classes=7, image_channels=1).train()
     with torch.no_grad():
-        logits, auxiliary = network.forward_auxiliary(torch.zeros(2, 1, 33, 31))
+        logits, auxiliary = forward_auxiliary(network, torch.zeros(2, 1, 33, 31))
     assert logits.shape == (2, 7) and auxiliary is None
 
 

@@ -9,7 +9,12 @@ import torch
 from torch import nn
 
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.operations import SEARCHED, PartialChannels, parted, usable_part
+from proxnas.domains.images.operations import (
+    SEARCHED,
+    PartialChannels,
+    on_part_of_channels,
+    usable_part,
+)
 from proxnas.domains.images.spaces.cnn import darts7
 
 
@@ -54,6 +59,6 @@ def test_a_search_network_of_parts_is_smaller_and_gives_the_same_shapes() -> Non
 def test_channels_are_parted_as_far_as_they_can_be(C: int, part: int) -> None:
     """What divides four and C, and leaves two channels at least."""
     assert usable_part(4, C) == part
-    made = parted(SEARCHED, 4).operation("sep_conv_3x3", C, 1)
+    made = on_part_of_channels(SEARCHED, 4).operation("sep_conv_3x3", C, 1)
     assert isinstance(made, PartialChannels) == (part > 1)
     assert made(torch.randn(2, C, 5, 5)).shape == (2, C, 5, 5)

@@ -19,7 +19,7 @@ from proxnas.domains.images.data.images import load
 from proxnas.domains.images.data.sheet import data_sheet, sheet_lines
 from proxnas.domains.images.export import as_input, deployed
 from proxnas.domains.images.parts import train_parts
-from proxnas.domains.images.targets import CLASSES, Labels, Numbers, from_json, renamed
+from proxnas.domains.images.targets import CLASSES, Labels, Numbers, from_json, rename_accuracy
 from proxnas.domains.trained import load_model
 from proxnas.report.facts import leaderboard, leaderboard_texts
 from support.commands import call, one_line
@@ -95,7 +95,7 @@ def test_names_of_figures() -> None:
     values = {"test_accuracy": 1, "leaderboard": [{"valid_accuracy": None, "name": "x"}]}
     values["test_subset_accuracy"] = 2
     assert CLASSES.named(values) == values
-    assert renamed(values, "r2") == {
+    assert rename_accuracy(values, "r2") == {
         "test_r2": 1,
         "leaderboard": [{"valid_r2": None, "name": "x"}],
         "test_subset_accuracy": 2,

@@ -25,6 +25,7 @@ from proxnas.cells.reading import read_genotype
 from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.common.types import Batch
+from proxnas.domains.images import training as training_module
 from proxnas.domains.images.data.images import from_arrays
 from proxnas.domains.images.model import load_model
 from proxnas.domains.images.options import ImageTrainOptions
@@ -392,7 +393,7 @@ def test_path_dropout_rises(
     make: Callable[..., ImageTraining], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training, seen = make("--drop-path", "0.3"), []
-    monkeypatch.setattr(training.network, "set_drop_path", seen.append)
+    monkeypatch.setattr(training_module, "set_drop_path", lambda _, chance: seen.append(chance))
     for epoch in (0, 1, 2, 2.5):
         training.optimizer.t = round(epoch * len(training))
         training.step()

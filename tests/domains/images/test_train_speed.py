@@ -34,7 +34,7 @@ GENOTYPE = Genotype.from_json(
 
 @pytest.mark.usefixtures("double")
 def test_shared_relus_change_nothing() -> None:
-    network = networks.build(
+    network = networks.build_network(
         GENOTYPE, Size(cells=4, channels=2, image_channels=3, classes=3)
     ).train()
     x, weights = torch.randn(3, 3, 12, 12), list(network.parameters())

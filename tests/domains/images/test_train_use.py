@@ -25,7 +25,7 @@ def brightness_model(folder: Path, channels: int, pixels: str = "uint8", side: i
     """Tells dark from bright images, by a network whose last layer is set by hand."""
     size = Size(cells=1, channels=2, image_channels=channels, classes=3)
     genotype = Genotype.from_string(CELL)
-    network = networks.build(genotype, size).eval()
+    network = networks.build_network(genotype, size).eval()
     for w in network.parameters():
         w.data.fill_(0.1)  # all positive: brighter images make larger features
     weight, bias = network.classifier.weight.data, network.classifier.bias.data

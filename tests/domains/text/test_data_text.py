@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from proxnas.common.errors import InputError
 from proxnas.domains.text.data import corpus, vocabulary
-from proxnas.domains.text.data.corpus import cut, is_text, read
+from proxnas.domains.text.data.corpus import cut_parts, is_text, read_corpus
 from proxnas.domains.text.data.text import Text, TextOptions, load
 
 REAL = Path(os.environ.get("PROXNAS_TEXT_DATA", "/nonexistent"))
@@ -105,8 +105,8 @@ def test_the_vocabulary_of_a_model_is_used_as_it_is(tmp_path: Path) -> None:
 
 @given(st.lists(st.sampled_from(["a", "bb", "<unk>", "é", "<eos>"])), st.integers(0, 4))
 def test_vocabularies_are_distinct_words_by_frequency(words: list[str], most: int) -> None:
-    made = vocabulary.build(words, max_words=most)
-    assert vocabulary.check(list(made), "here") == made
+    made = vocabulary.build_vocabulary(words, max_words=most)
+    assert vocabulary.check_vocabulary(list(made), "here") == made
     counts = [words.count(word) for word in made]
     assert counts == sorted(counts, reverse=True) and (not most or len(made) <= max(most, 1))
 
@@ -114,12 +114,12 @@ def test_vocabularies_are_distinct_words_by_frequency(words: list[str], most: in
 @given(st.lists(st.lists(st.sampled_from(["a", "bb", "c"]), max_size=4), min_size=1))
 def test_join_turns_words_back_into_lines(lines: list[list[str]]) -> None:
     text = "".join(" ".join(line) + "\n" for line in lines)
-    assert vocabulary.join(vocabulary.split(text, "word", ""), "word") == text
+    assert vocabulary.join(vocabulary.split_tokens(text, "word", ""), "word") == text
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_cut_loses_nothing(text: str) -> None:
-    assert "".join(cut(text)) == text
+    assert "".join(cut_parts(text)) == text
 
 
 # kinds of data
@@ -271,17 +271,17 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_missing_data(spec: str, expected: str) -> None:
     with pytest.raises(InputError, match=expected):
-        read(spec)
+        read_corpus(spec)
 
 
 def test_other_files_and_missing_parts(tmp_path: Path) -> None:
     (tmp_path / "book.pdf").write_text("text")
     with pytest.raises(InputError, match="not a kind of text"):
-        read(str(tmp_path / "book.pdf"))
+        read_corpus(str(tmp_path / "book.pdf"))
     folder(tmp_path)
     (tmp_path / "valid.txt").unlink()
     with pytest.raises(InputError, match=r"no file valid\.txt"):
-        read(str(tmp_path))
+        read_corpus(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_bad_options(options: dict[str, Any], named: str) -> None:
 @pytest.mark.parametrize("bad", ["words", ["a", 1], ["a", "a", "<unk>"], ["a", "b"]])
 def test_bad_vocabularies(bad: Any) -> None:
     with pytest.raises(InputError, match=r"model\.safetensors: the vocabulary"):
-        vocabulary.check(bad, "model.safetensors")
+        vocabulary.check_vocabulary(bad, "model.safetensors")
 
 
 # the published counts, where the data is at hand: PROXNAS_TEXT_DATA names the folder with ptb and
@@ -338,14 +338,14 @@ def test_files_go_by_the_usual_names_of_parts(
     for name, text in ((train, "a b\n"), (valid, "c d\n"), (test, "e f\n")):
         (tmp_path / name).write_text(text)
     assert is_text(str(tmp_path))
-    found = read(str(tmp_path))
+    found = read_corpus(str(tmp_path))
     assert (found.train, found.valid, found.test) == ("a b\n", "c d\n", "e f\n")
     (tmp_path / train).with_name("valid.txt" if valid != "valid.txt" else "val.txt").write_text(
         "x\n"
     )
     if not valid.startswith("ptb."):
         with pytest.raises(InputError, match="two names for one part"):
-            read(str(tmp_path))
+            read_corpus(str(tmp_path))
 
 
 @pytest.mark.parametrize("own", ["train", "train test", "train valid", "train valid test"])
@@ -366,9 +366,9 @@ def test_parts_of_a_set_on_the_hub_are_kept(
 
     parts = {part: Rows(part) for part in own.split()}
     monkeypatch.setattr(
-        "proxnas.domains.hub.loaded", lambda spec, columns: (f"set-{len(parts)}", {}, parts)
+        "proxnas.domains.hub.load_hub", lambda spec, columns: (f"set-{len(parts)}", {}, parts)
     )
-    found = read(f"hf:{own}")
+    found = read_corpus(f"hf:{own}")
     whole = {part: "".join(f"{row}\n" for row in rows.rows) for part, rows in parts.items()}
     for part in set(parts) - {"train"}:
         assert getattr(found, part) == whole[part]

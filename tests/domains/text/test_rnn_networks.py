@@ -13,7 +13,7 @@ from proxnas.core.size.complexity import parameters
 from proxnas.domains.text import language
 from proxnas.domains.text.language import Dropouts, LanguageModel, LanguageSize, decoded_loss, speak
 from proxnas.domains.text.network import lstm_network, recurrent_network
-from proxnas.domains.text.recurrence import Highway, Plan, _outputs, unroll
+from proxnas.domains.text.recurrence import CellPlan, Highway, _outputs, unroll
 
 DARTS_V2 = (
     ("sigmoid", 0),
@@ -75,7 +75,7 @@ PLAN = (
 def test_the_backward_pass_by_hand_is_that_of_autograd(
     norm: bool, dropped: bool, outputs: tuple[int, ...]
 ) -> None:
-    plan = Plan(PLAN, outputs, norm)
+    plan = CellPlan(PLAN, outputs, norm)
     mask = (torch.rand(B, H) > 0.3) / 0.7 if dropped else None
     xz, h = torch.randn(T, B, 2 * H, requires_grad=True), torch.randn(B, H, requires_grad=True)
     weights = [torch.randn(H, 2 * H, requires_grad=True) for _ in PLAN]

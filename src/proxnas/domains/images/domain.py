@@ -16,12 +16,7 @@ from proxnas.common.plugins import of_others
 from proxnas.common.say import plain
 from proxnas.domains.images.fitting import ImageFitting
 from proxnas.domains.images.networks import NETWORKS
-from proxnas.domains.images.options import (
-    ImageSearchOptions,
-    ImageTestOptions,
-    ImageTrainOptions,
-    load_options,
-)
+from proxnas.domains.images.options import ImageSearchOptions, ImageTestOptions, ImageTrainOptions
 from proxnas.domains.images.protocols import OF_CELLS, PROTOCOLS, train_values
 from proxnas.domains.images.spaces import SPACES, space_traits
 from proxnas.domains.search_options import DomainOptions, SpaceTraits
@@ -87,7 +82,7 @@ class ImageDomain:
     def load(self, data: Any, options: Any) -> Images:
         from proxnas.domains.images.data.images import load
 
-        return load(data, load_options(options))
+        return load(data, options.load_options())
 
     def kept_as(self, data: Any) -> str:
         from proxnas.domains.images.data.kept import is_of_paths

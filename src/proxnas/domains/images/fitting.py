@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from proxnas.common.errors import AboutOptions, InputError, unknown_value
 from proxnas.common.options import Range, changed
 from proxnas.domains.fitting import FitMinutes, FitOptions, Free, Say
-from proxnas.domains.images.options import ImageFlags, ImageTrainOptions, load_options
+from proxnas.domains.images.options import ImageFlags, ImageTrainOptions
 from proxnas.domains.images.protocols import protocol_values
 from proxnas.domains.images.spaces import SPACES, space_traits
 from proxnas.training.few_steps import SMALLEST_BATCH, batch_for, epochs_for
@@ -113,7 +113,7 @@ class ImageFitting:
         if config.minutes and not search.image_size and max(images.shape[1:]) > SEARCH_SIDE:
             search, images = _smaller_images(search, images)
         if free("batch_size"):
-            size = batch_for(_halved(images), search.epochs, search.batch_size)
+            size = batch_for(_half_size(images), search.epochs, search.batch_size)
             search = changed(search, batch_size=size)
         return search, images
 
@@ -131,7 +131,7 @@ class ImageFitting:
         return training
 
     def reads_alike(self, search: Any, training: ImageTrainOptions) -> bool:
-        return load_options(search) == load_options(training)
+        return bool(search.load_options() == training.load_options())
 
     def smaller(
         self, training: ImageTrainOptions, data: Images, free: Free
@@ -190,7 +190,7 @@ class ImageFitting:
 def _load(options: Any) -> Images:
     from proxnas.domains.images.data.images import load
 
-    return load(options.data, load_options(options))
+    return load(options.data, options.load_options())
 
 
 def _smaller_images(options: Any, images: Images) -> tuple[Any, Images]:
@@ -202,7 +202,7 @@ def _smaller_images(options: Any, images: Images) -> tuple[Any, Images]:
         return options, images
 
 
-def _halved(images: Images) -> int:
+def _half_size(images: Images) -> int:
     """How many images the smaller half has that a search is made on."""
     if images.y_valid is not None:
         return min(len(images.y_train), len(images.y_valid))

@@ -30,7 +30,7 @@ from proxnas.domains.images import networks
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.targets import CLASSES, Target
 from proxnas.domains.images.targets import from_json as read_target
-from proxnas.training.model_file import entry, read_file, read_weights, write_weights
+from proxnas.training.model_file import metadata_entry, read_file, read_weights, write_weights
 
 if TYPE_CHECKING:
     from proxnas.domains.images.data.picture import Head
@@ -145,10 +145,10 @@ class Model:
 def picture(file: str, shape: tuple[int, int, int]) -> tuple[Any, Head]:
     """(H, W, C): as it is if it has that size, else its middle square, scaled; and what it was. Or
     a BrokenImage."""
-    from proxnas.domains.images.data.picture import head, opened, pixels, quiet
+    from proxnas.domains.images.data.picture import head, open_picture, pixels, quiet
 
     C, H, W = shape
-    with quiet(), opened(file) as image:
+    with quiet(), open_picture(file) as image:
         found = head(image)
         resize = H == W and (found.height, found.width) != (H, W)
         return pixels(image, (H, W, C), resize), found
@@ -192,7 +192,7 @@ def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> 
         genotype = from_json(metadata["genotype"])
     except InputError as error:
         raise InputError(f"genotype: {error}") from error
-    size = _size(entry(metadata, "size"), genotype)
+    size = _size(metadata_entry(metadata, "size"), genotype)
     classes = _list(metadata, "classes", size.classes, lambda name: isinstance(name, str))
     shape = _list(metadata, "shape", 3, lambda side: type(side) is int and 0 < side <= 65536)
     if shape[0] != size.image_channels:
@@ -210,8 +210,8 @@ def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> 
         mean=_list(metadata, "mean", shape[0], is_figure),
         std=_list(metadata, "std", shape[0], lambda value: is_figure(value) and value > 0),
         shape=(shape[0], shape[1], shape[2]),
-        pixels=entry(metadata, "pixels"),
-        info=entry(metadata, "info"),
+        pixels=metadata_entry(metadata, "pixels"),
+        info=metadata_entry(metadata, "info"),
         target=_target(metadata, size.classes),
     )
     if model.pixels not in PIXELS or not isinstance(model.info, dict):
@@ -221,13 +221,17 @@ def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> 
 
 def _target(metadata: Mapping[str, str], outputs: int) -> Target:
     """What the model answers; of files that do not tell: classes."""
-    return read_target(entry(metadata, "target"), outputs) if "target" in metadata else CLASSES
+    return (
+        read_target(metadata_entry(metadata, "target"), outputs)
+        if "target" in metadata
+        else CLASSES
+    )
 
 
 def _list(
     metadata: Mapping[str, str], name: str, length: int, good: Callable[[Any], bool]
 ) -> tuple[Any, ...]:
-    values = entry(metadata, name)
+    values = metadata_entry(metadata, name)
     if not isinstance(values, list) or len(values) != length or not all(map(good, values)):
         raise InputError(
             f"{name} in its metadata is not a list of {length} sound values: the file is damaged"
@@ -275,5 +279,5 @@ def check_shape(shape: Sequence[int], size: Size, network: nn.Module) -> None:
 def _network(file: Any, genotype: Architecture, size: Size) -> nn.Module:
     """The network of the metadata with the weights of the file."""
     with torch.device("meta"):
-        network = networks.build(genotype, size)
+        network = networks.build_network(genotype, size)
     return channels_last(read_weights(file, network))

@@ -273,7 +273,7 @@ class Parts(NamedTuple):
 SEARCHED, FINAL = Parts(search_operation, search_norm), Parts(final_operation, final_norm)
 
 
-def parted(parts: Parts, part: int) -> Parts:
+def on_part_of_channels(parts: Parts, part: int) -> Parts:
     """The same with operations on a part of the channels."""
 
     def operation(name: str, C: int, stride: int) -> nn.Module:

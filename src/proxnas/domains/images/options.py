@@ -47,14 +47,14 @@ class ImageFlags(Options):
     skip_broken: bool = False
     """Leave out images that cannot be read, and name them; without it they are an error."""
 
+    def check(self) -> None:
+        """A side that images can have."""
+        super().check()
+        self.load_options()
+
     def load_options(self) -> LoadOptions:
-        """How DATA is read."""
-        return load_options(self)
-
-
-def load_options(options: Any) -> LoadOptions:
-    """How DATA is read, by the options of a search, a training, a test or a fit."""
-    return LoadOptions(skip_broken=options.skip_broken, image_size=options.image_size)
+        """How DATA is read, by what a search, a training, a test or a fit is told."""
+        return LoadOptions(skip_broken=self.skip_broken, image_size=self.image_size)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,6 @@ class ImageTrainOptions(ImageFlags, ScheduledOptions):
             raise OptionError(
                 "accumulate", self.accumulate, "parts of a batch need two images each: give fewer"
             )
-        self.load_options()
 
     def over_all_epochs(self) -> str:
         if self.drop_path:
@@ -158,11 +157,6 @@ class ImageSearchOptions(ImageFlags, DomainOptions):
     """Side of the square cut out of the images that train w and move A; 0: none."""
     precision: Precision = "fp32"
     """Of the operations; weights stay fp32. For GPUs: most CPUs are slower in bf16."""
-
-    def check(self) -> None:
-        """A side that images can have."""
-        super().check()
-        self.load_options()
 
     @classmethod
     def choose_protocol(cls, data: str) -> str:
@@ -228,8 +222,8 @@ def auto_protocol(data: str) -> str:
     if not folder.is_dir():
         return "quick"
     # numpy takes a while, and --help needs it not
-    from proxnas.domains.images.data.cifar import find
+    from proxnas.domains.images.data.cifar import find_cifar
 
-    if find(folder) is not None:
+    if find_cifar(folder) is not None:
         return "cifar"
     return "tinyimagenet" if (folder / "val" / "val_annotations.txt").is_file() else "quick"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from proxnas.common.errors import InputError
-from proxnas.common.say import listed
+from proxnas.common.say import list_names
 from proxnas.domains.images.data.folder import image_files
 from proxnas.domains.images.data.picture import BrokenImage, Head
 from proxnas.domains.images.model import PREDICT_BATCH, Model, picture
@@ -23,7 +23,7 @@ NAMED = 20
 
 
 @dataclass(frozen=True)
-class Row:
+class ImageRow:
     """What was made of one image."""
 
     image: str
@@ -37,11 +37,11 @@ class Seen:
     """What is to be said when all images are done."""
 
     images: int = 0
-    bad: list[Row] = field(default_factory=list)
+    bad: list[ImageRow] = field(default_factory=list)
     resized: list[Head] = field(default_factory=list)
     greyed: int = 0
 
-    def count(self, row: Row) -> Row:
+    def count(self, row: ImageRow) -> ImageRow:
         self.images += 1
         if row.error:
             self.bad.append(row)
@@ -74,7 +74,7 @@ class Seen:
         """An InputError that names the images which could not be read."""
         if not self.bad:
             return
-        reasons = listed([f"{row.image}: {row.error}" for row in self.bad], NAMED)
+        reasons = list_names([f"{row.image}: {row.error}" for row in self.bad], NAMED)
         if self.images == len(self.bad):
             rest = ""
         else:
@@ -84,35 +84,35 @@ class Seen:
         )
 
 
-def predict(model: Model, places: Sequence[str], top: int, seen: Seen) -> Iterator[Row]:
+def predict(model: Model, places: Sequence[str], top: int, seen: Seen) -> Iterator[ImageRow]:
     """A row for each file, and for each image in a folder and the folders in it, in order."""
     model.check_files()
-    waiting = chain.from_iterable(map(_found, places))
+    waiting = chain.from_iterable(map(_find_images, places))
     while batch := list(islice(waiting, PREDICT_BATCH)):
         rows = [_read(row, model, seen) for row in batch]
         arrays = [array for _, array in rows if array is not None]
         answers = iter(model.predict(np.stack(arrays), top) if arrays else [])
         for row, array in rows:
-            yield seen.count(row if array is None else Row(row.image, next(answers)))
+            yield seen.count(row if array is None else ImageRow(row.image, next(answers)))
 
 
-def _found(place: str) -> Iterator[Row]:
+def _find_images(place: str) -> Iterator[ImageRow]:
     if not os.path.isdir(place):
-        yield Row(place)
+        yield ImageRow(place)
         return
     files = image_files(place)
-    yield from map(Row, files)
+    yield from map(ImageRow, files)
     if not files:
-        yield Row(place, error="no images in this folder")
+        yield ImageRow(place, error="no images in this folder")
 
 
-def _read(row: Row, model: Model, seen: Seen) -> tuple[Row, Any]:
+def _read(row: ImageRow, model: Model, seen: Seen) -> tuple[ImageRow, Any]:
     """(row, pixels); no pixels for an image that cannot be read, and then the row says why."""
     if row.error:
         return row, None
     try:
         array, head = picture(row.image, model.shape)
     except BrokenImage as error:
-        return Row(row.image, error=str(error)), None
+        return ImageRow(row.image, error=str(error)), None
     seen.note(head, model.shape)
     return row, array

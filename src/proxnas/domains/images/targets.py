@@ -73,7 +73,7 @@ class Target(Protocol):
 
     def named(self, values: Any) -> Any:
         """Figures under their own name where they were called accuracy."""
-        return renamed(values, self.metric)
+        return rename_accuracy(values, self.metric)
 
     def to_json(self) -> dict[str, Any]:
         """What a model file tells of it."""
@@ -286,11 +286,15 @@ def require_classes(target: Target, name: str) -> None:
         )
 
 
-def renamed(values: Any, metric: str) -> Any:
+def rename_accuracy(values: Any, metric: str) -> Any:
     """JSON values with test_accuracy called test_r2, and so on, wherever they are."""
     if isinstance(values, Mapping):
         own = {
             f"{part}_accuracy": f"{part}_{metric}" for part in ("train", "valid", "test", "float")
         }
-        return {own.get(name, name): renamed(value, metric) for name, value in values.items()}
-    return [renamed(value, metric) for value in values] if isinstance(values, list) else values
+        return {
+            own.get(name, name): rename_accuracy(value, metric) for name, value in values.items()
+        }
+    return (
+        [rename_accuracy(value, metric) for value in values] if isinstance(values, list) else values
+    )

@@ -11,7 +11,7 @@ import torch
 
 from proxnas.common.config_file import FINGERPRINT
 from proxnas.common.errors import InputError, OptionError, escape
-from proxnas.common.say import listed
+from proxnas.common.say import list_names
 from proxnas.domains.images.data.arrays import held_out_fifth
 from proxnas.domains.images.data.images import Images, Part, load
 from proxnas.domains.images.data.stream import ImageBatches
@@ -49,7 +49,9 @@ def load_for(model: Model, config: ImageTestOptions, data: Any = None) -> Images
         )
     unknown = [repr(name) for name in images.classes if name not in model.classes]
     if unknown:
-        more = f" (and {len(unknown) - 1} more: {listed(unknown[1:])})" if len(unknown) > 1 else ""
+        more = (
+            f" (and {len(unknown) - 1} more: {list_names(unknown[1:])})" if len(unknown) > 1 else ""
+        )
         raise InputError(
             f"{config.data}: class {unknown[0]}{more} is none of the model's {len(model.classes)}"
             f" classes ({', '.join(model.classes[:5])}, ...): give data of the classes it was"
@@ -63,7 +65,9 @@ def choose(model: Model, images: Images, asked: str) -> tuple[str, list[Part], s
     trained on these data."""
     name, own = images.name, len(images.y_test) > 0
     known = trained_on(model, images)
-    part = asked if asked != "auto" else "test" if own or known else "all"
+    part = asked
+    if asked == "auto":
+        part = "test" if own or known else "all"
     if part == "valid":
         if images.x_valid is None or images.y_valid is None:
             raise OptionError(

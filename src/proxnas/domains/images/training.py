@@ -26,7 +26,8 @@ from proxnas.domains.images.data.images import Images, Part
 from proxnas.domains.images.data.stream import ImageBatches, Stream
 from proxnas.domains.images.evaluate import TOP, Evaluation, evaluate
 from proxnas.domains.images.model import Model, check_shape
-from proxnas.domains.images.networks.cnn import Size, channels_last
+from proxnas.domains.images.networks.cnn import Size, channels_last, forward_auxiliary
+from proxnas.domains.images.networks.parts import set_drop_path
 from proxnas.domains.images.options import ImageTrainOptions
 from proxnas.domains.images.parts import train_parts
 from proxnas.domains.images.targets import require_classes
@@ -57,7 +58,7 @@ class ImageTraining:
         self.precision = PRECISIONS[config.precision]
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.size = _size(config, images)
-        self.network = networks.build(architecture, self.size).to(self.device)
+        self.network = networks.build_network(architecture, self.size).to(self.device)
         check_shape(images.shape, self.size, self.network)
         channels_last(self.network)
         self.flops = multiply_adds(self.network, images.shape)
@@ -108,15 +109,13 @@ class ImageTraining:
         who = f"/{here().rank}" if here().rank else ""
         torch.manual_seed(stable_seed(self.config.seed, f"step{who}", self.optimizer.t))
         self.network.train()
-        self.network.set_drop_path(
-            self.config.drop_path * self.optimizer.t / (len(self) * self.config.epochs)
-        )
+        steps = len(self) * self.config.epochs
+        set_drop_path(self.network, self.config.drop_path * self.optimizer.t / steps)
         batch = self.train.next()
-        pieces = [
-            Batch(*piece)
-            for piece in zip(*(t.tensor_split(self.config.accumulate) for t in batch), strict=True)
-        ]
-        results = [self._piece(piece, len(piece.y) / len(batch.y)) for piece in pieces]
+        split = [tensor.tensor_split(self.config.accumulate) for tensor in batch]
+        results = []
+        for x, y in zip(*split, strict=True):
+            results.append(self._piece(Batch(x, y), len(y) / len(batch.y)))
         loss, right = (sum(values[1:], values[0]) for values in zip(*results, strict=True))
         with self.clock("update"):
             self.optimizer.step(loss, len(batch.y))
@@ -132,7 +131,7 @@ class ImageTraining:
                 self.device.type, self.precision, enabled=self.precision != torch.float32
             )
             with half, shared_relu():
-                logits, auxiliary = self.network.forward_auxiliary(batch.x)
+                logits, auxiliary = forward_auxiliary(self.network, batch.x)
             loss = (
                 nn.functional.cross_entropy(logits.float(), batch.y, label_smoothing=smooth) * share
             )
@@ -189,7 +188,7 @@ class ImageTraining:
 
     def best_network(self) -> nn.Module:
         """The network to keep: best weights, no auxiliary tower."""
-        network = networks.build(
+        network = networks.build_network(
             self.architecture, dataclasses.replace(self.size, auxiliary=False)
         ).to(self.device)
         network.load_state_dict(self.best["weights"])

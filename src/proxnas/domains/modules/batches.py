@@ -110,14 +110,11 @@ def passes(data: Any, batch_size: int, seed: int, name: str) -> Passes:
         and len(data) >= 2
         and all(isinstance(part, Tensor | np.ndarray) for part in data)
     ):
-        data = tuple(
-            _converted(part, name) if isinstance(part, np.ndarray) else part for part in data
-        )
-        if len({len(part) if part.ndim else 0 for part in data}) > 1:
-            raise InputError(
-                f"{name}: tensors of {', '.join(str(tuple(x.shape)) for x in data)}: give equal"
-                " lengths"
-            )
+        data = [_convert(x, name) if isinstance(x, np.ndarray) else x for x in data]
+        lengths = {len(x) if x.ndim else 0 for x in data}
+        if len(lengths) > 1:
+            shapes = ", ".join(str(tuple(x.shape)) for x in data)
+            raise InputError(f"{name}: tensors of {shapes}: give equal lengths")
         data = TensorDataset(*data)
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
         return ItemPasses(data, batch_size, seed, name)
@@ -186,10 +183,10 @@ class UserStream:
     def _seeded(self, begin: Callable[[int], Iterator[Any]], number: int) -> Iterator[Any]:
         """A pass in which each batch draws from a seed of its own."""
         place = f"{self.name}/{number}"
-        with seeded(stable_seed(self.seed, place, 0)):
+        with seed_generators(stable_seed(self.seed, place, 0)):
             running = begin(number)
         for t in count():
-            with seeded(stable_seed(self.seed, place, t)):
+            with seed_generators(stable_seed(self.seed, place, t)):
                 raw = next(running, _END)
             if raw is _END:
                 return
@@ -213,7 +210,7 @@ class UserStream:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_generators(seed: int) -> Iterator[None]:
     """Torch's own random numbers on the host from a seed, within; afterwards they go on as
     before."""
     before = torch.get_rng_state()
@@ -260,7 +257,7 @@ def _inputs(inputs: list[Any], name: str) -> Tensor | Inputs:
     raise InputError(f"{name}: gave inputs of type {_kind(given)}: {FORM}")
 
 
-def _converted(array: np.ndarray[Any, Any], name: str) -> Tensor:
+def _convert(array: np.ndarray[Any, Any], name: str) -> Tensor:
     """An array as a tensor; numpy's usual float64 becomes what modules are made of."""
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name}: an array of {array.dtype}: give numbers")

@@ -112,15 +112,15 @@ def derive(module: nn.Module, genotype: Mapping[str, str] | Genotype) -> nn.Modu
 
     The weights are those of `module`: built anew, it gives the found architecture untrained.
     """
-    return _derived(module, genotype, {})
+    return _derive(module, genotype, {})
 
 
 def skeleton(module: nn.Module, genotype: Genotype) -> nn.Module:
     """The same without copying any weights: for counting."""
-    return _derived(module, genotype, {id(x): x for x in (*module.parameters(), *module.buffers())})
+    return _derive(module, genotype, {id(x): x for x in (*module.parameters(), *module.buffers())})
 
 
-def _derived(
+def _derive(
     module: nn.Module, genotype: Mapping[str, str] | Genotype, memo: dict[int, Any]
 ) -> nn.Module:
     pick = picker(module, genotype)

@@ -25,7 +25,7 @@ def text_card(
     """What the model is for, how good and large it is, how it was made and how to use it, as
     Markdown."""
     info = model.info
-    perplexity = (_figure(info.get("test_perplexity")), _tested(info))
+    perplexity = (_figure(info.get("test_perplexity")), _tested_on(info))
     figures = {
         "task": f"foresees the next {model.options.tokens} of a text, and writes on from one",
         "data": escape(info.get("data", "")),
@@ -65,7 +65,7 @@ def _use(model: TextModel, files: Mapping[str, Path]) -> list[str]:
     ]
 
 
-def _tested(info: Mapping[str, Any]) -> str:
+def _tested_on(info: Mapping[str, Any]) -> str:
     tokens = info.get("test_tokens")
     return f"on {tokens:,} tokens" if isinstance(tokens, int) else ""
 

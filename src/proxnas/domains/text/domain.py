@@ -20,7 +20,6 @@ from proxnas.domains.text.options import (
     TextSearchOptions,
     TextTestOptions,
     TextTrainOptions,
-    text_options,
 )
 from proxnas.domains.text.spaces import SPACES, space_traits
 from proxnas.training.options import Defaults, TestOptions, TrainOptions
@@ -71,7 +70,7 @@ class TextDomain:
     def load(self, data: Any, options: Any) -> Text:
         from proxnas.domains.text.data.text import Text, load
 
-        return data if isinstance(data, Text) else load(data, text_options(options))
+        return data if isinstance(data, Text) else load(data, options.text_options())
 
     def kept_as(self, data: Any) -> str:
         return "data.txt"

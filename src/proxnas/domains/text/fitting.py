@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from proxnas.common.errors import OptionError
 from proxnas.common.options import COUNT, COUNT_OR_NONE, Range, changed
 from proxnas.domains.fitting import FitOptions, Free, Say, names_of
-from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainOptions, TokenFlags, text_options
+from proxnas.domains.text.data.options import TextOptions
+from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainOptions
 from proxnas.domains.text.spaces import SPACES
 from proxnas.training.few_steps import windows_for
 from proxnas.training.options import DataArgument
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TextFitConfig(TokenFlags, FitOptions):
+class TextFitConfig(TextOptions, FitOptions):
     """Search a recurrent cell on a text, train its language model, test it, export it and let it
     write."""
 
@@ -56,7 +57,7 @@ class TextFitConfig(TokenFlags, FitOptions):
         return {name: getattr(self, name) for name in TOKENS}
 
 
-TOKENS = tuple(TokenFlags.__dataclass_fields__)
+TOKENS = tuple(TextOptions.__dataclass_fields__)
 
 
 OWN = ("epochs", "batch_size", "bptt", "units")
@@ -90,16 +91,18 @@ class TextFitting:
         self, config: TextFitConfig, search: Any, data: Any, free: Free
     ) -> tuple[Any, Text]:
         text = data if data is not None else _load(search)
-        return _fitted(search, min(len(text.train), len(text.valid)), free), text  # for w and for A
+        return _fit_windows(
+            search, min(len(text.train), len(text.valid)), free
+        ), text  # for w and for A
 
     def size_training(
         self, training: TextTrainOptions, data: Text, free: Free, most: int
     ) -> TextTrainOptions:
-        sized: TextTrainOptions = _fitted(training, len(data.train), free)
+        sized: TextTrainOptions = _fit_windows(training, len(data.train), free)
         return sized
 
     def reads_alike(self, search: Any, training: TextTrainOptions) -> bool:
-        return text_options(search) == text_options(training)
+        return bool(search.text_options() == training.text_options())
 
     def smaller(
         self, training: TextTrainOptions, data: Text, free: Free
@@ -133,10 +136,10 @@ class TextFitting:
 def _load(options: Any) -> Text:
     from proxnas.domains.text.data.text import load
 
-    return load(options.data, text_options(options))
+    return load(options.data, options.text_options())
 
 
-def _fitted(options: Any, tokens: int, free: Free) -> Any:
+def _fit_windows(options: Any, tokens: int, free: Free) -> Any:
     """Columns and windows that so many tokens are enough for."""
     fixed = not free("batch_size"), not free("bptt")
     batch_size, bptt = windows_for(tokens, options.batch_size, options.bptt, fixed)

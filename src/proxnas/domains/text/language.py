@@ -130,9 +130,8 @@ class LanguageModel(nn.Module):
         made = Masks(
             *(self._mask(p, shape, generator) for p, shape in zip(chances, shapes, strict=True))
         )
-        return Masks(*(None if mask is None else mask[columns] for mask in made))._replace(
-            words=made.words
-        )
+        own = Masks(*(None if mask is None else mask[columns] for mask in made))
+        return own._replace(words=made.words)  # a word is dropped in all columns
 
     def _mask(
         self, chance: float, shape: tuple[int, int], generator: torch.Generator | None
@@ -149,8 +148,10 @@ class LanguageModel(nn.Module):
         embedded = nn.functional.embedding(
             x, self.embedding if m.words is None else self.embedding * m.words
         )
-        raw, after = self._core(_masked(_masked(embedded, m.embedding), m.input), hidden, m.hidden)
-        return Features(raw, _masked(raw, m.output), after)
+        raw, after = self._core(
+            _apply_mask(_apply_mask(embedded, m.embedding), m.input), hidden, m.hidden
+        )
+        return Features(raw, _apply_mask(raw, m.output), after)
 
     def forward(self, x: Tensor, *hidden: Tensor) -> tuple[Tensor, ...]:
         """(logits (T, B, V), the state after): without dropout, for few positions at a time."""
@@ -245,5 +246,5 @@ def uniform(*shape: int) -> Tensor:
     return torch.empty(shape).uniform_(-INITIAL, INITIAL)
 
 
-def _masked(x: Tensor, mask: Tensor | None) -> Tensor:
+def _apply_mask(x: Tensor, mask: Tensor | None) -> Tensor:
     return x if mask is None else x * mask

@@ -26,12 +26,12 @@ from proxnas.cells.kinds import RECURRENT
 from proxnas.cells.zoo import LSTM
 from proxnas.common.errors import AboutOptions, InputError, escape
 from proxnas.domains.text.data import vocabulary as words
-from proxnas.domains.text.data.corpus import read
+from proxnas.domains.text.data.corpus import read_corpus
 from proxnas.domains.text.data.text import Text, TextOptions, to_numbers
 from proxnas.domains.text.language import NOTHING, Dropouts, LanguageModel, LanguageSize
 from proxnas.domains.text.network import lstm_network, recurrent_network
 from proxnas.training.answers import Answer
-from proxnas.training.model_file import entry, read_file, read_weights, write_weights
+from proxnas.training.model_file import metadata_entry, read_file, read_weights, write_weights
 
 DOMAIN, SCHEMA = "text", 1
 LIMITS = {"words": 10_000_000, "units": 65_536}
@@ -68,7 +68,7 @@ class TextModel:
 
     def numbers(self, prompt: str) -> list[int]:
         """The tokens of a prompt; an empty one begins a line."""
-        tokens = list(words.split(prompt, self.options.tokens, "the prompt"))
+        tokens = list(words.split_tokens(prompt, self.options.tokens, "the prompt"))
         if self.options.tokens == "word":
             tokens = tokens[:-1] or [words.END]  # the prompt's line goes on
         numbers: list[int] = words.encode(tokens or ["\n"], self.vocabulary).tolist()
@@ -76,7 +76,7 @@ class TextModel:
 
     def unknown(self, prompt: str) -> list[str]:
         """The words of a prompt that the model does not know."""
-        tokens = words.split(prompt, self.options.tokens, "the prompt")
+        tokens = words.split_tokens(prompt, self.options.tokens, "the prompt")
         return [word for word in dict.fromkeys(tokens) if word not in {*self.vocabulary, words.END}]
 
     @torch.no_grad()
@@ -151,7 +151,7 @@ def multiply_adds(network: LanguageModel) -> int:
 
 def text_for(model: TextModel, data: str, other_text: bool = False) -> Text:
     """DATA as tokens of the model; with another vocabulary only if that is what is wanted."""
-    corpus = read(data)
+    corpus = read_corpus(data)
     text = to_numbers(corpus, model.options)
     if text.vocabulary == model.vocabulary:
         return text
@@ -194,18 +194,20 @@ def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> 
             "not a language model written by proxnas: give the model of a train run on text"
         )
     genotype = (
-        None if entry(metadata, "genotype") == LSTM else Genotype.from_json(metadata["genotype"])
+        None
+        if metadata_entry(metadata, "genotype") == LSTM
+        else Genotype.from_json(metadata["genotype"])
     )
-    vocabulary = words.check(entry(metadata, "vocabulary"), "its metadata")
-    size = _size(entry(metadata, "size"), vocabulary, genotype)
-    info = entry(metadata, "info")
+    vocabulary = words.check_vocabulary(metadata_entry(metadata, "vocabulary"), "its metadata")
+    size = _size(metadata_entry(metadata, "size"), vocabulary, genotype)
+    info = metadata_entry(metadata, "info")
     if not isinstance(info, dict):
         raise InputError("info in its metadata is not an object: the file is damaged")
     with torch.device("meta"):
         network = language_network(genotype, size)
     network = read_weights(file, network).to(device).eval()
     return TextModel(
-        network, genotype, size, vocabulary, _options(entry(metadata, "options")), info
+        network, genotype, size, vocabulary, _options(metadata_entry(metadata, "options")), info
     )
 
 

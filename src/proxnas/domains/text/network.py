@@ -20,25 +20,21 @@ from proxnas.domains.text.language import (
     LanguageSize,
     uniform,
 )
-from proxnas.domains.text.recurrence import Highway, Plan, unroll
+from proxnas.domains.text.recurrence import CellPlan, Highway, unroll
 
 FIRST = Highway(0, "tanh")
 """The first state: s_0 = h + sigmoid(c) * (tanh(.) - h), from the input and the output h of the
 time step before."""
 
 
-def plan_of(cell: Cell, norm: bool = False) -> Plan:
+def plan_of(cell: Cell, norm: bool = False) -> CellPlan:
     """The nodes of a cell in order; a `none` is a state of zeros."""
-    edges = [node[0] for node in cell.nodes]
-    nodes = [
-        (
-            Highway(e.input + 1, "identity", 0.0)
-            if e.op == "none"
-            else Highway(e.input + 1, e.op, e.value)
-        )
-        for e in edges
-    ]
-    return Plan((FIRST, *nodes), cell.concat, norm)
+    nodes = [FIRST]
+    for node in cell.nodes:
+        edge = node[0]
+        op, value = ("identity", 0.0) if edge.op == "none" else (edge.op, edge.value)
+        nodes.append(Highway(edge.input + 1, op, value))
+    return CellPlan(tuple(nodes), cell.concat, norm)
 
 
 class CellWeights(nn.Module):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from proxnas.common.options import COUNT, Options, Range
 from proxnas.domains.search_options import DomainOptions
+from proxnas.domains.text.data.options import TextOptions
 from proxnas.runs.options import RunConfig
 from proxnas.training.options import (
     CellArgument,
@@ -25,9 +26,6 @@ from proxnas.training.options import (
     TestOptions,
     TrainOptions,
 )
-
-if TYPE_CHECKING:
-    from proxnas.domains.text.data.text import TextOptions
 
 LITTLE_DROPPED: Defaults = {
     "drop_output": 0.3,
@@ -53,20 +51,6 @@ TEXT_PROTOCOLS: dict[str, Defaults] = {"quick": LITTLE_DROPPED, "ptb": PTB, "wt2
 
 
 @dataclass(frozen=True)
-class TokenFlags(Options):
-    """How a text becomes tokens."""
-
-    tokens: Literal["word", "char"] = "word"
-    """Words between white space, with <eos> at the end of each line; or characters."""
-    max_words: int = 0
-    """Keep so many words, the most frequent; the others are <unk>; 0: all."""
-    min_count: int = 0
-    """Words that occur less often are <unk>; 0: 2, or 1 for a text with <unk> in it."""
-    train_tokens: int = 0
-    """Train on the first so many tokens only, and take the vocabulary from them; 0: all."""
-
-
-@dataclass(frozen=True)
 class Regularised(Options):
     """What keeps a language model from learning its text by heart; the values are DARTS'."""
 
@@ -86,15 +70,8 @@ class Regularised(Options):
     """Weight of the squares of the outputs' change in time (TAR)."""
 
 
-def text_options(options: Any) -> TextOptions:
-    """How the text becomes tokens, by the options of a search, a training or a fit."""
-    from proxnas.domains.text.data.text import TextOptions
-
-    return TextOptions(options.tokens, options.max_words, options.min_count, options.train_tokens)
-
-
 @dataclass(frozen=True)
-class TextTrainOptions(Regularised, TokenFlags, TrainOptions):
+class TextTrainOptions(Regularised, TextOptions, TrainOptions):
     """Train the language model of a recurrent cell on DATA from scratch, and test it."""
 
     DOMAIN: ClassVar[str] = "text"
@@ -144,7 +121,7 @@ class TextTestOptions(TestOptions):
 
 
 @dataclass(frozen=True)
-class GenerateOptions(RunConfig, Options):
+class GenerateOptions(RunConfig):
     """Let a trained language model write on from a prompt."""
 
     model: ModelArgument = ""
@@ -156,16 +133,12 @@ class GenerateOptions(RunConfig, Options):
     temperature: Annotated[float, Range(0, 1000)] = 1.0
     """Below 1 likely words become more likely; 0: always the likeliest."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        Options.__post_init__(self)
-
 
 UNITS = Range(1, 16384)
 
 
 @dataclass(frozen=True)
-class TextSearchOptions(Regularised, TokenFlags, DomainOptions):
+class TextSearchOptions(Regularised, TextOptions, DomainOptions):
     """Text, and recurrent cells for it."""
 
     protocols: ClassVar[tuple[str, ...]] = ("quick", "ptb")
@@ -183,11 +156,6 @@ class TextSearchOptions(Regularised, TokenFlags, DomainOptions):
     """Windows for w: as DARTS, or all as long as --bptt."""
     norm: Literal["batch", "none"] = "batch"
     """Nodes normalised over the batch, as DARTS does, or not."""
-
-    def check(self) -> None:
-        """What cannot be made tokens of is refused by their reader."""
-        super().check()
-        text_options(self)
 
     @classmethod
     def choose_protocol(cls, data: str) -> str:

@@ -57,7 +57,7 @@ class Highway(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class CellPlan:
     """A discrete cell, the first state included."""
 
     nodes: tuple[Highway, ...]
@@ -75,13 +75,13 @@ class Trace(NamedTuple):
     gates: Tensor
 
 
-def normalised(x: Tensor) -> Tensor:
+def normalise_batch(x: Tensor) -> Tensor:
     """Over the batch, without scale or shift."""
     return torch.nn.functional.batch_norm(x, None, None, training=True, eps=EPSILON)
 
 
 def unroll(
-    plan: Plan,
+    plan: CellPlan,
     xz: Tensor,
     h: Tensor,
     weights: Sequence[Tensor],
@@ -102,7 +102,7 @@ def unroll(
 
 
 def _outputs(
-    plan: Plan, xz: Tensor, h: Tensor, weights: Sequence[Tensor], mask: Tensor | None
+    plan: CellPlan, xz: Tensor, h: Tensor, weights: Sequence[Tensor], mask: Tensor | None
 ) -> Tensor:
     """The plain computation, in which nothing is kept."""
     outputs = []
@@ -114,7 +114,7 @@ def _outputs(
             c, y = (z if len(states) > 1 else z + x).chunk(2, -1)
             s = torch.lerp(s, ACTIVATIONS[node.activation](y), c.sigmoid())
             s = s if node.value == 1 else s * node.value
-            states.append(normalised(s) if plan.norm else s)
+            states.append(normalise_batch(s) if plan.norm else s)
         h = torch.stack([states[j + 1] for j in plan.outputs]).mean(0)
         outputs.append(h)
     return torch.stack(outputs)
@@ -124,7 +124,7 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        plan: Plan,
+        plan: CellPlan,
         xz: Tensor,
         h: Tensor,
         mask: Tensor | None,
@@ -166,7 +166,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _forward(
-    plan: Plan,
+    plan: CellPlan,
     xz: Tensor,
     h: Tensor,
     mask: Tensor | None,
@@ -213,7 +213,7 @@ def _forward(
 
 
 def _backward(
-    plan: Plan,
+    plan: CellPlan,
     g: Tensor,
     before: Tensor,
     mask: Tensor | None,
@@ -233,10 +233,9 @@ def _backward(
     carried: Tensor | None = None
     for t, g_t in reversed(list(enumerate(g))):
         at_output = (g_t if carried is None else g_t + carried) * share
-        at: list[Tensor | None] = [
-            None,
-            *(at_output if j in plan.outputs else None for j in range(J)),
-        ]
+        at: list[Tensor | None] = [None] * (J + 1)
+        for j in plan.outputs:
+            at[j + 1] = at_output
         place = t if len(z_[0]) > 1 else 0
         for j in reversed(range(J)):
             node, g_j = plan.nodes[j], at[j + 1]

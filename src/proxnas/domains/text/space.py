@@ -32,7 +32,14 @@ from proxnas.core.scoring import inner
 from proxnas.core.space import selected_edges
 from proxnas.domains.text.language import NOTHING, Dropouts, Hidden, LanguageModel, LanguageSize
 from proxnas.domains.text.network import FIRST, CellWeights, recurrent_network
-from proxnas.domains.text.recurrence import ACTIVATIONS, Highway, Plan, Trace, normalised, unroll
+from proxnas.domains.text.recurrence import (
+    ACTIVATIONS,
+    CellPlan,
+    Highway,
+    Trace,
+    normalise_batch,
+    unroll,
+)
 from proxnas.domains.text.spaces import SPACES
 
 NODES = 8
@@ -99,7 +106,7 @@ class SearchCell(nn.Module):
             output = self._taped(self.route.tape, plan, xz, hidden[0], weights, mask)
         return output, (output[-1],)
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> CellPlan | None:
         """The discrete cell in use; None if a node has several terms, or if the factors are to be
         differentiated."""
         factors = self.route.factors.get(NAME)
@@ -113,7 +120,7 @@ class SearchCell(nn.Module):
             e, k = terms[0]
             value = 1.0 if factors is None else float(factors[e, k])
             nodes.append(Highway(SOURCES[e] + 1, self.group.candidates[k], value))
-        return Plan(tuple(nodes), tuple(range(1, len(nodes))), self.norm)
+        return CellPlan(tuple(nodes), tuple(range(1, len(nodes))), self.norm)
 
     def _active(self, e: int) -> tuple[int, ...]:
         chosen = self.route.active.get(Row(NAME, e))
@@ -124,7 +131,7 @@ class SearchCell(nn.Module):
     def _taped(
         self,
         tape: list[Call | OwnCall],
-        plan: Plan,
+        plan: CellPlan,
         xz: Tensor,
         h: Tensor,
         weights: Sequence[Tensor],
@@ -183,7 +190,7 @@ class SearchCell(nn.Module):
         return terms
 
     def _normalised(self, s: Tensor) -> Tensor:
-        return normalised(s) if self.norm else s
+        return normalise_batch(s) if self.norm else s
 
 
 def _mixed(
@@ -211,7 +218,7 @@ class RecurrentCall(NamedTuple):
     """One pass of a discrete cell on the tape: it scores all rows by itself."""
 
     group: Group
-    plan: Plan
+    plan: CellPlan
     weights: Sequence[Tensor]
     mask: Tensor | None
     trace: Trace

@@ -34,7 +34,7 @@ from proxnas.domains.text.language import (
     speak,
 )
 from proxnas.domains.text.model import TextModel, language_network, multiply_adds
-from proxnas.domains.text.options import TextTrainOptions, text_options
+from proxnas.domains.text.options import TextTrainOptions
 from proxnas.domains.text.perplexity import Reading, perplexity, read_through
 from proxnas.runs.consensus import mean_gradients
 from proxnas.runs.divergence import Guard, step_if_sound
@@ -168,18 +168,15 @@ class TextTraining:
             "valid_perplexity": found.perplexity,
         }
         rate, averaged = self.rate, self.average is not None
-        self._keep(found.loss)
+        # remember the weights if they are the best yet
+        if not self.best or found.loss < self.best["loss"]:
+            weights = {name: w.clone() for name, w in self.kept.state_dict().items()}
+            self.best = {"loss": found.loss, "epoch": self.epochs_done + 1, "weights": weights}
         self._note(found.loss)
         self.train.begin_pass()
         seconds = self.clock.take_since(start, "forward", "backward", "update", "evaluate")
         epoch = self.epochs_done + 1
         return Row(epoch, self.steps, figures, seconds, learning_rate=rate, averaged=averaged)
-
-    def _keep(self, loss: float) -> None:
-        """Remember the weights if they are the best yet."""
-        if not self.best or loss < self.best["loss"]:
-            weights = {name: w.clone() for name, w in self.kept.state_dict().items()}
-            self.best = {"loss": loss, "epoch": self.epochs_done + 1, "weights": weights}
 
     def _note(self, loss: float) -> None:
         """Averaging begins when validation is worse than the best of all epochs but the last
@@ -224,7 +221,7 @@ class TextTraining:
         info |= {"epochs": self.epochs_done, "seed": c.seed}
         info |= {name: getattr(c, name) for name in READING}
         return TextModel(
-            network, self.architecture, self.size, self.text.vocabulary, text_options(c), info
+            network, self.architecture, self.size, self.text.vocabulary, c.text_options(), info
         )
 
     def describe(self) -> dict[str, Any]:

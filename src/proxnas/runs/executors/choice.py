@@ -59,7 +59,9 @@ class ManyFlags(Options):
         return self.workers > 1 or self.ray != ""
 
 
-def make(flags: ManyFlags, threads: Asked = "auto", devices: Sequence[str] = ()) -> Executor:
+def make_executor(
+    flags: ManyFlags, threads: Asked = "auto", devices: Sequence[str] = ()
+) -> Executor:
     """The executor that the flags ask for."""
     number = 0 if threads == "auto" else threads
     if flags.ray:
@@ -71,7 +73,7 @@ def make(flags: ManyFlags, threads: Asked = "auto", devices: Sequence[str] = ())
     return LocalExecutor(flags.workers, flags.cpus_per_task or threads, devices)
 
 
-def check(flags: ManyFlags) -> None:
+def check_executor(flags: ManyFlags) -> None:
     """An InputError if the executor that the flags ask for cannot be had; before anything is read
     or written."""
     if flags.ray:

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from filelock import FileLock, Timeout
 
 from proxnas.common.interrupt import STOPPING, Interrupted, Request, stop_requests
-from proxnas.runs.executors.tasks import Board, Outcome, Task, reason
+from proxnas.runs.executors.tasks import Board, Outcome, RunTask, reason
 
 RETRIES = 2
 """A worker that dies by a signal (memory, a reboot of its machine) is started again so many
@@ -42,7 +42,7 @@ class Worker(Protocol):
     """Whoever runs one task."""
 
     @property
-    def task(self) -> Task: ...
+    def task(self) -> RunTask: ...
 
     @property
     def slot(self) -> int: ...
@@ -67,13 +67,13 @@ class Crew(Protocol):
     def slots(self) -> int:
         """How many workers may run now."""
 
-    def launch(self, task: Task, slot: int) -> Worker:
+    def launch(self, task: RunTask, slot: int) -> Worker:
         """A worker for the task."""
 
 
 def drive(
     crew: Crew,
-    tasks: Iterable[Task | None],
+    tasks: Iterable[RunTask | None],
     board: Board,
     done: Callable[[Outcome], None],
     grace: float = 0.0,
@@ -94,18 +94,18 @@ class _Pool:
     """The tasks that wait and the workers that run."""
 
     crew: Crew
-    source: Iterator[Task | None]
+    source: Iterator[RunTask | None]
     request: Request
     board: Board
     done: Callable[[Outcome], None]
     grace: float
-    taken: list[Task] = field(default_factory=list)
-    outcomes: dict[Task, Outcome] = field(default_factory=dict)
-    waiting: list[Task] = field(default_factory=list)
+    taken: list[RunTask] = field(default_factory=list)
+    outcomes: dict[RunTask, Outcome] = field(default_factory=dict)
+    waiting: list[RunTask] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
-    deaths: dict[Task, int] = field(default_factory=dict)
-    losses: dict[Task, int] = field(default_factory=dict)
-    since: dict[Task, float] = field(default_factory=dict)
+    deaths: dict[RunTask, int] = field(default_factory=dict)
+    losses: dict[RunTask, int] = field(default_factory=dict)
+    since: dict[RunTask, float] = field(default_factory=dict)
     """When a task was first due, or last lost its worker."""
     exhausted: bool = False
 
@@ -137,7 +137,7 @@ class _Pool:
                 return
             self.workers.append(self.crew.launch(task, slot))
 
-    def _next(self) -> Task | None:
+    def _next(self) -> RunTask | None:
         """A task that can be run now: one that waits, else a new one."""
         for task in list(self.waiting):
             if not self._held(task):
@@ -156,7 +156,7 @@ class _Pool:
                 return task_or_none
         return None
 
-    def _fresh(self, task: Task) -> bool:
+    def _fresh(self, task: RunTask) -> bool:
         """Notes a new task; whether it is to be run, and can be now."""
         self.taken.append(task)
         self.since[task] = time.monotonic()
@@ -167,15 +167,15 @@ class _Pool:
             return False
         return True
 
-    def _was_finished(self, task: Task) -> bool:
+    def _was_finished(self, task: RunTask) -> bool:
         if task.finished:
             self.end(Outcome(task, 0))
         return task.finished
 
-    def _held(self, task: Task) -> bool:
+    def _held(self, task: RunTask) -> bool:
         """Whether a worker of before has the folder: it is about to write its checkpoint, or its
         machine is gone and the file system has not noticed yet."""
-        return time.monotonic() < self.since[task] + self.crew.patience and locked(task.folder)
+        return time.monotonic() < self.since[task] + self.crew.patience and is_locked(task.folder)
 
     def _collect(self) -> None:
         for worker in list(self.workers):
@@ -184,7 +184,7 @@ class _Pool:
                 worker.kill()
                 self._judge(worker.task, end)
 
-    def _judge(self, task: Task, end: End) -> None:
+    def _judge(self, task: RunTask, end: End) -> None:
         """A worker that was killed is replaced; one that gave up by itself would do so again."""
         if end.code == 0 and task.finished:
             self.end(Outcome(task, 0))
@@ -200,7 +200,7 @@ class _Pool:
                 )
             )
 
-    def _again(self, task: Task, end: End) -> bool:
+    def _again(self, task: RunTask, end: End) -> bool:
         if end.lost:
             self.losses[task] = self.losses.get(task, 0) + 1
             return self.losses[task] <= LOSSES
@@ -227,7 +227,7 @@ class _Pool:
             worker.kill()
 
 
-def locked(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Whether another process has the run folder open."""
     if (folder / ".lock").is_symlink() or not (folder / ".lock").is_file():  # none, or none of ours
         return False

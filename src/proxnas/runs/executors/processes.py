@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO
 
 from proxnas.common.cores import Asked, available
-from proxnas.common.files import Unwritable, appended, make_folder
+from proxnas.common.files import Unwritable, make_folder, open_to_append
 from proxnas.common.interrupt import LIFELINE
 from proxnas.runs.executors.pool import End, drive
-from proxnas.runs.executors.tasks import Board, Outcome, Task
+from proxnas.runs.executors.tasks import Board, Outcome, RunTask
 
 
 class LocalExecutor:
@@ -31,7 +31,7 @@ class LocalExecutor:
         self.devices = tuple(devices)  # the i-th worker takes the i-th, and so on in turn
 
     def run(
-        self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]
+        self, tasks: Iterable[RunTask | None], board: Board, done: Callable[[Outcome], None]
     ) -> list[Outcome]:
         """See Executor."""
         return drive(self, tasks, board, done)
@@ -39,11 +39,11 @@ class LocalExecutor:
     def slots(self) -> int:
         return self.workers
 
-    def launch(self, task: Task, slot: int) -> ProcessWorker:
+    def launch(self, task: RunTask, slot: int) -> ProcessWorker:
         within = {"OMP_NUM_THREADS": str(self.share)} if self.threads == "auto" else {}
-        return ProcessWorker(task, slot, started(self.command(task, slot), task.log, within))
+        return ProcessWorker(task, slot, start_process(self.command(task, slot), task.log, within))
 
-    def command(self, task: Task, slot: int) -> list[str]:
+    def command(self, task: RunTask, slot: int) -> list[str]:
         """The command line of a worker."""
         device = [f"--device={self.devices[slot % len(self.devices)]}"] if self.devices else []
         return [sys.executable, *words(task, task.folder, self.threads), *device]
@@ -53,7 +53,7 @@ class LocalExecutor:
 class ProcessWorker:
     """A process of ours."""
 
-    task: Task
+    task: RunTask
     slot: int
     process: subprocess.Popen[bytes]
 
@@ -73,12 +73,12 @@ class ProcessWorker:
             self.process.stdin.close()
 
 
-def words(task: Task, folder: Path, threads: Asked) -> list[str]:
+def words(task: RunTask, folder: Path, threads: Asked) -> list[str]:
     """What Python is told to run the task."""
     return ["-m", "proxnas", *task.argv, f"--run={folder}", "--resume", f"--threads={threads}"]
 
 
-def started(
+def start_process(
     command: Sequence[str], log: Path, within: Mapping[str, str] = {}
 ) -> subprocess.Popen[bytes]:
     """A process that ends, with its checkpoint, when this one does; what it prints goes to the log.
@@ -98,6 +98,6 @@ def started(
 
 def _log(path: Path) -> IO[bytes]:
     try:
-        return appended(path)
+        return open_to_append(path)
     except OSError as error:
         raise Unwritable(path, error) from error

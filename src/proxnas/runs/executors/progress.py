@@ -15,9 +15,17 @@ from rich.progress import Progress as Bar
 from rich.progress import TaskID
 
 from proxnas.common.say import plain
-from proxnas.common.stored import CONFIG, MOST_LINES_BYTES, ROW, check, parse, read_bytes, read_json
-from proxnas.runs.executors.tasks import Board, Outcome, Task
-from proxnas.runs.progress import bar_with, summary
+from proxnas.common.stored import (
+    CONFIG,
+    MOST_LINES_BYTES,
+    ROW,
+    check,
+    parse_json,
+    read_bytes,
+    read_json,
+)
+from proxnas.runs.executors.tasks import Board, Outcome, RunTask
+from proxnas.runs.progress import bar_with, epoch_line
 
 EVERY = 0.5
 """Seconds between two readings of the folders."""
@@ -26,7 +34,7 @@ EVERY = 0.5
 class SilentBoard:
     """Says nothing."""
 
-    def look(self, running: Sequence[Task]) -> None:
+    def look(self, running: Sequence[RunTask]) -> None:
         """Tasks run."""
 
     def end(self, outcome: Outcome) -> None:
@@ -50,10 +58,10 @@ class LiveBoard:
     """A bar for all tasks and one for each that runs."""
 
     def __init__(self, bar: Bar, title: str, total: int, ended: int) -> None:
-        self.bar, self.bars, self.read = bar, dict[Task, TaskID](), 0.0
+        self.bar, self.bars, self.read = bar, dict[RunTask, TaskID](), 0.0
         self.all = bar.add_task(title, total=total, completed=ended, detail="")
 
-    def look(self, running: Sequence[Task]) -> None:
+    def look(self, running: Sequence[RunTask]) -> None:
         if time.monotonic() < self.read + EVERY:
             return
         self.read = time.monotonic()
@@ -81,7 +89,7 @@ def line(outcome: Outcome) -> str:
 
 
 def _valid(row: dict[str, Any]) -> str:
-    return summary({name: value for name, value in row.items() if name.startswith("valid_")})
+    return epoch_line({name: value for name, value in row.items() if name.startswith("valid_")})
 
 
 def progress_of(folder: Path) -> tuple[int, int | None, dict[str, Any]]:
@@ -90,7 +98,7 @@ def progress_of(folder: Path) -> tuple[int, int | None, dict[str, Any]]:
     try:
         lines = read_bytes(folder / "metrics.jsonl", MOST_LINES_BYTES).splitlines(keepends=True)
         rows = [text for text in lines if text.endswith(b"\n")]
-        last = check(parse(rows[-1]), ROW) if rows else {}
+        last = check(parse_json(rows[-1]), ROW) if rows else {}
         epochs = check(read_json(folder / "config.json"), CONFIG).get("epochs")
     except (OSError, ValueError):  # not begun; or not ours, which its own command will say
         return 0, None, {}
@@ -98,7 +106,9 @@ def progress_of(folder: Path) -> tuple[int, int | None, dict[str, Any]]:
 
 
 @contextmanager
-def shown(console: Console, title: str, total: int, quiet: bool, ended: int = 0) -> Iterator[Board]:
+def show_board(
+    console: Console, title: str, total: int, quiet: bool, ended: int = 0
+) -> Iterator[Board]:
     """The board that suits where the output goes; so many of all tasks had `ended` before this
     call."""
     if quiet:

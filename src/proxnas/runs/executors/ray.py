@@ -32,8 +32,8 @@ from proxnas.common.errors import AboutOptions, OptionError, escape
 from proxnas.common.files import make_folder
 from proxnas.common.interrupt import STOPPING
 from proxnas.runs.executors.pool import LOOK, End, drive
-from proxnas.runs.executors.processes import started, words
-from proxnas.runs.executors.tasks import Board, Outcome, Task
+from proxnas.runs.executors.processes import start_process, words
+from proxnas.runs.executors.tasks import Board, Outcome, RunTask
 
 ANSWER = 5.0
 """Seconds that a cluster may take to answer."""
@@ -62,10 +62,10 @@ class RayExecutor:
         self._counted, self._slots = float("-inf"), 0
 
     def run(
-        self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]
+        self, tasks: Iterable[RunTask | None], board: Board, done: Callable[[Outcome], None]
     ) -> list[Outcome]:
         """See Executor."""
-        with connected(self.address) as ray:
+        with connect_ray(self.address) as ray:
             self.ray = ray
             if self.gpus < 0:
                 self.gpus = 1.0 if ray.cluster_resources().get("GPU", 0) >= 1 else 0.0
@@ -89,7 +89,7 @@ class RayExecutor:
                 f"{asked}: no node of the Ray cluster has so many: give fewer, or add nodes"
             )
 
-    def launch(self, task: Task, slot: int) -> RayWorker:
+    def launch(self, task: RunTask, slot: int) -> RayWorker:
         make_folder(task.log.parent)  # also what a node must see
         options = {
             "num_cpus": self.cpus,
@@ -101,7 +101,7 @@ class RayExecutor:
         reference = remote.remote(self.command(task), str(task.log.absolute()), str(Path.cwd()))
         return RayWorker(task, slot, self.ray, reference)
 
-    def command(self, task: Task) -> list[str]:
+    def command(self, task: RunTask) -> list[str]:
         """What the Python of a node is told."""
         return words(task, task.folder.absolute(), self.cpus)
 
@@ -110,7 +110,7 @@ class RayExecutor:
 class RayWorker:
     """A Ray task of ours."""
 
-    task: Task
+    task: RunTask
     slot: int
     ray: Any
     reference: Any
@@ -176,7 +176,7 @@ def work(command: list[str], log: str, directory: str) -> tuple[int, str]:
             ),
         )
     os.chdir(directory)  # what a relative DATA refers to
-    process = started([sys.executable, *command], Path(log))
+    process = start_process([sys.executable, *command], Path(log))
     try:
         while process.poll() is None:
             time.sleep(LOOK)
@@ -194,7 +194,7 @@ def fitting(resources: dict[str, float], cpus: int, gpus: float) -> int:
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Any]:
+def connect_ray(address: str) -> Iterator[Any]:
     """Ray, connected and silent; left again afterwards, and ended if it is our own."""
     check_ray(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Protocol
 
 from proxnas.common.errors import InputError
-from proxnas.common.stored import opened
+from proxnas.common.stored import open_regular
 from proxnas.runs.deadline import Deadline
 
 
 @dataclass(frozen=True)
-class Task:
+class RunTask:
     """One run: `proxnas` with these words, which take --run, --resume and --threads besides."""
 
     name: str
@@ -45,7 +45,7 @@ class Outcome:
     """How a task ended: its exit code, 0 if it is finished, and the line that says what went
     wrong."""
 
-    task: Task
+    task: RunTask
     code: int
     message: str = ""
 
@@ -53,7 +53,7 @@ class Outcome:
 class Board(Protocol):
     """Whoever shows how far the tasks are."""
 
-    def look(self, running: Sequence[Task]) -> None:
+    def look(self, running: Sequence[RunTask]) -> None:
         """Called again and again while tasks run."""
 
     def end(self, outcome: Outcome) -> None:
@@ -64,7 +64,7 @@ class Executor(Protocol):
     """Runs tasks, some at a time."""
 
     def run(
-        self, tasks: Iterable[Task | None], board: Board, done: Callable[[Outcome], None]
+        self, tasks: Iterable[RunTask | None], board: Board, done: Callable[[Outcome], None]
     ) -> list[Outcome]:
         """All outcomes, in the order of the tasks; `done` hears of each as it comes, also of those
         that were finished before. A failed task does not stop the others. Raises Interrupted after
@@ -75,8 +75,8 @@ class Executor(Protocol):
 
 
 def share_time(
-    tasks: Sequence[Task], deadline: Deadline, workers: int, later: int = 0
-) -> Iterator[Task]:
+    tasks: Sequence[RunTask], deadline: Deadline, workers: int, later: int = 0
+) -> Iterator[RunTask]:
     """The tasks with --minutes: each gets an equal share of the time that is left when it begins,
     `workers` at a time; `later`: how many tasks are to follow these. None is begun when the time is
     over."""
@@ -91,7 +91,7 @@ def share_time(
         yield replace(task, argv=(*task.argv, f"--minutes={minutes:.4f}"))
 
 
-def reason(task: Task, code: int, deaths: int = 0) -> str:
+def reason(task: RunTask, code: int, deaths: int = 0) -> str:
     """Why a task failed, in a line: what it said itself, else where to read on."""
     if code < 0:
         return (
@@ -106,7 +106,7 @@ def reason(task: Task, code: int, deaths: int = 0) -> str:
 
 def _tail(log: Path, size: int = 20_000) -> list[str]:
     try:
-        with opened(log) as file:
+        with open_regular(log) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - size))
             return file.read(size).decode("utf-8", "replace").splitlines()
     except OSError:

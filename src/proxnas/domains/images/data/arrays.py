@@ -13,9 +13,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from proxnas.common.errors import InputError, OptionError, escape
-from proxnas.common.say import listed, tell
+from proxnas.common.say import list_names, tell
 from proxnas.common.seeds import Array, split
-from proxnas.domains.images.data.forms import PARTS, as_pixels, check_forms, named, reindexed
+from proxnas.domains.images.data.forms import (
+    PARTS,
+    as_pixels,
+    check_forms,
+    class_names,
+    reindex_labels,
+)
 from proxnas.domains.images.data.options import LoadOptions
 from proxnas.domains.images.data.pixels import Pixels, averaged, statistics
 from proxnas.domains.images.targets import CLASSES, Target
@@ -85,18 +91,18 @@ def from_arrays(
     `for_model`: to be tested by a model, as `LoadOptions` has it.
     """
     check_forms({key: (array.shape, array.dtype) for key, array in arrays.items()}, where)
-    labels, y = reindexed(
+    labels, y = reindex_labels(
         {part: arrays[f"y_{part}"] for part in PARTS if f"y_{part}" in arrays}, where, for_model
     )
     parts: dict[str, Part] = {
         part: (as_pixels(arrays[f"x_{part}"], f"{where}: x_{part}"), numbers)
         for part, numbers in y.items()
     }
-    words = named(labels, arrays.get("classes"), where)
-    return build(parts, words, name, where, shift=shift, flip=flip, for_model=for_model)
+    words = class_names(labels, arrays.get("classes"), where)
+    return build_images(parts, words, name, where, shift=shift, flip=flip, for_model=for_model)
 
 
-def build(
+def build_images(
     parts: Mapping[str, Part],
     classes: Sequence[str],
     name: str,
@@ -152,7 +158,7 @@ def build(
     return Images(name, **stored, **fields, fingerprint=fingerprint)
 
 
-def sized(images: Images, options: LoadOptions) -> Images:
+def bring_to_size(images: Images, options: LoadOptions) -> Images:
     """Arrays are made smaller as asked for, by the mean over areas; never larger, which would add
     nothing."""
     _, height, width = images.shape
@@ -194,7 +200,7 @@ def _without_test(y: Array, classes: Sequence[str], where: str) -> tuple[str, ..
     missing = absent(y, classes)
     if not missing:
         return ()
-    of = f"{len(missing)} of {len(classes)} classes ({listed(missing)})"
+    of = f"{len(missing)} of {len(classes)} classes ({list_names(missing)})"
     return (
         (
             f"{where}: no test image of {of}: the test says nothing about them, give more images of"

@@ -13,7 +13,7 @@ import numpy as np
 
 from proxnas.common.errors import InputError
 from proxnas.common.seeds import Array
-from proxnas.domains.images.data.arrays import Images, build
+from proxnas.domains.images.data.arrays import Images, build_images
 from proxnas.domains.images.data.unpickle import read_pickle
 
 AGAIN = "extract the archive again"
@@ -40,7 +40,7 @@ class Layout:
         return (*self.train, self.test, self.names)
 
 
-def find(folder: Path) -> tuple[Path, Layout] | None:
+def find_cifar(folder: Path) -> tuple[Path, Layout] | None:
     """The CIFAR in a folder, or in one inside it; None if there is none."""
     for layout in LAYOUTS:
         if folder.name == layout.folder or (folder / layout.train[0]).is_file():
@@ -54,7 +54,7 @@ def find(folder: Path) -> tuple[Path, Layout] | None:
     return inside[0] if inside else None
 
 
-def read(folder: Path, layout: Layout) -> Images:
+def read_cifar(folder: Path, layout: Layout) -> Images:
     """The images of one archive."""
     for file in layout.files:
         if not (folder / file).is_file():
@@ -70,7 +70,9 @@ def read(folder: Path, layout: Layout) -> Images:
         )
     parts = [layout.read(folder / file, layout.classes) for file in (*layout.train, layout.test)]
     x, y = (np.concatenate(arrays) for arrays in zip(*parts[:-1], strict=True))
-    return build({"train": (x, y), "test": parts[-1]}, names, layout.name, str(folder), flip=True)
+    return build_images(
+        {"train": (x, y), "test": parts[-1]}, names, layout.name, str(folder), flip=True
+    )
 
 
 def _binary(path: Path, classes: int) -> Labelled:
@@ -79,7 +81,7 @@ def _binary(path: Path, classes: int) -> Labelled:
     if not stored.size or stored.size % (head + 3072):
         raise InputError(f"{path}: {stored.size} bytes are not records of {head + 3072}: {AGAIN}")
     records = stored.reshape(-1, head + 3072)
-    return _labelled(records[:, head:], records[:, head - 1], classes, path)
+    return _with_labels(records[:, head:], records[:, head - 1], classes, path)
 
 
 def _python(path: Path, classes: int) -> Labelled:
@@ -99,10 +101,10 @@ def _python(path: Path, classes: int) -> Labelled:
         raise InputError(f"{path}: its {key} are no list of numbers: {AGAIN}")
     if len(labels) != len(planes):
         raise InputError(f"{path}: {len(planes)} images but {len(labels)} {key}: {AGAIN}")
-    return _labelled(planes, np.array(labels), classes, path)
+    return _with_labels(planes, np.array(labels), classes, path)
 
 
-def _labelled(planes: Array, y: Array, classes: int, path: Path) -> Labelled:
+def _with_labels(planes: Array, y: Array, classes: int, path: Path) -> Labelled:
     if y.max() >= classes:
         raise InputError(
             f"{path}: label {y.max()} is above {classes - 1}, so this is no CIFAR-{classes}:"
@@ -116,7 +118,7 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="replace").split()
 
 
-def _pickled(key: str) -> Callable[[Path], Any]:
+def _pickle_reader(key: str) -> Callable[[Path], Any]:
     return lambda path: read_pickle(path.read_bytes(), str(path)).get(key)
 
 
@@ -141,7 +143,7 @@ LAYOUTS = (
         "test_batch",
         "batches.meta",
         _python,
-        _pickled("label_names"),
+        _pickle_reader("label_names"),
     ),
     Layout(
         "cifar-100-binary",
@@ -161,6 +163,6 @@ LAYOUTS = (
         "test",
         "meta",
         _python,
-        _pickled("fine_label_names"),
+        _pickle_reader("fine_label_names"),
     ),
 )

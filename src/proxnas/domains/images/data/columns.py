@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from proxnas.common.errors import InputError
-from proxnas.common.say import listed
+from proxnas.common.say import list_names
 from proxnas.common.seeds import Array
 from proxnas.domains.images.targets import CLASSES, KINDS, Labels, Numbers, Target
 
@@ -33,7 +33,9 @@ def targets_of(
     if kind == "labels":
         return _labels(columns, parts, where)
     if len(columns) > 1:
-        raise InputError(f"{where}: {listed(columns, 20)} cannot all be the class: give ?label=ONE")
+        raise InputError(
+            f"{where}: {list_names(columns, 20)} cannot all be the class: give ?label=ONE"
+        )
     names = _classes(parts, where, for_model)
     number = {name: k for k, name in enumerate(names)}
     y = {
@@ -72,7 +74,7 @@ def _number(cell: str) -> float | None:
     return number if np.isfinite(number) else None
 
 
-def is_number(cell: str) -> bool:
+def reads_as_number(cell: str) -> bool:
     """Whether a cell holds a number, or the truth of a label."""
     return _number(cell) is not None or cell.strip().lower() in TRUTH
 
@@ -83,16 +85,13 @@ def _numbers(
     found = {
         part: [[_number(cell) for cell in row] for row in rows] for part, rows in parts.items()
     }
-    bad = [
-        cell
-        for part, rows in found.items()
-        for row, cells in zip(rows, parts[part], strict=True)
-        for number, cell in zip(row, cells, strict=True)
-        if number is None
-    ]
+    bad = []
+    for rows in parts.values():
+        for row in rows:
+            bad += [cell for cell in row if _number(cell) is None]
     if bad:
         raise InputError(
-            f"{where}: {len(bad)} cells are no numbers ({listed(bad)}): mend them, or give"
+            f"{where}: {len(bad)} cells are no numbers ({list_names(bad)}): mend them, or give"
             " ?kind=classes"
         )
     y = {part: np.array(rows, np.float32) for part, rows in found.items()}
@@ -117,7 +116,7 @@ def _labels(
         if bad := sum(int((values < 0).sum()) for values in y.values()):
             raise InputError(f"{where}: {bad} cells of labels are neither 0 nor 1: mend them")
         return list(columns), y, Labels()
-    words = {part: [_split(cell) for (cell,) in rows] for part, rows in parts.items()}
+    words = {part: [_labels_in(cell) for (cell,) in rows] for part, rows in parts.items()}
     names = sorted({word for rows in words.values() for row in rows for word in row})
     number = {name: k for k, name in enumerate(names)}
     y = {}
@@ -128,7 +127,7 @@ def _labels(
     return names, y, Labels()
 
 
-def _split(cell: str) -> list[str]:
+def _labels_in(cell: str) -> list[str]:
     """The labels of a cell: between signs, or if there are none between blanks."""
     sign = next((sign for sign in SIGNS if sign in cell), None)
     return [word.strip() for word in cell.split(sign) if word.strip()]
@@ -139,11 +138,11 @@ def _classes(parts: Mapping[str, Cells], where: str, for_model: bool) -> list[st
     found = {part: {label for (label,) in rows} for part, rows in parts.items()}
     known = set().union(*found.values()) if for_model else found["train"]
     if len(known) < 2 and not for_model:
-        raise InputError(f"{where}: one class only ({listed(sorted(known))}): give two or more")
+        raise InputError(f"{where}: one class only ({list_names(sorted(known))}): give two or more")
     for part, labels in found.items():
         if unseen := sorted(labels - known):
             raise InputError(
-                f"{where}: {len(unseen)} classes of {part} are not in train ({listed(unseen)}):"
+                f"{where}: {len(unseen)} classes of {part} are not in train ({list_names(unseen)}):"
                 " remove them or add some images to train"
             )
     if all(label.lstrip("-").isdigit() for label in known):

@@ -15,8 +15,8 @@ from PIL import Image
 
 from proxnas.common.errors import InputError, in_one_line
 from proxnas.common.seeds import Array
-from proxnas.domains.images.data.arrays import Images, from_arrays, sized
-from proxnas.domains.images.data.forms import reindexed
+from proxnas.domains.images.data.arrays import Images, bring_to_size, from_arrays
+from proxnas.domains.images.data.forms import reindex_labels
 from proxnas.domains.images.data.gather import gather
 from proxnas.domains.images.data.options import DEFAULTS, LoadOptions
 from proxnas.domains.images.data.picture import BrokenImage
@@ -45,7 +45,7 @@ def from_dataset(
         for part, dataset in given.items()
         if dataset is not None
     }
-    known, y = reindexed({part: _labels(these) for part, these in items.items()}, name)
+    known, y = reindex_labels({part: _labels(these) for part, these in items.items()}, name)
     names = classes or getattr(train, "classes", ())
     words = tuple(
         str(names[label] if 0 <= label < len(names) else label) for label in known.tolist()
@@ -53,9 +53,9 @@ def from_dataset(
     if _array(items["train"].item(0)[0], "train[0]").dtype.kind != "f":
         parts = {part: (these, y[part]) for part, these in items.items()}
         return gather(parts, words, name, name, options, shift=shift, flip=flip)
-    arrays = {f"x_{part}": _stacked(these, options) for part, these in items.items()}
+    arrays = {f"x_{part}": _stack_floats(these, options) for part, these in items.items()}
     arrays |= {f"y_{part}": numbers for part, numbers in y.items()}
-    images = sized(from_arrays(arrays, name, name, shift=shift, flip=flip), options)
+    images = bring_to_size(from_arrays(arrays, name, name, shift=shift, flip=flip), options)
     return replace(images, classes=words)
 
 
@@ -172,7 +172,7 @@ def _array(image: Any, name: str) -> Array:
     return np.asarray(image)
 
 
-def _stacked(items: Items, options: LoadOptions) -> Array:
+def _stack_floats(items: Items, options: LoadOptions) -> Array:
     """Images of floats as one array: they are taken as they are."""
     if not items.remember:
         raise InputError(

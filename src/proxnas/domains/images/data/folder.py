@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from proxnas.common.errors import InputError
-from proxnas.common.say import listed as names_of
+from proxnas.common.say import list_names as names_of
 from proxnas.common.seeds import Array
 from proxnas.domains.images.data.arrays import Images, short_name
 from proxnas.domains.images.data.gather import gather
@@ -24,9 +24,9 @@ Listed = dict[str, list[str]]
 """Class -> its image files."""
 
 
-def read(folder: Path, options: LoadOptions) -> Images:
+def read_folder(folder: Path, options: LoadOptions) -> Images:
     """The images of a folder in one of the three layouts."""
-    found, unused = _listed(folder, bool(options.for_model))
+    found, unused = _list_files(folder, bool(options.for_model))
     if options.for_model:
         classes = sorted(
             {name for listed in found.values() for name, files in listed.items() if files}
@@ -38,11 +38,11 @@ def read(folder: Path, options: LoadOptions) -> Images:
     tiny = (folder / "val" / ANNOTATIONS).is_file()
     name = "tinyimagenet" if tiny else short_name(folder)
     names = [os.fsencode(name).decode("utf-8", "replace") for name in classes]
-    warnings = (_ignored(folder, unused),) if unused else ()
+    warnings = (_unused_line(folder, unused),) if unused else ()
     return gather(parts, names, name, str(folder), options, flip=tiny, warnings=warnings)
 
 
-def _listed(folder: Path, for_model: bool) -> tuple[dict[str, Listed], list[str]]:
+def _list_files(folder: Path, for_model: bool) -> tuple[dict[str, Listed], list[str]]:
     """Part -> class -> files; and what is in the folder but belongs to none of them. A model may be
     tested on data without a training part."""
     tops = _folders(folder)
@@ -57,7 +57,7 @@ def _listed(folder: Path, for_model: bool) -> tuple[dict[str, Listed], list[str]
     found: dict[str, Listed] = {}
     if (folder / "val" / ANNOTATIONS).is_file():
         found["train"] = _classes(folder / names["train"])
-        found["test"] = _annotated(folder / "val", set(found["train"]))
+        found["test"] = _list_by_annotations(folder / "val", set(found["train"]))
         others = [name for name in tops if name not in (names["train"], "val")]
         return found, [f"{name}/ (no labels)" for name in others] + _loose(folder)
     unused = [f"{name}/" for name in tops if name not in names.values()] + _loose(folder)
@@ -90,7 +90,7 @@ def _check_no_parts(folder: Path, tops: list[str]) -> None:
         )
 
 
-def _ignored(folder: Path, unused: list[str]) -> str:
+def _unused_line(folder: Path, unused: list[str]) -> str:
     return f"{folder}: ignored {len(unused)} beside the parts and class folders: {names_of(unused)}"
 
 
@@ -166,7 +166,7 @@ def _images(folder: Path, depth: int = 8) -> list[str]:
     return found
 
 
-def _annotated(folder: Path, classes: set[str]) -> Listed:
+def _list_by_annotations(folder: Path, classes: set[str]) -> Listed:
     """Tiny ImageNet's val: all images in one folder, and a file with lines of image, class and a
     box."""
     path = folder / ANNOTATIONS

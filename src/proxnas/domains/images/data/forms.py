@@ -84,7 +84,7 @@ def as_pixels(x: Array, where: str) -> Array:
     return np.ascontiguousarray(x if x.ndim == 4 else x[..., None])
 
 
-def reindexed(
+def reindex_labels(
     labels: Mapping[str, Array], where: str, for_model: bool = False
 ) -> tuple[Array, dict[str, Array]]:
     """The labels that occur in train (for a model: anywhere), in order, and every part's labels as
@@ -103,7 +103,7 @@ def reindexed(
     return known, {part: np.searchsorted(known, y).astype(np.int64) for part, y in labels.items()}
 
 
-def named(labels: Array, classes: Array | None, where: str) -> tuple[str, ...]:
+def class_names(labels: Array, classes: Array | None, where: str) -> tuple[str, ...]:
     """What labels are called: the number itself, or the entry of `classes` that it is of."""
     if classes is None:
         return tuple(map(str, labels))

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from proxnas.common.errors import AboutOptions, InputError, escape
-from proxnas.common.say import listed, tell
+from proxnas.common.say import list_names, tell
 from proxnas.common.seeds import Array
-from proxnas.domains.images.data.arrays import Images, Part, absent, build
-from proxnas.domains.images.data.lazy import REMEDY, Lazy, Pictures, threaded
+from proxnas.domains.images.data.arrays import Images, Part, absent, build_images
+from proxnas.domains.images.data.lazy import REMEDY, Lazy, Pictures, run_in_threads
 from proxnas.domains.images.data.options import SMALLEST_SIDE, LoadOptions
 from proxnas.domains.images.data.picture import BrokenImage, Head, head, quiet
 from proxnas.domains.images.targets import CLASSES, Target
@@ -40,14 +40,15 @@ class Broken:
         if self.reasons and not self.skip:
             first, why = next(iter(self.reasons.items()))
             names = list(self.reasons)[1:]
-            others = f" and {len(names)} more: {listed(names, NAMED)}" if names else ""
+            others = f" and {len(names)} more: {list_names(names, NAMED)}" if names else ""
             broken = f"{first}: broken image ({why}), 1 of {of}{others}"
             raise AboutOptions(f"{escape(broken)}: {REMEDY}")
 
     def tell(self, of: int) -> None:
         """One line for people about what was left out."""
         if self.reasons:
-            tell(f"skipped {len(self.reasons)} broken of {of} images: {listed(list(self.reasons))}")
+            broken = list_names(list(self.reasons))
+            tell(f"skipped {len(self.reasons)} broken of {of} images: {broken}")
 
 
 def gather(
@@ -84,7 +85,7 @@ def gather(
         ):
             raise InputError(f"{where}: no readable image in {empty[0]}: give some")
         broken.tell(total)
-        return build(
+        return build_images(
             found,
             classes,
             name,
@@ -95,12 +96,12 @@ def gather(
             warnings=warnings,
             fingerprint=of_pictures(parts, classes),
             for_model=bool(options.for_model),
-            pictures=_stored(known),
+            pictures=_picture_facts(known),
             target=target,
         )
 
 
-def _stored(known: Sequence[Head]) -> dict[str, Any]:
+def _picture_facts(known: Sequence[Head]) -> dict[str, Any]:
     """Sizes and kinds of pictures as they are in their files."""
     smallest, largest = (choose(known, key=_pixels) for choose in (min, max))
     grey = sum(found.grey for found in known)
@@ -233,7 +234,7 @@ def _resident(x: Lazy, y: Array, broken: Broken) -> Part:
             return error
         return None
 
-    for number, error in enumerate(threaded(read, range(len(x)))):
+    for number, error in enumerate(run_in_threads(read, range(len(x)))):
         if error is not None:
             sound[number] = False
             broken.reasons[x.name(number)] = str(error)

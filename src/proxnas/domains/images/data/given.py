@@ -48,8 +48,10 @@ def path_column(table: Any) -> Any:
     """The name of the column of paths in a table: a usual one, or the only one; None: there is
     none."""
     names = {str(name).strip().lower(): name for name in table.columns}
-    known = [names[name] for name in PATH_COLUMNS if name in names]
-    return known[0] if known else table.columns[0] if len(table.columns) == 1 else None
+    for name in PATH_COLUMNS:
+        if name in names:
+            return names[name]
+    return table.columns[0] if len(table.columns) == 1 else None
 
 
 def pixels_of(X: Any, shape: Sequence[int] | None = None) -> Array:

@@ -16,23 +16,23 @@ from PIL import Image
 
 from proxnas.common.errors import InputError, unknown
 from proxnas.common.seeds import Array
-from proxnas.domains.hub import is_local, loaded
+from proxnas.domains.hub import is_local, load_hub
 from proxnas.domains.images.data.arrays import Images, short_name
-from proxnas.domains.images.data.forms import reindexed
+from proxnas.domains.images.data.forms import reindex_labels
 from proxnas.domains.images.data.gather import gather
 from proxnas.domains.images.data.lazy import TRACED
 from proxnas.domains.images.data.options import LoadOptions
-from proxnas.domains.images.data.picture import BrokenImage, opened
+from proxnas.domains.images.data.picture import BrokenImage, open_picture
 
 LABELS = ("label", "labels", "class", "target", "y", "fine_label")
 
 
-def read(spec: str, options: LoadOptions) -> Images:
+def read_hub(spec: str, options: LoadOptions) -> Images:
     """The images of a set on the hub, a parquet file, or a folder of parquet files."""
-    name, chosen, splits = loaded(spec, ("image", "label"))
+    name, chosen, splits = load_hub(spec, ("image", "label"))
     image, label = _columns(splits["train"], chosen, f"hf:{name}")
     labels = {part: _labels(split, label, f"hf:{name}: {part}") for part, split in splits.items()}
-    known, y = reindexed(labels, f"hf:{name}", bool(options.for_model))
+    known, y = reindex_labels(labels, f"hf:{name}", bool(options.for_model))
     names = getattr(splits["train"].features[label], "names", None)
     classes = [str(names[number] if names else number) for number in known.tolist()]
     parts = {
@@ -72,10 +72,10 @@ class Column:
         stored = self.split[number][self.column]
         content = stored.get("bytes") if isinstance(stored, dict) else stored
         if isinstance(content, bytes):
-            return opened(content)
+            return open_picture(content)
         path = stored.get("path") if isinstance(stored, dict) else None
         if isinstance(path, str) and self.may_name_files:
-            return opened(path)
+            return open_picture(path)
         raise BrokenImage("no content of an image file")
 
     def trace(self, number: int, content: bool) -> bytes:

@@ -16,7 +16,7 @@ from proxnas.common.plugins import of_others, resolve
 from proxnas.common.say import tell
 from proxnas.common.seeds import split, stable_seed
 from proxnas.domains.images.data import table
-from proxnas.domains.images.data.arrays import Images, Part, from_arrays, sized
+from proxnas.domains.images.data.arrays import Images, Part, bring_to_size, from_arrays
 from proxnas.domains.images.data.options import DEFAULTS, LoadOptions
 
 __all__ = [
@@ -61,7 +61,7 @@ def of_python(data: Any, options: LoadOptions = DEFAULTS) -> Images:
         if not {"x_train", "y_train"} <= arrays.keys():
             raise InputError("data: a dict of arrays needs x_train and y_train")
         found = from_arrays(arrays, "data", "data", for_model=options.for_model is not None)
-        return sized(found, options)
+        return bring_to_size(found, options)
     if is_dataset(data):
         from proxnas.domains.images.data.dataset import from_dataset
 
@@ -79,7 +79,7 @@ def is_dataset(data: object) -> bool:
 
 def _load(spec: str, options: LoadOptions) -> Images:
     if spec == "digits":
-        return sized(_digits(), options)
+        return bring_to_size(_digits(), options)
     reader, _, rest = spec.partition(":")
     if reader in of_others("data"):
         read = resolve("data", reader, of_others("data")[reader])
@@ -87,11 +87,11 @@ def _load(spec: str, options: LoadOptions) -> Images:
     if spec.startswith("hf:"):
         from proxnas.domains.images.data import hub
 
-        return hub.read(spec.removeprefix("hf:"), options)
+        return hub.read_hub(spec.removeprefix("hf:"), options)
     if table.is_table(spec):
         place, asked = table.split_words(spec)
         if os.path.isfile(os.path.expanduser(place)):
-            return table.read({"train": Path(place).expanduser()}, asked, options)
+            return table.read_tables({"train": Path(place).expanduser()}, asked, options)
     # os.path: unlike Path's, its questions never raise
     path = Path(place := os.path.expanduser(spec))
     if os.path.isdir(place):
@@ -99,11 +99,11 @@ def _load(spec: str, options: LoadOptions) -> Images:
     if os.path.isfile(place) and path.suffix.lower() == ".npz":
         from proxnas.domains.images.data import npz
 
-        return sized(npz.read(path, options), options)
+        return bring_to_size(npz.read_npz(path, options), options)
     if os.path.isfile(place) and path.suffix.lower() == ".parquet":
         from proxnas.domains.images.data import hub
 
-        return hub.read(place, options)
+        return hub.read_hub(place, options)
     if os.path.exists(place) or len(path.parts) > 1 or path.suffix:
         fault = "no such file or folder"
         if os.path.exists(place):
@@ -118,16 +118,16 @@ def _load(spec: str, options: LoadOptions) -> Images:
 def _folder(path: Path, options: LoadOptions) -> Images:
     from proxnas.domains.images.data import cifar, folder
 
-    if (found := cifar.find(path)) is not None:
-        return sized(cifar.read(*found), options)
+    if (found := cifar.find_cifar(path)) is not None:
+        return bring_to_size(cifar.read_cifar(*found), options)
     if tables := table.beside(path):
         try:
-            return table.read(tables, {}, options)
+            return table.read_tables(tables, {}, options)
         except table.NoFiles as error:
             if not folder.has_classes(path):
                 raise
             tell(f"{error}; the class folders are taken")
-    return folder.read(path, options)
+    return folder.read_folder(path, options)
 
 
 def _digits() -> Images:

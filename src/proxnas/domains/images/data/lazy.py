@@ -16,7 +16,7 @@ from PIL import Image
 
 from proxnas.common.errors import AboutOptions, InputError, escape
 from proxnas.common.seeds import Array
-from proxnas.domains.images.data.picture import BrokenImage, opened, pixels
+from proxnas.domains.images.data.picture import BrokenImage, open_picture, pixels
 
 TOGETHER = 1024  # images that threads decode before the next are begun
 ATTEMPTS = 100
@@ -57,7 +57,7 @@ class Files:
         return path if path.isprintable() else repr(path)
 
     def open(self, number: int) -> Image.Image:
-        return opened(self.paths[number])
+        return open_picture(self.paths[number])
 
     def trace(self, number: int, content: bool) -> bytes:
         path = self.paths[number]
@@ -99,7 +99,7 @@ class Lazy:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Reads all of it: for a few images only."""
         found = np.empty(self.shape, np.uint8)
-        for number, (_, image) in enumerate(threaded(self.sound, range(len(self)))):
+        for number, (_, image) in enumerate(run_in_threads(self.sound, range(len(self)))):
             found[number] = image
         return found.astype(dtype or self.dtype, copy=False)
 
@@ -128,7 +128,7 @@ class Lazy:
         )
 
 
-def threaded(function: Any, numbers: range) -> Iterator[Any]:
+def run_in_threads(function: Any, numbers: range) -> Iterator[Any]:
     """function(number) for each in turn; decoding lets other threads run."""
     waiting = iter(numbers)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:

@@ -25,7 +25,7 @@ SAID = 2 * 2**30  # bytes that are read into the memory without a word
 MOST_ENTRIES = 10_000
 
 
-def read(path: Path, options: LoadOptions = DEFAULTS) -> Images:
+def read_npz(path: Path, options: LoadOptions = DEFAULTS) -> Images:
     """The images of an npz file."""
     try:
         arrays = _stored_arrays(path)

@@ -53,7 +53,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def opened(file: str | bytes) -> Image.Image:
+def open_picture(file: str | bytes) -> Image.Image:
     """The image in a file (or in its content), not decoded yet; to be closed by the caller."""
     try:
         image = Image.open(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from proxnas.common.say import listed
+from proxnas.common.say import list_names
 from proxnas.common.seeds import Array
 from proxnas.domains.images.data.arrays import Images
 from proxnas.domains.images.data.pixels import Pixels
@@ -67,20 +67,18 @@ def sheet_lines(sheet: Mapping[str, Any]) -> list[str]:
         kinds = [f"{count:,} {kind}" for kind, count in stored["kinds"].items() if count]
         lines.append(f"stored as {w} x {h} to {wide} x {high} pixels ({', '.join(kinds)})")
     if "ranges" in sheet:
-        lines += [f"{listed([n])} from {a:.4g} to {b:.4g}" for n, (a, b) in sheet["ranges"].items()]
+        lines += [
+            f"{list_names([n])} from {a:.4g} to {b:.4g}" for n, (a, b) in sheet["ranges"].items()
+        ]
     if "largest_class" in sheet:
-        lines.append(_balance(sheet))
+        (large, most), (small, least) = sheet["largest_class"], sheet["smallest_class"]
+        text = f"{sheet['classes']:,} {sheet['target']} of {least:,} to {most:,} training images"
+        if most > UNEQUAL * max(least, 1):
+            text += f": unbalanced, {list_names([large])} has most and {list_names([small])} fewest"
+        lines.append(text)
     if sheet["broken"]:
         lines.append(f"{sheet['broken']:,} broken images are left out")
     return lines + sheet_warnings(sheet)
-
-
-def _balance(sheet: Mapping[str, Any]) -> str:
-    (large, most), (small, least) = sheet["largest_class"], sheet["smallest_class"]
-    text = f"{sheet['classes']:,} {sheet['target']} of {least:,} to {most:,} training images"
-    if most > UNEQUAL * max(least, 1):
-        text += f": unbalanced, {listed([large])} has most and {listed([small])} fewest"
-    return text
 
 
 def sheet_warnings(sheet: Mapping[str, Any]) -> list[str]:

@@ -27,7 +27,7 @@ from proxnas.domains.images.data.augment import (
     warped,
 )
 from proxnas.domains.images.data.source import source_of
-from proxnas.runs.order import Order, _shuffled
+from proxnas.runs.order import Order, _shuffle
 
 EVERY = slice(None)
 LEAST = 2
@@ -114,7 +114,7 @@ class ImageBatches:
 
     def evaluation_order(self) -> Tensor:
         """The images in the order in which they are evaluated."""
-        return _shuffled(len(self), stable_seed(0, "evaluation"))
+        return _shuffle(len(self), stable_seed(0, "evaluation"))
 
     def expect(self, indices: Iterator[Tensor]) -> None:
         """What `augmented` will be asked for from now on, so that it can be read ahead."""

@@ -15,9 +15,9 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 from proxnas.common.errors import InputError
-from proxnas.common.say import listed, tell
+from proxnas.common.say import list_names, tell
 from proxnas.domains.images.data.arrays import Images, short_name
-from proxnas.domains.images.data.columns import is_number, targets_of
+from proxnas.domains.images.data.columns import reads_as_number, targets_of
 from proxnas.domains.images.data.gather import gather
 from proxnas.domains.images.data.lazy import Files
 from proxnas.domains.images.data.options import LoadOptions
@@ -95,7 +95,9 @@ def beside(folder: Path) -> dict[str, Path]:
     return {part: files[stem] for part, stem in found.items()}
 
 
-def read(paths: Mapping[str, Path], asked: Mapping[str, str], options: LoadOptions) -> Images:
+def read_tables(
+    paths: Mapping[str, Path], asked: Mapping[str, str], options: LoadOptions
+) -> Images:
     """The images that tables name, with their labels."""
     where = paths["train"]
     entries: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
@@ -176,7 +178,7 @@ def _entries(
     table: Table, part: str, asked: Mapping[str, str]
 ) -> list[tuple[str, str, tuple[str, ...]]]:
     """(part, file, cells of its labels) of each row."""
-    at_part = _named(table, asked.get("part", ""), PART_COLUMNS)
+    at_part = _find_column(table, asked.get("part", ""), PART_COLUMNS)
     parts = [part] * len(table.rows) if at_part is None else _parts(table, at_part, part)
     columns = [table.column(at) for at in _label_columns(table, asked)]
     cells = list(zip(*columns, strict=True))
@@ -184,7 +186,7 @@ def _entries(
     if missing := [n for n, row in enumerate(cells) if not (all(row) or may_lack)]:
         raise InputError(
             f"{table.path}: {len(missing)} of {len(cells)} rows have no"
-            f" {listed(_label_names(table, asked))}, the first in line"
+            f" {list_names(_label_names(table, asked))}, the first in line"
             f" {table.first + missing[0]}: fill them in or remove them"
         )
     files = map(_Finder(table.path), table.column(_file_column(table, asked.get("file", ""))))
@@ -195,29 +197,29 @@ def _label_names(table: Table, asked: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(table.columns[at] for at in _label_columns(table, asked))
 
 
-def _named(table: Table, asked: str, usual: Sequence[str]) -> int | None:
+def _find_column(table: Table, asked: str, usual: Sequence[str]) -> int | None:
     """The column that is asked for, or the first of the usual names."""
     names = [name.lower() for name in table.columns]
     if asked:
         if asked.lower() not in names:
-            raise InputError(
-                f"{table.path}: no column {asked!r}: its columns are {listed(table.columns, 20)}"
-            )
+            known = list_names(table.columns, 20)
+            raise InputError(f"{table.path}: no column {asked!r}: its columns are {known}")
         return names.index(asked.lower())
     return next((names.index(name) for name in usual if name in names), None)
 
 
 def _file_column(table: Table, asked: str) -> int:
     """The column of file names: as it is called, or the first whose cells look like such."""
-    if (found := _named(table, asked, FILE_COLUMNS)) is not None:
+    if (found := _find_column(table, asked, FILE_COLUMNS)) is not None:
         return found
     rows = table.rows[:LOOKED_AT]
     for at in range(len(table.columns)):
         if rows and sum(_looks_like_file(row[at].strip()) for row in rows) > len(rows) / 2:
             return at
+    known = list_names(table.columns, 20)
     raise NoFiles(
-        f"{table.path}: no column of image files among {listed(table.columns, 20)}: call one file,"
-        " or give ?file=COLUMN behind the name"
+        f"{table.path}: no column of image files among {known}: call one file, or give ?file=COLUMN"
+        " behind the name"
     )
 
 
@@ -225,21 +227,23 @@ def _label_columns(table: Table, asked: Mapping[str, str]) -> list[int]:
     """The columns that are asked for, one of a usual name, the only one, or all if they are
     numbers."""
     if words := asked.get("label", ""):
-        named = [_named(table, word.strip(), ()) for word in words.split(",")]
+        named = [_find_column(table, word.strip(), ()) for word in words.split(",")]
         return [at for at in named if at is not None]
     file = _file_column(table, asked.get("file", ""))
-    taken = {file, _named(table, asked.get("part", ""), PART_COLUMNS)}
-    if (found := _named(table, "", LABEL_COLUMNS)) is not None and found not in taken:
+    taken = {file, _find_column(table, asked.get("part", ""), PART_COLUMNS)}
+    if (found := _find_column(table, "", LABEL_COLUMNS)) is not None and found not in taken:
         return [found]
     rest = [
         k for k, name in enumerate(table.columns) if k not in taken and name.lower() not in UNUSED
     ]
-    if len(rest) == 1 or (rest and all(is_number(row[k]) for row in table.rows for k in rest)):
+    if len(rest) == 1 or (
+        rest and all(reads_as_number(row[k]) for row in table.rows for k in rest)
+    ):
         return rest
     names = [table.columns[k] for k in rest]
     raise InputError(
         f"{table.path}: no column of labels"
-        + (f", or one of {listed(names, 20)}: give ?label=COLUMN" if names else ": add one")
+        + (f", or one of {list_names(names, 20)}: give ?label=COLUMN" if names else ": add one")
     )
 
 
@@ -249,8 +253,8 @@ def _parts(table: Table, at: int, usual: str) -> list[str]:
     found = [part_of(cell) if cell else usual for cell in cells]
     if unknown := sorted({cell for cell, part in zip(cells, found, strict=True) if not part}):
         raise InputError(
-            f"{table.path}: {table.columns[at]} says {listed(unknown)}: give train, valid or test,"
-            " or ?part= to ignore another column"
+            f"{table.path}: {table.columns[at]} says {list_names(unknown)}: give train, valid or"
+            " test, or ?part= to ignore another column"
         )
     return [part or usual for part in found]
 

@@ -84,10 +84,10 @@ def read_pickle(content: bytes, where: str) -> dict[str, Any]:
         stored = _Machine(len(content)).run(content)
         if not isinstance(stored, dict):
             raise Refused("it holds no dict")
-        return {
-            _text(key): value.value if isinstance(value, _Built) else value
-            for key, value in stored.items()
-        }
+        found = {}
+        for key, value in stored.items():
+            found[_text(key)] = value.value if isinstance(value, _Built) else value
+        return found
     except Refused as error:
         raise InputError(
             f"{where}: refused: {error}: give a file of the official CIFAR archive"

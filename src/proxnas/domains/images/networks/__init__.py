@@ -10,10 +10,9 @@ from proxnas.cells.designs import DESIGNS, Architecture, Design
 from proxnas.common.errors import InputError
 
 if TYPE_CHECKING:
-    from proxnas.domains.images.networks.baselines import HandMade
-    from proxnas.domains.images.networks.chain import Chain
-    from proxnas.domains.images.networks.cnn import Size, Stack
-    from proxnas.domains.images.networks.nasbench201 import Stages
+    from torch import nn
+
+    from proxnas.domains.images.networks.cnn import Size
 
 NETWORKS: dict[str, str] = {
     "cnn": "proxnas.domains.images.networks.cnn:cell_network",
@@ -25,18 +24,16 @@ NETWORKS: dict[str, str] = {
 """Kind of a genotype -> 'module:function' that makes its network, resolved late."""
 
 
-def build(genotype: Architecture, size: Size) -> Stack | Stages | Chain | HandMade:
+def build_network(genotype: Architecture, size: Size) -> nn.Module:
     """The network that is trained, for a genotype of any kind that classifies images, or for a
     design.
 
-    A design has a size of its own: of `size` it takes what is read and told apart, and the stem.
-
-    It is called with images and gives logits; `forward_auxiliary` gives (logits, auxiliary logits
-    or None), and `set_drop_path(probability)` sets how often a path is left out in training.
+    A design has a size of its own: of `size` it takes what is read and told apart, and the stem. It
+    is called with images and gives logits.
     """
     if isinstance(genotype, Design):
         module, function = DESIGNS[genotype.name].split(":")
-        made: HandMade = getattr(import_module(module), function)(size)
+        made: nn.Module = getattr(import_module(module), function)(size)
         return made
     if genotype.kind not in NETWORKS:
         raise InputError(
@@ -44,5 +41,5 @@ def build(genotype: Architecture, size: Size) -> Stack | Stages | Chain | HandMa
             f" {', '.join(NETWORKS)}"
         )
     module, function = NETWORKS[genotype.kind].split(":")
-    network: Stack | Stages | Chain = getattr(import_module(module), function)(genotype, size)
+    network: nn.Module = getattr(import_module(module), function)(genotype, size)
     return network

@@ -1,8 +1,7 @@
 """Networks made by hand: what all of them share, and those that are one chain (ResNet-18,
 MobileNet).
 
-All have the interface of the networks of cells: `forward_auxiliary` and `set_drop_path`, though
-none has an auxiliary tower or paths to drop. The stem decides how often an image is halved:
+None has an auxiliary tower or paths to drop. The stem decides how often an image is halved:
 
     imagenet      as published, for 224 x 224
     tinyimagenet  once less: the pooling after the first convolution (or the first stride after it)
@@ -37,13 +36,6 @@ class HandMade(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.dropout(self.features(x).mean((2, 3))))
         return logits
-
-    def forward_auxiliary(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(logits, None): there is no auxiliary classifier."""
-        return self(x), None
-
-    def set_drop_path(self, probability: float) -> None:
-        """Nothing: a network made by hand has no paths to drop."""
 
 
 class Form(NamedTuple):

@@ -84,7 +84,7 @@ class Shuffled(nn.Module):
         return groups.transpose(1, 2).flatten(1, 2)
 
 
-def _shuffled(size: Size, widths: tuple[int, int, int], last: int) -> HandMade:
+def _shufflenet(size: Size, widths: tuple[int, int, int], last: int) -> HandMade:
     layers, C_in = stem(size.image_channels, 24, form(size.stem), kernel=3), 24
     for C, units in zip(widths, (4, 8, 4), strict=True):
         layers += [Shuffled(C_in, C, 2), *(Shuffled(C, C, 1) for _ in range(units - 1))]
@@ -95,12 +95,12 @@ def _shuffled(size: Size, widths: tuple[int, int, int], last: int) -> HandMade:
 def shufflenet(size: Size) -> HandMade:
     """Ma, Zhang, Zheng, Sun, 'ShuffleNet V2: Practical Guidelines for Efficient CNN Architecture
     Design', ECCV 2018."""
-    return _shuffled(size, (116, 232, 464), 1024)
+    return _shufflenet(size, (116, 232, 464), 1024)
 
 
 def shufflenet_2x(size: Size) -> HandMade:
     """The same, 2x: the row of the paper's ImageNet table."""
-    return _shuffled(size, (244, 488, 976), 2048)
+    return _shufflenet(size, (244, 488, 976), 2048)
 
 
 class Dense(nn.Module):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.parts import Edge
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite, set_drop_path
+from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite
 from proxnas.domains.images.operations import Norm, final_norm, search_norm
 
 STAGES = 3
@@ -104,7 +104,7 @@ def pair(kernel: int, excite: bool = False) -> Body:
     return build
 
 
-def grouped(C: int, norm: Norm) -> nn.Module:
+def grouped_conv(C: int, norm: Norm) -> nn.Module:
     """A 3x3 convolution in groups of channels, which a 1x1 mixes."""
     groups = math.gcd(C, GROUPS)
     first = [conv(C, C, 3, groups=groups), norm(C), nn.ReLU()]
@@ -150,7 +150,7 @@ BODIES: dict[str, Body] = {
     "res_3x3": pair(3),
     "res_3x3_se": pair(3, excite=True),
     "res_5x5": pair(5),
-    "res_group_3x3": grouped,
+    "res_group_3x3": grouped_conv,
     "res_sep_3x3": separable,
     "bottleneck_2": bottleneck(2),
     "bottleneck_2_se": bottleneck(2, excite=True),
@@ -194,14 +194,6 @@ class Chain(nn.Module):
         logits: Tensor = self.classifier(self.blocks(x).mean((2, 3)))
         return logits
 
-    def forward_auxiliary(self, x: Tensor) -> tuple[Tensor, None]:
-        """(logits, None): this network has no auxiliary classifier, whatever its Size asks for."""
-        return self(x), None
-
-    def set_drop_path(self, probability: float) -> None:
-        """From now on f of a block is left out with that probability, in training."""
-        set_drop_path(self, probability)
-
 
 def chain_network(genotype: Genotype, size: Size, searched: bool = False) -> Chain:
     """The discrete network of a chain; `searched`: normalised as in a search network."""
@@ -210,14 +202,14 @@ def chain_network(genotype: Genotype, size: Size, searched: bool = False) -> Cha
 
     def entry(stage: int, C_in: int, C: int, stride: int) -> nn.Module:
         edge = edges[2 * stage]
-        return _scaled(ENTRIES[edge.op](C_in, C, stride, norm), edge)
+        return _scale_block(ENTRIES[edge.op](C_in, C, stride, norm), edge)
 
     def body(stage: int, C: int) -> nn.Module:
         edge = edges[2 * stage + 1]
-        return _scaled(BODIES[edge.op](C, norm), edge)
+        return _scale_block(BODIES[edge.op](C, norm), edge)
 
     return Chain(size, entry, body)
 
 
-def _scaled(block: nn.Module, edge: Edge) -> nn.Module:
+def _scale_block(block: nn.Module, edge: Edge) -> nn.Module:
     return block if edge.value == 1 else Scaled(block, edge.value)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from proxnas.cells.genotype import Genotype
 from proxnas.cells.parts import Cell, Edge
 from proxnas.common.errors import unknown
-from proxnas.domains.images.networks.parts import STEMS, AuxiliaryHead, DropPath, set_drop_path
+from proxnas.domains.images.networks.parts import STEMS, AuxiliaryHead, DropPath
 from proxnas.domains.images.operations import (
     FINAL,
     SEARCHED,
@@ -95,11 +95,6 @@ class Stack(nn.Module):
         logits, two_thirds = self._run(x)
         return logits, None if self.auxiliary is None else self.auxiliary(two_thirds)
 
-    def set_drop_path(self, probability: float) -> None:
-        """From now on operations other than identities are left out with that probability, in
-        training."""
-        set_drop_path(self, probability)
-
     def _run(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(logits, the map that the auxiliary classifier reads)."""
         before_last, last = self.stem(x)
@@ -108,6 +103,12 @@ class Stack(nn.Module):
             before_last, last = last, cell(before_last, last)
             two_thirds = last if k == self.auxiliary_place else two_thirds
         return self.classifier(last.mean((2, 3))), two_thirds
+
+
+def forward_auxiliary(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """(logits, logits of the auxiliary classifier); None for networks without one, whatever their
+    Size asks for."""
+    return network.forward_auxiliary(x) if isinstance(network, Stack) else (network(x), None)
 
 
 def widths(cells: int, channels: int) -> Iterator[tuple[int, bool]]:
@@ -145,13 +146,12 @@ class DiscreteCell(nn.Module):
         nodes = [present(node) or node[:1] for node in cell.nodes]
         self.edges = [[(edge.input, edge.value) for edge in node] for node in nodes]
         self.concat = list(cell.concat)
-        self.operations = nn.ModuleList(
-            nn.ModuleList(
-                build(edge.op, place.C, 2 if place.reduction and edge.input < 2 else 1)
-                for edge in node
-            )
-            for node in nodes
-        )
+        self.operations = nn.ModuleList()
+        for node in nodes:
+            # the inputs of a reduction cell are halved
+            strides = [2 if place.reduction and edge.input < 2 else 1 for edge in node]
+            pairs = zip(node, strides, strict=True)
+            self.operations.append(nn.ModuleList(build(e.op, place.C, s) for e, s in pairs))
         self.drop_path = DropPath()
         # an input that is part of the output of a reduction cell is halved too, as its inventors do
         whole = [i for i in cell.concat if place.reduction and i < 2]

@@ -21,7 +21,6 @@ from proxnas.cells.genotype import Genotype
 from proxnas.cells.kinds import GENET_STAGES
 from proxnas.domains.images.networks.chain import STRIDES, Halve
 from proxnas.domains.images.networks.cnn import Size, sum_of
-from proxnas.domains.images.networks.parts import set_drop_path
 from proxnas.domains.images.operations import Norm, final_norm, search_norm
 
 Inputs = Sequence[Sequence[tuple[int, float]]]
@@ -37,7 +36,7 @@ def convolutions(C_in: int, C: int, number: int, norm: Norm, stride: int = 1) ->
     return nn.Sequential(*layers)
 
 
-def connected(inputs: Inputs) -> list[bool]:
+def connected_nodes(inputs: Inputs) -> list[bool]:
     """Of every node whether it is connected to any other."""
     read = {i for node in inputs for i, _ in node}
     return [bool(node) or j in read for j, node in enumerate(inputs)]
@@ -46,7 +45,7 @@ def connected(inputs: Inputs) -> list[bool]:
 def ends(inputs: Inputs) -> list[int]:
     """The nodes that the output node reads: connected ones that nothing else reads."""
     read = {i for node in inputs for i, _ in node}
-    return [j for j, there in enumerate(connected(inputs)) if there and j not in read]
+    return [j for j, there in enumerate(connected_nodes(inputs)) if there and j not in read]
 
 
 class DiscreteStage(nn.Module):
@@ -61,7 +60,7 @@ class DiscreteStage(nn.Module):
         self.nodes = nn.ModuleDict(
             {
                 str(j): convolutions(C, C, number, norm)
-                for j, there in enumerate(connected(inputs))
+                for j, there in enumerate(connected_nodes(inputs))
                 if there
             }
         )
@@ -100,14 +99,6 @@ class Genet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.stages(x).mean((2, 3)))
         return logits
-
-    def forward_auxiliary(self, x: Tensor) -> tuple[Tensor, None]:
-        """(logits, None): this network has no auxiliary classifier, whatever its Size asks for."""
-        return self(x), None
-
-    def set_drop_path(self, probability: float) -> None:
-        """Nothing: no path is beside another that would do without it."""
-        set_drop_path(self, probability)
 
 
 def genet_network(genotype: Genotype, size: Size, searched: bool = False) -> Genet:

@@ -22,7 +22,7 @@ from proxnas.cells.kinds import MOBILE_BLOCKS, MOBILE_FIRST, SKIP
 from proxnas.cells.parts import Edge
 from proxnas.common.errors import OptionError
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite, set_drop_path
+from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite
 from proxnas.domains.images.operations import Norm, final_norm, search_norm
 
 WIDTHS = (1.5, 2.5, 5, 6, 12, 20)
@@ -100,7 +100,7 @@ def _pointwise(C_in: int, C: int, groups: int) -> nn.Conv2d:
     return nn.Conv2d(C_in, C, 1, groups=groups, bias=False)
 
 
-class Place(NamedTuple):
+class BlockPlace(NamedTuple):
     """Where a block stands: the channels that it reads and gives, and its stride."""
 
     C_in: int
@@ -108,7 +108,7 @@ class Place(NamedTuple):
     stride: int
 
 
-def places(size: Size) -> list[list[Place]]:
+def places(size: Size) -> list[list[BlockPlace]]:
     """The blocks of every stage, after the first block of the network, which is not searched."""
     if size.cells != 1:
         advice = (
@@ -120,8 +120,8 @@ def places(size: Size) -> list[list[Place]]:
     C_in = size.channels
     for width, blocks, stride in zip(WIDTHS, MOBILE_BLOCKS, STRIDES[size.stem][1], strict=True):
         C = round(width * size.channels)
-        first = Place(C_in, C, stride)
-        found.append([first, *[Place(C, C, 1)] * (blocks - 1)])
+        first = BlockPlace(C_in, C, stride)
+        found.append([first, *[BlockPlace(C, C, 1)] * (blocks - 1)])
         C_in = C
     return found
 
@@ -136,8 +136,8 @@ class Mobile(nn.Module):
     def __init__(
         self,
         size: Size,
-        first: Callable[[int, Place], nn.Module],
-        later: Callable[[int, Place], nn.Module],
+        first: Callable[[int, BlockPlace], nn.Module],
+        later: Callable[[int, BlockPlace], nn.Module],
         norm: Norm,
     ) -> None:
         super().__init__()
@@ -161,16 +161,8 @@ class Mobile(nn.Module):
         logits: Tensor = self.classifier(self.head(self.blocks(self.stem(x))).mean((2, 3)))
         return logits
 
-    def forward_auxiliary(self, x: Tensor) -> tuple[Tensor, None]:
-        """(logits, None): this network has no auxiliary classifier, whatever its Size asks for."""
-        return self(x), None
 
-    def set_drop_path(self, probability: float) -> None:
-        """From now on a block is passed by with that probability, in training."""
-        set_drop_path(self, probability)
-
-
-def make_block(name: str, place: Place, norm: Norm) -> nn.Module:
+def make_block(name: str, place: BlockPlace, norm: Norm) -> nn.Module:
     """A block by the name of its kind."""
     if name == SKIP:
         return nn.Identity()
@@ -184,21 +176,21 @@ def mobile_network(genotype: Genotype, size: Size, searched: bool = False) -> Mo
     begins = [sum(MOBILE_BLOCKS[:stage]) for stage in range(len(MOBILE_BLOCKS))]
     behind = [i for i in range(len(edges)) if i not in begins]
 
-    def first(stage: int, place: Place) -> nn.Module:
-        return _scaled(edges[begins[stage]], place, norm)
+    def first(stage: int, place: BlockPlace) -> nn.Module:
+        return _scale_block(edges[begins[stage]], place, norm)
 
-    def later(number: int, place: Place) -> nn.Module:
-        return _scaled(edges[behind[number]], place, norm)
+    def later(number: int, place: BlockPlace) -> nn.Module:
+        return _scale_block(edges[behind[number]], place, norm)
 
     return Mobile(size, first, later, norm)
 
 
-def _scaled(edge: Edge, place: Place, norm: Norm) -> nn.Module:
+def _scale_block(edge: Edge, place: BlockPlace, norm: Norm) -> nn.Module:
     block = make_block(edge.op, place, norm)
     return block if edge.value == 1 else Scaled(block, edge.value)
 
 
-def kinds_of(names: Sequence[str], place: Place, norm: Norm) -> dict[str, nn.Module]:
+def kinds_of(names: Sequence[str], place: BlockPlace, norm: Norm) -> dict[str, nn.Module]:
     """All candidates of a block."""
     return {name: make_block(name, place, norm) for name in names}
 

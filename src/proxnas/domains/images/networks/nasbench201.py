@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
 from proxnas.domains.images.networks.cnn import Size, outputs_of, present, sum_of
-from proxnas.domains.images.networks.parts import DropPath, conv_norm, set_drop_path
+from proxnas.domains.images.networks.parts import DropPath, conv_norm
 from proxnas.domains.images.operations import (
     NASBENCH201,
     Norm,
@@ -70,15 +70,6 @@ class Stages(nn.Module):
         features: Tensor = self.head(self.body(self.stem(x)))
         logits: Tensor = self.classifier(features.mean((2, 3)))
         return logits
-
-    def forward_auxiliary(self, x: Tensor) -> tuple[Tensor, None]:
-        """(logits, None): this network has no auxiliary classifier, whatever its Size asks for."""
-        return self(x), None
-
-    def set_drop_path(self, probability: float) -> None:
-        """From now on operations other than identities are left out with that probability, in
-        training."""
-        set_drop_path(self, probability)
 
 
 class DiscreteCell(nn.Module):

@@ -29,7 +29,7 @@ def depthwise(C: int, kernel: int, stride: int = 1) -> nn.Module:
     return conv(C, C, kernel, stride, groups=C, relu=False)
 
 
-def convolved(kind: str, C_in: int, C: int, inner: int, stride: int) -> nn.Module:
+def convolved_side(kind: str, C_in: int, C: int, inner: int, stride: int) -> nn.Module:
     """The side of a unit that is convolved."""
     if kind == XCEPTION:
         widths = ((C_in, inner, stride), (inner, inner, 1), (inner, C, 1))
@@ -47,7 +47,7 @@ class Unit(nn.Module):
         super().__init__()
         self.begins = begins
         passing = C_in if begins else C_in // 2
-        self.convolved = convolved(kind, passing, C - passing, C // 2, stride)
+        self.convolved = convolved_side(kind, passing, C - passing, C // 2, stride)
         self.passed: nn.Module = nn.Identity()
         if begins:
             kernel = 3 if kind == XCEPTION else int(kind)

@@ -168,7 +168,7 @@ def block_kind(word: str) -> Kind:
     return FBNET_KINDS.get(name) or kind(name)
 
 
-def build(network: Published, size: Size) -> HandMade:
+def build_published(network: Published, size: Size) -> HandMade:
     """The network for images of that size."""
     less = HALVED_LESS[size.stem]
     begin = nn.Conv2d(size.image_channels, network.first, 3, 1 if less > 1 else 2, 1, bias=False)
@@ -192,46 +192,46 @@ def build(network: Published, size: Size) -> HandMade:
 def mobilenet_v2(size: Size) -> HandMade:
     """Sandler, Howard, Zhu, Zhmoginov, Chen, 'MobileNetV2: Inverted Residuals and Linear
     Bottlenecks', CVPR 2018."""
-    return build(MOBILENET_V2, size)
+    return build_published(MOBILENET_V2, size)
 
 
 def mnasnet_a1(size: Size) -> HandMade:
     """Tan et al., 'MnasNet: Platform-Aware Neural Architecture Search for Mobile', CVPR 2019."""
-    return build(MNASNET_A1, size)
+    return build_published(MNASNET_A1, size)
 
 
 def mnasnet_b1(size: Size) -> HandMade:
     """The same, searched without squeeze-and-excitation."""
-    return build(MNASNET_B1, size)
+    return build_published(MNASNET_B1, size)
 
 
 def proxyless_mobile(size: Size) -> HandMade:
     """Cai, Zhu, Han, 'ProxylessNAS: Direct Neural Architecture Search on Target Task and Hardware',
     ICLR 2019: the network for telephones."""
-    return build(PROXYLESS_MOBILE, size)
+    return build_published(PROXYLESS_MOBILE, size)
 
 
 def proxyless_cpu(size: Size) -> HandMade:
     """The same, for processors."""
-    return build(PROXYLESS_CPU, size)
+    return build_published(PROXYLESS_CPU, size)
 
 
 def proxyless_gpu(size: Size) -> HandMade:
     """The same, for graphics cards."""
-    return build(PROXYLESS_GPU, size)
+    return build_published(PROXYLESS_GPU, size)
 
 
 def fbnet_a(size: Size) -> HandMade:
     """Wu et al., 'FBNet: Hardware-Aware Efficient ConvNet Design via Differentiable Neural
     Architecture Search', CVPR 2019."""
-    return build(FBNET_A, size)
+    return build_published(FBNET_A, size)
 
 
 def fbnet_b(size: Size) -> HandMade:
     """The same, larger."""
-    return build(FBNET_B, size)
+    return build_published(FBNET_B, size)
 
 
 def fbnet_c(size: Size) -> HandMade:
     """The same, largest."""
-    return build(FBNET_C, size)
+    return build_published(FBNET_C, size)

@@ -24,7 +24,7 @@ from proxnas.core.choice import Choice, Node
 from proxnas.core.groups import Group, Row
 from proxnas.core.space import selected_edges
 from proxnas.domains.images.networks.cnn import CellPlace, Preprocess, Size, Stack, cell_network
-from proxnas.domains.images.operations import FINAL, SEARCHED, Parts, parted
+from proxnas.domains.images.operations import FINAL, SEARCHED, Parts, on_part_of_channels
 
 INPUTS, NODES = 2, 4
 SOURCES = [i for n in range(NODES) for i in range(INPUTS + n)]
@@ -72,7 +72,7 @@ class CellSpace:
         }
 
     def search_network(self, size: Size) -> nn.Module:
-        return self._stack(size, parted(SEARCHED, self.part))
+        return self._stack(size, on_part_of_channels(SEARCHED, self.part))
 
     def choice_network(self, size: Size) -> nn.Module:
         return self._stack(size, FINAL)
@@ -121,7 +121,7 @@ class SearchCell(nn.Module):
         return torch.cat(states[INPUTS:], dim=1)
 
 
-def _split(name: str, convolutions: tuple[str, ...], pooling: tuple[str, ...]) -> CellSpace:
+def _space_of(name: str, convolutions: tuple[str, ...], pooling: tuple[str, ...]) -> CellSpace:
     return CellSpace(name, ("skip_connect", *convolutions), ("skip_connect", *pooling))
 
 
@@ -131,7 +131,7 @@ def _full(name: str, candidates: tuple[str, ...]) -> CellSpace:
 
 def darts7() -> CellSpace:
     """Seven operations, split."""
-    return _split("darts7", DARTS_CONVOLUTIONS, DARTS_POOLING)
+    return _space_of("darts7", DARTS_CONVOLUTIONS, DARTS_POOLING)
 
 
 def darts8() -> CellSpace:
@@ -141,7 +141,7 @@ def darts8() -> CellSpace:
 
 def nasp12() -> CellSpace:
     """The paper's twelve, split: eight in the normal cell, five in the reduction cell."""
-    return _split("nasp12", PAPER_CONVOLUTIONS, PAPER_POOLING)
+    return _space_of("nasp12", PAPER_CONVOLUTIONS, PAPER_POOLING)
 
 
 def nasp12_full() -> CellSpace:

@@ -24,7 +24,7 @@ from proxnas.core.choice import Choice, Node
 from proxnas.core.groups import Group, Row
 from proxnas.core.space import selected_edges
 from proxnas.domains.images.networks.cnn import CellPlace, Preprocess, Size, Stack, cell_network
-from proxnas.domains.images.operations import FINAL, SEARCHED, Parts, parted
+from proxnas.domains.images.operations import FINAL, SEARCHED, Parts, on_part_of_channels
 
 INPUTS, NODES, SIDES = 2, 5, 2
 OPERATIONS = ("sep_conv_3x3", "sep_conv_5x5", "avg_pool_3x3", "max_pool_3x3", "skip_connect")
@@ -56,7 +56,7 @@ class Enas5:
         return {"normal": GROUP, "reduce": GROUP}
 
     def search_network(self, size: Size) -> nn.Module:
-        return self._stack(size, parted(SEARCHED, self.part))
+        return self._stack(size, on_part_of_channels(SEARCHED, self.part))
 
     def choice_network(self, size: Size) -> nn.Module:
         return self._stack(size, FINAL)

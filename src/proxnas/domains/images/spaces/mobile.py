@@ -13,7 +13,13 @@ from proxnas.common.types import Matrices
 from proxnas.core.choice import Choice
 from proxnas.core.groups import Row
 from proxnas.domains.images.networks.cnn import Size
-from proxnas.domains.images.networks.mobile import MIDDLE, Mobile, Place, kinds_of, mobile_network
+from proxnas.domains.images.networks.mobile import (
+    MIDDLE,
+    BlockPlace,
+    Mobile,
+    kinds_of,
+    mobile_network,
+)
 from proxnas.domains.images.operations import Norm
 from proxnas.domains.images.spaces.chains import ChainSpace, all_of_kind, one_edge_each
 
@@ -37,10 +43,10 @@ def middle() -> Matrices:
 def _choices(size: Size, norm: Norm) -> Mobile:
     """The chain with all kinds as candidates of every block."""
 
-    def first(stage: int, place: Place) -> nn.Module:
+    def first(stage: int, place: BlockPlace) -> nn.Module:
         return Choice(kinds_of(MOBILE_FIRST, place, norm), share=Row("first", stage))
 
-    def later(number: int, place: Place) -> nn.Module:
+    def later(number: int, place: BlockPlace) -> nn.Module:
         return Choice(kinds_of(MOBILE_LATER, place, norm), share=Row("later", number))
 
     return Mobile(size, first, later, norm)

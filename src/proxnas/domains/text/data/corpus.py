@@ -49,7 +49,7 @@ def is_text(spec: str) -> bool:
     return spec == "pydocs" or (place.suffix.lower() == ".txt" and not spec.startswith("hf:"))
 
 
-def read(spec: str) -> Corpus:
+def read_corpus(spec: str) -> Corpus:
     """The text that DATA names: a word, a path or hf:NAME."""
     if spec == "pydocs":
         return _pydocs()
@@ -59,7 +59,8 @@ def read(spec: str) -> Corpus:
     if os.path.isdir(place):
         return _folder(Path(place))
     if os.path.isfile(place) and Path(place).suffix.lower() == ".txt":
-        return _file(Path(place))
+        path = Path(place)
+        return Corpus(_short(path.stem), str(path), *cut_parts(read_text(path)))
     if os.path.exists(place):
         raise InputError(f"{spec!r}: not a kind of text that can be read: {ACCEPTED}")
     fault = "unknown text"
@@ -68,7 +69,7 @@ def read(spec: str) -> Corpus:
     raise InputError(f"{fault} {spec[:200]!r}: {ACCEPTED}")
 
 
-def cut(text: str) -> tuple[str, str, str]:
+def cut_parts(text: str) -> tuple[str, str, str]:
     """The first 80%, the next 10% and the last 10% of a text, cut at the end of a line or word if
     there is one near."""
     first, second = (_boundary(text, round(share * len(text))) for share in SHARES)
@@ -93,7 +94,7 @@ def _pydocs() -> Corpus:
         raise InputError(
             f"pydocs: this Python comes without pydoc_data ({error}): {ACCEPTED}"
         ) from error
-    cuts = [cut(_lines(topics[name])) for name in sorted(topics)]
+    cuts = [cut_parts(_lines(topics[name])) for name in sorted(topics)]
     train, valid, test = ("".join(parts) for parts in zip(*cuts, strict=True))
     return Corpus("pydocs", "pydocs", train, valid, test)
 
@@ -125,10 +126,6 @@ def _part_files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def _file(path: Path) -> Corpus:
-    return Corpus(_short(path.stem), str(path), *cut(read_text(path)))
-
-
 def read_text(path: Path) -> str:
     """A UTF-8 file, its lines ending in \\n; binary data, an empty file or a huge one is refused by
     name."""
@@ -158,12 +155,12 @@ def _lines(text: str) -> str:
 def _hub(spec: str) -> Corpus:
     """A data set of the hub with a column of text: its own parts, or its train part cut in
     three."""
-    from proxnas.domains.hub import loaded
+    from proxnas.domains.hub import load_hub
 
-    name, chosen, splits = loaded(spec, ("text",))
+    name, chosen, splits = load_hub(spec, ("text",))
     where = f"hf:{name}"
     texts = {
-        part: _joined(splits[part], chosen.get("text", "text"), where)
+        part: _join_lines(splits[part], chosen.get("text", "text"), where)
         for part in PARTS
         if part in splits
     }
@@ -171,15 +168,18 @@ def _hub(spec: str) -> Corpus:
         raise InputError(f"{where}: is empty: choose another data set")
     missing = [part for part in PARTS if part not in texts]
     return Corpus(
-        _short(Path(name).stem), where, **_completed(texts), warnings=_cut_lines(where, missing)
+        _short(Path(name).stem),
+        where,
+        **_complete_parts(texts),
+        warnings=_cut_lines(where, missing),
     )
 
 
-def _completed(texts: dict[str, str]) -> dict[str, str]:
+def _complete_parts(texts: dict[str, str]) -> dict[str, str]:
     """The parts that a set has, and those that it lacks cut from the end of its training text."""
     whole = texts["train"]
     if len(texts) == 1:
-        return dict(zip(PARTS, cut(whole), strict=True))
+        return dict(zip(PARTS, cut_parts(whole), strict=True))
     if len(texts) == len(PARTS):
         return texts
     end = _boundary(whole, round(SHARES[1] * len(whole)))
@@ -199,7 +199,7 @@ def _cut_lines(where: str, missing: list[str]) -> tuple[str, ...]:
     return (line,)
 
 
-def _joined(split: Any, column: str, where: str) -> str:
+def _join_lines(split: Any, column: str, where: str) -> str:
     if column not in split.column_names:
         found = ", ".join(split.column_names)[:120]
         raise InputError(f"{where}: no column {column} (found: {found}): give {where}?text=COLUMN")

@@ -12,36 +12,15 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-from proxnas.common.errors import AboutOptions, InputError, OptionError, escape
+from proxnas.common.errors import AboutOptions, InputError, escape
 from proxnas.domains.text.data import vocabulary as words
-from proxnas.domains.text.data.corpus import ACCEPTED, PARTS, Corpus, is_text, read
+from proxnas.domains.text.data.corpus import ACCEPTED, PARTS, Corpus, is_text, read_corpus
+from proxnas.domains.text.data.options import LEAST_TOKENS, TextOptions
 from proxnas.runs.fingerprint import Fingerprint, of_texts
 
 Array = NDArray[Any]
-LEAST_TOKENS = 2  # one to read, one to predict
 
 __all__ = ["ACCEPTED", "Text", "TextOptions", "is_text", "load", "to_numbers"]
-
-
-@dataclass(frozen=True)
-class TextOptions:
-    """How text becomes tokens."""
-
-    tokens: Literal["word", "char"] = "word"
-    """Words between white space, with <eos> at the end of each line; or characters."""
-    max_words: int = 0
-    """Keep so many words, the most frequent; the others are <unk>; 0: all."""
-    min_count: int = 0
-    """Words that occur less often are <unk>; 0: 2, or 1 for a text with <unk> in it."""
-    train_tokens: int = 0
-    """Train on the first so many tokens only, and take the vocabulary from them; 0: all."""
-
-    def __post_init__(self) -> None:
-        if self.tokens not in ("word", "char"):
-            raise OptionError("tokens", repr(self.tokens), "give word or char")
-        for name, least in (("max_words", 3), ("min_count", 1), ("train_tokens", LEAST_TOKENS)):
-            if (value := getattr(self, name)) and value < least:
-                raise OptionError(name, value, f"give at least {least}, or 0")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +49,7 @@ def load(
     spec: str, options: TextOptions | None = None, vocabulary: Sequence[str] | None = None
 ) -> Text:
     """The text that DATA names, numbered by its own vocabulary, or by that of a model."""
-    return to_numbers(read(spec), options or TextOptions(), vocabulary)
+    return to_numbers(read_corpus(spec), options or TextOptions(), vocabulary)
 
 
 def to_numbers(
@@ -83,11 +62,13 @@ def to_numbers(
     ) -> Iterator[str]:  # twice over train: a list of its words takes many times its memory
         limit = options.train_tokens if part == "train" else 0
         return islice(
-            words.split(getattr(corpus, part), options.tokens, f"{corpus.where}, {part}"),
+            words.split_tokens(getattr(corpus, part), options.tokens, f"{corpus.where}, {part}"),
             limit or None,
         )
 
-    used = tuple(vocabulary or words.build(tokens("train"), options.max_words, options.min_count))
+    used = tuple(
+        vocabulary or words.build_vocabulary(tokens("train"), options.max_words, options.min_count)
+    )
     if len(set(used) - {words.UNKNOWN, words.END}) < 2:
         raise AboutOptions(
             f"{escape(corpus.where)}: the training part has fewer than two words that occur more"

@@ -20,7 +20,7 @@ LONGEST_WORD = 10_000
 LONGEST_LINE = 20_000_000
 
 
-def split(text: str, kind: Kind, where: str) -> Iterator[str]:
+def split_tokens(text: str, kind: Kind, where: str) -> Iterator[str]:
     """The tokens of a text: characters, or what white space separates with <eos> at the end of each
     line."""
     return iter(text) if kind == "char" else _words(text, where)
@@ -42,7 +42,9 @@ def _words(text: str, where: str) -> Iterator[str]:
         yield END
 
 
-def build(tokens: Iterable[str], max_words: int = 0, min_count: int = 0) -> tuple[str, ...]:
+def build_vocabulary(
+    tokens: Iterable[str], max_words: int = 0, min_count: int = 0
+) -> tuple[str, ...]:
     """The words of the training text, the most frequent first; <unk> is among them, at the end if
     it never occurs.
 
@@ -73,7 +75,7 @@ def join(words: Iterable[str], kind: Kind) -> str:
     return lines.replace(" \n ", "\n").replace(" \n", "\n").replace("\n ", "\n")
 
 
-def check(vocabulary: object, where: str) -> tuple[str, ...]:
+def check_vocabulary(vocabulary: object, where: str) -> tuple[str, ...]:
     """A vocabulary read from a file: distinct strings, <unk> among them."""
     if not isinstance(vocabulary, list) or not all(isinstance(word, str) for word in vocabulary):
         raise InputError(f"{where}: the vocabulary is not a list of words: train again")
