@@ -182,6 +182,22 @@ def test_an_onnx_file_that_answers_differently_is_not_written(
     ).read_text() == "earlier"
 
 
+@needs_onnx
+def test_what_the_older_exporter_does_not_know_goes_by_the_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or what it gets wrong: answers of a file are checked whoever wrote it."""
+    network, x = nn.Sequential(nn.Flatten(), nn.Linear(32, 2)).eval(), torch.rand(3, 4, 4, 2)
+    captured: list[object] = []
+    newer = export._captured
+    monkeypatch.setattr(export, "_captured", lambda *args: captured.append(1) or newer(*args))
+    assert export_onnx(network, x, tmp_path / "a") < 1e-5 and not captured
+    other = nn.Sequential(nn.Flatten(), nn.Linear(32, 2)).eval()
+    wrong = export._traced(other, x, "logits")
+    monkeypatch.setattr(export, "_traced", lambda *args: wrong)
+    assert export_onnx(network, x, tmp_path / "b") < 1e-5 and captured
+
+
 def test_without_the_extra_onnx_is_refused_in_one_line(
     run_folder: Path,
     tmp_path: Path,
