@@ -82,6 +82,7 @@ def test_everything_is_there_at_the_end(data: Path, tmp_path: Path, capsys: Any)
     for row in rows:
         assert row["name"] in shown and f"{row['test_accuracy']:.4f}" in shown
     assert found["search"]["said"] in shown
+    assert found["search"]["said"][1:] in (folder / "model_card.md").read_text()
     assert "nearest neighbour" in (folder / "report.html").read_text()
     assert main(["test", str(folder), str(data)]) == 0
     assert f"test accuracy {found['test_accuracy']:.4f}" in capsys.readouterr().out

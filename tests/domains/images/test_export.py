@@ -371,6 +371,16 @@ def test_how_a_cell_was_found_is_read_beside_the_training(tmp_path: Path) -> Non
     assert found_by(train) == {}
 
 
+def test_a_fit_by_the_clock_has_no_search_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "search").mkdir()  # of something else
+    (tmp_path / "search" / "result.json").write_text('{"method": "gdas"}')
+    (tmp_path / "mine").mkdir()
+    search = {"epochs": 0, "seconds": 0.0, "said": "no search: too few steps"}
+    result = json.dumps({"method": "nasp", "search": search})
+    (tmp_path / "mine" / "result.json").write_text(result)
+    assert found_by(tmp_path / "mine")["said"] == "no search: too few steps"
+
+
 def test_an_input_error_names_the_folder_before_any_work(tmp_path: Path, digits: Any) -> None:
     with pytest.raises(InputError, match="existing folder"):
         export_model(digits_model(), digits, program=tmp_path / "no" / "m.pt2")
