@@ -25,6 +25,7 @@ from proxnas.domains.trained import load_model
 from proxnas.report.facts import leaderboard
 from proxnas.training.pace import Busy
 from proxnas.workflows import fit_minutes, fit_plan
+from proxnas.workflows.fit_board import better_baselines
 from proxnas.workflows.fitting import fit_by as fit
 from support.commands import call, one_line, stripes
 from support.quick_fits import pretend_to_export
@@ -81,6 +82,7 @@ def test_everything_is_there_at_the_end(data: Path, tmp_path: Path, capsys: Any)
     for row in rows:
         assert row["name"] in shown and f"{row['test_accuracy']:.4f}" in shown
     assert found["search"]["said"] in shown
+    assert found["search"]["said"][1:] in (folder / "model_card.md").read_text()
     assert "nearest neighbour" in (folder / "report.html").read_text()
     assert main(["test", str(folder), str(data)]) == 0
     assert f"test accuracy {found['test_accuracy']:.4f}" in capsys.readouterr().out
@@ -149,6 +151,9 @@ def test_what_is_delivered_is_within_its_limit(
     assert found["params"] <= 9000 < found["budget"]["largest"] and found["budget"]["limit"] == 9000
     parameters = load_model(folder).model.network.parameters()
     assert sum(w.numel() for w in parameters) == found["params"]
+    said = found["search"]["said"]
+    if not stop:
+        assert said.startswith("within the limit: ") and " where the plain network has " in said
     capsys.readouterr()
     assert call(*command(data, tmp_path / "none", "--max-params=10")) == 2
     assert "--max-params 10" in one_line(capsys.readouterr().err)
@@ -228,7 +233,21 @@ def test_a_found_network_is_beside_the_plain_one(
     networks = [row for row in found["leaderboard"] if row["kind"] == "network"]
     assert [row["name"] for row in networks][-1] == "found network"
     assert len(networks) == 2 and networks[0]["params"] != networks[1]["params"]
-    assert found["search"]["won"] > 0 and "swaps tried" in found["search"]["said"]
+    said = found["search"]["said"]
+    assert found["search"]["won"] > 0 and "swaps tried" in said
+    assert said.endswith(f"where the plain network has {networks[0]['params']:,}")
+
+
+def test_simple_models_that_are_better_are_named_once() -> None:
+    shares = {"a": 0.9, "b": 0.2, "c": 0.8, "d": 0.7, "plain network": 0.5}
+    rows: list[dict[str, Any]] = [
+        {"name": name, "kind": "baseline", "test_accuracy": share} for name, share in shares.items()
+    ]
+    rows[-1]["kind"] = "network"
+    (line,) = better_baselines(rows)
+    assert line.startswith("better on the test images than the 0.5000 of what is delivered: a 0.9")
+    assert line.endswith("a 0.9000, c 0.8000 and d 0.7000: give more --minutes")
+    assert better_baselines(rows[1:2] + rows[-1:]) == []
 
 
 def test_larger_images_are_brought_to_what_there_is_time_for(tmp_path: Path) -> None:

@@ -184,7 +184,11 @@ def found_by(folder: Path | None) -> dict[str, Any]:
     """
     if folder is None:
         return {}
-    cell = read_result(folder).get("cell")
+    result = read_result(folder)
+    search = result.get("search")
+    if isinstance(search, Mapping) and isinstance(search.get("said"), str):
+        return {**result, "said": search["said"]}  # a fit by the clock: search and training in one
+    cell = result.get("cell")
     places = [folder.parent / "search", *([Path(cell)] if isinstance(cell, str) and cell else [])]
     for place in places:
         if "method" in (result := read_result(place)):

@@ -34,6 +34,8 @@ class Card:
     """How to use the exported files, paragraph by paragraph."""
     limits: str = ""
     version: str = ""
+    made: Sequence[str] = ()
+    """How it was made, a sentence each, where that is not a search and then a training."""
 
 
 def model_card(card: Card) -> str:
@@ -52,7 +54,8 @@ def _network(card: Card) -> list[str]:
         return ["## The network", card.network]
     if isinstance(card.genotype, Design):
         return ["## The network", f"{escape(card.genotype.name)}, made by hand."]
-    return ["## The cell", f"```text\n{cell_text(card.genotype).rstrip()}\n```"]
+    title = "## The network" if card.genotype.kind == "chain" else "## The cell"
+    return [title, f"```text\n{cell_text(card.genotype).rstrip()}\n```"]
 
 
 def escape(text: object) -> str:
@@ -69,7 +72,10 @@ def _table(rows: Mapping[str, str]) -> str:
 
 def _making(card: Card) -> str:
     found_one = card.genotype is not None and not isinstance(card.genotype, Design)
-    lines = [_search_line(card.found) if found_one else "", _training_line(card.info)]
+    if card.made:
+        lines = [f"- {sentence}" for sentence in card.made]
+    else:
+        lines = [_search_line(card.found) if found_one else "", _training_line(card.info)]
     lines += [f"- Written by proxnas {escape(card.version)}."] if card.version else []
     return "\n".join(line for line in lines if line)
 

@@ -4,7 +4,7 @@ what is said of them and of the data."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -93,30 +93,38 @@ def what_search_won(job: OnePass, params: int) -> dict[str, Any]:
         plain = parameters(resnet().network(resnet().genotype(middle()), job.size))
         gain, error = job.choice["gain"], job.choice["error"]
         if job.budget and not won:
-            said = (
-                f"within the limit: validation loss changed by {-gain:+.3f} (+- {error:.3f}) at the"
-            )
-            f" choice, {params:,} parameters where the plain network has {plain:,}"
+            said = f"within the limit: validation loss changed by {-gain:+.3f}"
         else:
             said = (
                 f"the search made {won} of {len(job.tried)} swaps tried: validation loss lower by"
             )
-            f" {gain:.3f} (+- {error:.3f}) at the choice, {params:,} parameters where the plain"
-            f" network has {plain:,}"
+            said += f" {gain:.3f}"
+        said += f" (+- {error:.3f}) at the choice"
+        said += f", {params:,} parameters where the plain network has {plain:,}"
     return {"epochs": 0, "seconds": seconds, "tried": len(job.tried), "won": won, "said": said}
 
 
 def warnings_of(job: OnePass, tested: Evaluation | Judged, rows: list[dict[str, Any]]) -> list[str]:
     found = list(job.images.warnings)
     found += tested.doubts(len(job.pace.shares))
+    return found + better_baselines(rows)
+
+
+def better_baselines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line if simple models are better than what is delivered, which is the last row."""
     delivered = rows[-1]["test_accuracy"]
-    for row in rows:
-        if row["kind"] == "baseline" and row["test_accuracy"] > delivered:
-            found.append(
-                f"{row['name']} is better on the test images"
-                f" ({row['test_accuracy']:.4f} against {delivered:.4f}): give more --minutes"
-            )
-    return found
+    better = [
+        f"{row['name']} {row['test_accuracy']:.4f}"
+        for row in rows
+        if row["kind"] == "baseline" and row["test_accuracy"] > delivered
+    ]
+    if not better:
+        return []
+    names = " and ".join(filter(None, [", ".join(better[:-1]), better[-1]]))
+    return [
+        f"better on the test images than the {delivered:.4f} of what is delivered: {names}: give"
+        " more --minutes"
+    ]
 
 
 def say_sheet(images: Images, say: Callable[[str], None]) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def deliver_pass(
         result["calibration_error"] = examined["calibration"]["error"]
     save_model(run / FILE, model_of(job, network, result))
     found = {name: result[name] for name in ("method", "space", "data", "seed", "params", "flops")}
+    found["said"] = result["search"]["said"]
     model = load_model(run.folder)
     files, doubts = write_files(model, run.folder, images, found, say)
     latency = files.pop("latency_ms", None)

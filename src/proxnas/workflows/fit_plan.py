@@ -49,6 +49,7 @@ def mirrors(config: FitConfig, images: Images) -> bool:
 def check_asked(config: FitConfig, images: Images) -> None:
     """An error for what cannot be done with these images, before there is a run."""
     from proxnas.common.environment import pick_device
+    from proxnas.core.size.stopwatch import choose
     from proxnas.domains.images import recipe
     from proxnas.domains.images.limits import budget_for
     from proxnas.domains.images.networks.cnn import Size
@@ -58,11 +59,14 @@ def check_asked(config: FitConfig, images: Images) -> None:
             "{flip_test}: is for images that are mirrored in training: give {flip} yes too, or"
             " leave it out"
         )
-    if config.latency_by not in ("auto", "torch"):
+    device = pick_device(config.device)
+    usual = choose("auto", device).by
+    if config.latency_by not in ("auto", usual):
         raise OptionError(
             "latency_by",
             config.latency_by,
-            "one pass by the clock times networks by torch: give {epochs} too, or leave it out",
+            f"one pass by the clock times networks by {usual} here: give {{epochs}} too, or leave"
+            " it out",
         )
     limit = config.limit()
     if not limit:
@@ -71,7 +75,6 @@ def check_asked(config: FitConfig, images: Images) -> None:
         raise AboutOptions(f"{limit.asked()}: is for classes, not for {images.target.kind}")
     width = config.channels or recipe.WIDTHS[0]
     size = Size(1, width, images.shape[0], images.num_classes)
-    device = pick_device(config.device)
     budget_for(limit.of, limit.value, limit.asked(), size, images.shape, device)
 
 

@@ -281,11 +281,11 @@ def test_large_images_are_not_read_without_a_word(tmp_path: Path, capsys: Any) -
     folder(tmp_path / "wide", n=1, height=20, width=300)
     assert load(str(tmp_path / "wide")).shape == (3, 20, 300)
     line = capsys.readouterr().err
-    assert "4 images of 300 x 20 are 0.0 GiB of pixels: --image-size N makes them smaller" in line
+    assert "4 images of 300 x 20 are 0.1 MiB of pixels: --image-size N makes them smaller" in line
     folder(tmp_path / "many")
     load(str(tmp_path / "many"), LoadOptions(resident_limit=100))
     assert (
-        "12 images of 8 x 8 are 0.0 GiB of pixels, read batch by batch" in capsys.readouterr().err
+        "12 images of 8 x 8 are 0.0 MiB of pixels, read batch by batch" in capsys.readouterr().err
     )
     folder(tmp_path / "few")
     load(str(tmp_path / "few"))
@@ -404,7 +404,7 @@ def test_all_broken_images_are_counted_and_some_are_named(tmp_path: Path, capsys
     folder(tmp_path, n=10)
     for i in range(8):
         (tmp_path / "train" / "cat" / f"{i}.png").write_bytes(b"junk")
-    refused(tmp_path, "cat/0.png: broken image", "1 of 40 and 7 more: ", "cat/7.png: replace")
+    refused(tmp_path, "cat/0.png: broken image", "; 7 more of 40 images: ", "cat/7.png: replace")
     read = load(str(tmp_path), LoadOptions(skip_broken=True))
     assert len(read.skipped) == 8 and len(read.y_train) == 12
     assert "skipped 8 broken of 40 images" in capsys.readouterr().err
@@ -414,7 +414,7 @@ def test_broken_heads_and_broken_pixels_are_told_in_one_round(tmp_path: Path) ->
     folder(tmp_path, height=64, width=64)
     (tmp_path / "train" / "cat" / "0.png").write_bytes(b"junk")
     (tmp_path / "train" / "dog" / "1.png").write_bytes(png(noise(0, 64, 64))[:3000])
-    refused(tmp_path, "cat/0.png: broken image", "1 of 12 and 1 more: ", "dog/1.png: replace")
+    refused(tmp_path, "cat/0.png: broken image", "; 1 more of 12 images: ", "dog/1.png: replace")
 
 
 def test_a_class_without_a_sound_image_left(tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ def test_a_class_without_a_sound_image_left(tmp_path: Path) -> None:
     for path in tmp_path.rglob("*.png"):
         path.write_bytes(b"junk")
     refused(tmp_path, "broken image", "all others", options=LoadOptions(skip_broken=True))
-    refused(tmp_path, "0.png: broken image", "and 3 more", "skip_broken")
+    refused(tmp_path, "0.png: broken image", "; 3 more", "skip_broken")
 
 
 def test_a_name_with_a_line_break_stays_on_one_line(tmp_path: Path) -> None:

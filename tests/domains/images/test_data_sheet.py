@@ -40,3 +40,15 @@ def test_counts_sizes_and_imbalance(tmp_path: Path) -> None:
     assert sheet["largest_class"][0] == "many" and sheet["smallest_class"] == ["few", 2]
     text = "\n".join(sheet_lines(sheet))
     assert "8 x 8 to 33 x 29" in text and "unbalanced, many has most and few fewest" in text
+
+
+def test_what_is_alike_is_said_once() -> None:
+    sheet = {"images": {"train": 6}, "pixels": [8, 8, 1], "classes": 2, "target": "classes"}
+    sheet |= {"stored": {"smallest": [9, 8], "largest": [9, 8], "kinds": {"grey": 6}}}
+    sheet |= {"largest_class": ["a", 3], "smallest_class": ["b", 3], "broken": 1}
+    lines = sheet_lines(sheet | {"duplicates": None})
+    assert lines[1:] == [
+        "stored as 9 x 8 pixels (6 grey)",
+        "2 classes of 3 training images",
+        "1 broken image is left out",
+    ]

@@ -182,6 +182,22 @@ def test_an_onnx_file_that_answers_differently_is_not_written(
     ).read_text() == "earlier"
 
 
+@needs_onnx
+def test_what_the_older_exporter_does_not_know_goes_by_the_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or what it gets wrong: answers of a file are checked whoever wrote it."""
+    network, x = nn.Sequential(nn.Flatten(), nn.Linear(32, 2)).eval(), torch.rand(3, 4, 4, 2)
+    captured: list[object] = []
+    newer = export._captured
+    monkeypatch.setattr(export, "_captured", lambda *args: captured.append(1) or newer(*args))
+    assert export_onnx(network, x, tmp_path / "a") < 1e-5 and not captured
+    other = nn.Sequential(nn.Flatten(), nn.Linear(32, 2)).eval()
+    wrong = export._traced(other, x, "logits")
+    monkeypatch.setattr(export, "_traced", lambda *args: wrong)
+    assert export_onnx(network, x, tmp_path / "b") < 1e-5 and captured
+
+
 def test_without_the_extra_onnx_is_refused_in_one_line(
     run_folder: Path,
     tmp_path: Path,
@@ -353,6 +369,16 @@ def test_how_a_cell_was_found_is_read_beside_the_training(tmp_path: Path) -> Non
     assert found_by(train) == {"method": "nasp"}
     (train / "result.json").write_text("[1, 2")
     assert found_by(train) == {}
+
+
+def test_a_fit_by_the_clock_has_no_search_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "search").mkdir()  # of something else
+    (tmp_path / "search" / "result.json").write_text('{"method": "gdas"}')
+    (tmp_path / "mine").mkdir()
+    search = {"epochs": 0, "seconds": 0.0, "said": "no search: too few steps"}
+    result = json.dumps({"method": "nasp", "search": search})
+    (tmp_path / "mine" / "result.json").write_text(result)
+    assert found_by(tmp_path / "mine")["said"] == "no search: too few steps"
 
 
 def test_an_input_error_names_the_folder_before_any_work(tmp_path: Path, digits: Any) -> None:

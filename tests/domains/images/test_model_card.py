@@ -44,6 +44,19 @@ def card(**changes: Any) -> str:
     return model_card(image_card(ImageFacts(**parts | changes)))
 
 
+def test_a_fit_by_the_clock_was_no_search_and_training() -> None:
+    said = "the search won nothing: of 4 swaps tried none was clear of noise"
+    text = card(found={"method": "nasp", "space": "resnet", "data": "my_photos", "said": said})
+    assert "- Its network was trained by the clock in space resnet on my\\_photos (ep" in text
+    assert "- The search won nothing: of 4 swaps" in text and "found by" not in text
+
+
+def test_numbers_are_no_classes() -> None:
+    text = card(kind="numbers", classes=("age", "height"), output="values")
+    assert "| numbers | age, height |" in text and "test accuracy" not in text
+    assert "order of the numbers above" in text and "one of the classes" not in text
+
+
 def test_everything_known_is_told() -> None:
     text = card()
     for words in (

@@ -136,8 +136,10 @@ def test_both_versions_are_held_to_each_other_on_test_images(folder: Path) -> No
 
 def test_a_loss_of_more_than_a_point_is_said() -> None:
     worse = {"file": "m", "float_accuracy": 0.95, "test_accuracy": 0.93, "test_images": 100}
-    assert "2.0 points" in warnings_about(worse)[0] and "0.9300" in warnings_about(worse)[0]
+    worse["test_images"] = 200
+    assert "0.0200 worse" in warnings_about(worse)[0] and "0.9300" in warnings_about(worse)[0]
     assert warnings_about(worse | {"test_accuracy": 0.945}) == []
+    assert warnings_about(worse | {"test_images": 100}) == []  # two images: chance
     assert warnings_about({"skipped": "why"}) == []
 
 

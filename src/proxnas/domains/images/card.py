@@ -20,10 +20,15 @@ OTHERS = {
     "expected calibration error": "calibration_error",
 }
 """Figures that a model may have besides its accuracy, or in its place."""
-LIMITS = (
-    "The accuracy holds for images like those that it was tested on. Every image gets one of the"
-    " classes, also one that shows none of them; the probabilities are not calibrated."
-)
+LIMITS = {
+    "classes": "The accuracy holds for images like those that it was tested on. Every image gets"
+    " one of the classes, also one that shows none of them; the probabilities are not calibrated.",
+    "numbers": "The figures hold for images like those that it was tested on. Every image gets"
+    " numbers, also one of something else; nothing tells how sure they are.",
+    "labels": "The figures hold for images like those that it was tested on. A label is given where"
+    " its probability is above one half; the probabilities are not calibrated.",
+}
+"""By the kind of target."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,8 @@ class ImageFacts:
     version: str = ""
     task: str = "tells {} classes of images apart"
     output: str = "logits"
+    kind: str = "classes"
+    """Of target: classes, numbers, labels."""
 
 
 def image_card(facts: ImageFacts) -> Card:
@@ -60,9 +67,23 @@ def image_card(facts: ImageFacts) -> Card:
         info=facts.info,
         found=facts.found,
         use=[_input(facts), *_use(facts)] if facts.files else (),
-        limits=LIMITS,
+        limits=LIMITS[facts.kind],
+        made=_by_the_clock(facts),
         version=facts.version,
     )
+
+
+def _by_the_clock(facts: ImageFacts) -> list[str]:
+    """How a run by the clock made it, which searches and trains in one go."""
+    said = facts.found.get("said")
+    if not said:
+        return []
+    epochs = [f"{name} {facts.info[name]}" for name in ("epochs", "seed") if name in facts.info]
+    space, data = (escape(facts.found.get(name, "?")) for name in ("space", "data"))
+    return [
+        f"Its network was trained by the clock in space {space} on {data} ({', '.join(epochs)}).",
+        f"{said[0].upper()}{escape(said[1:])}.",
+    ]
 
 
 def _figures(facts: ImageFacts) -> dict[str, str]:
@@ -70,7 +91,7 @@ def _figures(facts: ImageFacts) -> dict[str, str]:
     return {
         "task": facts.task.format(len(facts.classes)),
         "data": escape(facts.info.get("data", "")),
-        "test accuracy": _accuracy(facts.info),
+        "test accuracy" if facts.kind == "classes" else "tested": _accuracy(facts.info),
         "validation accuracy": _percent(facts.info.get("valid_accuracy")),
         **{name: _figure(facts.info.get(key)) for name, key in OTHERS.items()},
         "parameters": f"{facts.params:,}",
@@ -79,7 +100,7 @@ def _figures(facts: ImageFacts) -> dict[str, str]:
         "latency of the ONNX file": _latency(facts.latency.get("onnx", {})),
         "int8 version": _int8(facts.found.get("int8")),
         "images": f"{W} x {H} pixels, {C} channel{'s' * (C != 1)}",
-        "classes": _classes(facts.classes),
+        facts.kind: _classes(facts.classes),
     }
 
 
@@ -140,8 +161,8 @@ def _input(facts: ImageFacts) -> str:
         files = f" `{facts.found['use_model']}` beside it answers image files."
     return (
         f"Input `images`: {facts.pixels}, (N, {H}, {W}, {C}), {values}; normalisation is inside."
-        f" Output `{facts.output}`: (N, {len(facts.classes)}), in the order of the classes above."
-        f" Any number N of images. proxnas is not needed.{files}"
+        f" Output `{facts.output}`: (N, {len(facts.classes)}), in the order of the {facts.kind}"
+        f" above. Any number N of images. proxnas is not needed.{files}"
     )
 
 

@@ -49,6 +49,7 @@ def card_text(
         version=__version__,
         task=model.target.task,
         output=model.target.output,
+        kind=model.target.kind,
     )
     return model_card(image_card(facts))
 

@@ -26,6 +26,8 @@ BATCH = (
 TOP = 5
 NOISE = 2.0
 """Standard errors by which an accuracy may differ by chance."""
+FEW = 50
+"""Test images that may not tell a network that has learnt something from one that has not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +90,15 @@ class Evaluation:
         """What is said of a network that has learnt nothing."""
         if self.beats_majority():
             return []
+        if self.accuracy > self.majority and self.images < FEW:
+            why = f"so few images do not tell ({steps} steps); give more of them"
+        else:
+            why = f"the network has learnt nothing that shows ({steps} steps); give it more time,"
+            why += " smaller batches or more images"
         return [
             f"test accuracy {self.accuracy:.4f} is not clearly better than always answering the"
             f" most frequent class, right for {self.majority:.4f} of the {self.images} test images:"
-            f" the network has learnt nothing that shows ({steps} steps); give it more time,"
-            " smaller batches or more images"
+            f" {why}"
         ]
 
     def per_class(self) -> list[float | None]:

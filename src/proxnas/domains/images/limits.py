@@ -7,18 +7,18 @@ would cost in loss, the best network within a limit is an exact knapsack.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import torch
 from torch import nn
 
 from proxnas.common.types import Batch, Matrices
+from proxnas.core.choice import Source
 from proxnas.core.groups import Row
 from proxnas.core.size import costs
 from proxnas.core.size.budget import Budget, Sizes
 from proxnas.core.size.complexity import multiply_adds, parameters
-from proxnas.core.size.latency import latency
-from proxnas.core.size.materialised import materialised
-from proxnas.core.size.stopwatch import Stopwatch, Torch
+from proxnas.core.size.stopwatch import ROUNDS, Runtime, Stopwatch, choose
 from proxnas.core.supernet import Supernet
 from proxnas.core.swaps import batch_statistics, losses, swapped
 from proxnas.domains.images.networks.cnn import Size, channels_last
@@ -30,16 +30,24 @@ TRIES = 6
 Shape = tuple[int, int, int]
 
 
-def measure(of: str, shape: Shape, device: torch.device) -> Callable[[nn.Module], float]:
-    """Counts parameters or multiply-adds of a network, or times it."""
+def measure(
+    of: str, shape: Shape, device: torch.device, by: str = "auto"
+) -> Callable[[nn.Module], float]:
+    """Counts parameters or multiply-adds of a network, or times it as `--latency-by` has it."""
     measures: dict[str, Callable[[nn.Module], float]] = {
         "params": parameters,
         "flops": lambda network: multiply_adds(network, shape),
-        "latency": lambda network: (
-            latency(channels_last(materialised(network, device)), shape).seconds
-        ),
+        "latency": lambda network: _seconds(channels_last(network), shape, choose(by, device)),
     }
     return measures[of]
+
+
+def _seconds(network: nn.Module, shape: Shape, runtime: Runtime) -> float:
+    """Of one image; measured several times, of which the best counts."""
+    with torch.device("meta"):
+        one = Source.of((torch.empty(1, *shape),), {})
+    watch = Stopwatch(runtime)
+    return [watch.seconds(network, one) for _ in range(ROUNDS)][-1]
 
 
 def network_size(of: str, A_bar: Matrices, size: Size, shape: Shape, device: torch.device) -> float:
@@ -53,12 +61,23 @@ def budget_for(
     of: str, limit: float, asked: str, size: Size, shape: Shape, device: torch.device
 ) -> Budget:
     """The limit, and all sizes that there are; an InputError if no network is within it."""
-    with torch.device("meta"):
-        module, x = resnet().choice_network(size).eval(), torch.empty(1, *shape)
-    added = Stopwatch(Torch(device)).added  # quick to begin with: the time is for the training
-    entries = costs.entries(Supernet(module, GROUPS), x, of, added)
+    entries = _entries(of, size, shape, device)
     sizes = Sizes(of, entries, GROUPS, lambda A_bar: network_size(of, A_bar, size, shape, device))
     return Budget(sizes, limit, asked, ", or fewer {channels}")
+
+
+@lru_cache(maxsize=4)
+def _entries(of: str, size: Size, shape: Shape, device: torch.device) -> Matrices:
+    """What each kind of each block adds; seconds are measured once, and not long: the time is for
+    the training."""
+    with torch.device("meta"):
+        module, x = resnet().choice_network(size).eval(), torch.empty(1, *shape)
+    added = Stopwatch(choose("auto", device)).added if of == "latency" else _no_seconds
+    return costs.entries(Supernet(module, GROUPS), x, of, added)
+
+
+def _no_seconds(module: nn.Module, source: Source) -> float:
+    raise AssertionError("what is counted is not timed")
 
 
 def worth(net: Supernet, A_bar: Matrices, batches: Sequence[Batch]) -> Matrices:

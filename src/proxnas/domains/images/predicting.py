@@ -78,7 +78,8 @@ class Seen:
         if self.images == len(self.bad):
             rest = ""
         else:
-            rest = f", {self.images - len(self.bad)} others are answered"
+            count = self.images - len(self.bad)
+            rest = f", {count} other{' is' if count == 1 else 's are'} answered"
         raise InputError(
             f"{reasons}: {len(self.bad)} of {self.images} images not read{rest}: give image files"
         )

@@ -40,8 +40,8 @@ class Broken:
         if self.reasons and not self.skip:
             first, why = next(iter(self.reasons.items()))
             names = list(self.reasons)[1:]
-            others = f" and {len(names)} more: {list_names(names, NAMED)}" if names else ""
-            broken = f"{first}: broken image ({why}), 1 of {of}{others}"
+            others = f"; {len(names)} more of {of} images: {list_names(names, NAMED)}" if names else ""
+            broken = f"{first}: broken image ({why}){others}"
             raise AboutOptions(f"{escape(broken)}: {REMEDY}")
 
     def tell(self, of: int) -> None:
@@ -217,10 +217,8 @@ def _tell_size(total: int, form: tuple[int, int, int], where: str, options: Load
         return
     how = ", read batch by batch" if size > options.resident_limit else ""
     smaller = ": --image-size N makes them smaller, and everything faster" if wide else ""
-    tell(
-        f"{where}: {total} images of {form[1]} x {form[0]} are {size / 2**30:.1f} GiB of"
-        f" pixels{how}{smaller}"
-    )
+    held = f"{size / 2**30:.1f} GiB" if size >= 2**29 else f"{size / 2**20:.1f} MiB"
+    tell(f"{where}: {total} images of {form[1]} x {form[0]} are {held} of pixels{how}{smaller}")
 
 
 def _resident(x: Lazy, y: Array, broken: Broken) -> Part:

@@ -65,19 +65,22 @@ def sheet_lines(sheet: Mapping[str, Any]) -> list[str]:
     if stored := sheet["stored"]:
         (w, h), (wide, high) = stored["smallest"], stored["largest"]
         kinds = [f"{count:,} {kind}" for kind, count in stored["kinds"].items() if count]
-        lines.append(f"stored as {w} x {h} to {wide} x {high} pixels ({', '.join(kinds)})")
+        to = "" if (w, h) == (wide, high) else f" to {wide} x {high}"
+        lines.append(f"stored as {w} x {h}{to} pixels ({', '.join(kinds)})")
     if "ranges" in sheet:
         lines += [
             f"{list_names([n])} from {a:.4g} to {b:.4g}" for n, (a, b) in sheet["ranges"].items()
         ]
     if "largest_class" in sheet:
         (large, most), (small, least) = sheet["largest_class"], sheet["smallest_class"]
-        text = f"{sheet['classes']:,} {sheet['target']} of {least:,} to {most:,} training images"
+        to = "" if least == most else f" to {most:,}"
+        text = f"{sheet['classes']:,} {sheet['target']} of {least:,}{to} training images"
         if most > UNEQUAL * max(least, 1):
             text += f": unbalanced, {list_names([large])} has most and {list_names([small])} fewest"
         lines.append(text)
     if sheet["broken"]:
-        lines.append(f"{sheet['broken']:,} broken images are left out")
+        are = "image is" if sheet["broken"] == 1 else "images are"
+        lines.append(f"{sheet['broken']:,} broken {are} left out")
     return lines + sheet_warnings(sheet)
 
 
