@@ -68,11 +68,26 @@ def test_which_optimizer_has_what() -> None:
     excite, norm, head = nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.Linear(4, 2)
     both = MuonAndSgd(nn.Sequential(full, grouped, excite, norm, head), Rates())
     assert [id(w) for w in both.muon.param_groups[0]["params"]] == [id(full.weight)]
-    plain, decayed = both.sgd.param_groups
+    plain, decayed, quick = both.sgd.param_groups
+    assert [id(w) for w in quick["params"]] == [id(norm.bias)]
+    assert {id(w) for w in plain["params"]} == {
+        id(w) for w in (norm.weight, excite.bias, head.bias)
+    }
     assert {id(w) for w in decayed["params"]} == {
         id(module.weight) for module in (grouped, excite, head)
     }
     assert plain["weight_decay"] == 0 and decayed["weight_decay"] > 0
+
+
+def test_biases_of_norms_go_at_their_own_rate() -> None:
+    """Each group at a share of its peak; Nesterov's first step is 1 + momentum gradients long."""
+    conv, norm, head = nn.Conv2d(1, 3, 3, bias=False), nn.BatchNorm2d(3), nn.Linear(3, 2)
+    optimizer = MuonAndSgd(nn.Sequential(conv, norm, head), Rates(others=0.1, shifts=4.0))
+    norm.bias.grad, head.bias.grad = torch.full((3,), 0.01), torch.full((2,), 0.01)
+    before = head.bias.detach().clone()
+    optimizer.step(torch.tensor(1.0), 0.5)
+    torch.testing.assert_close(norm.bias.detach(), torch.full((3,), -0.5 * 4 * 0.01 * 1.85))
+    torch.testing.assert_close(before - head.bias, torch.full((2,), 0.5 * 0.1 * 0.01 * 1.85))
 
 
 def test_a_step_that_is_not_finite_is_left_out() -> None:

@@ -19,6 +19,9 @@ class Rates:
 
     convolutions: float = 0.15
     others: float = 0.05
+    shifts: float = 3.2
+    """Of the biases of batch norms. Their gradients are small, and in a few hundred steps a rate
+    like that of the others leaves every ReLU about where it began, at half of its inputs."""
     momentum: float = 0.85
     """Of SGD."""
     decay: float = 2e-4
@@ -32,20 +35,23 @@ class MuonAndSgd:
         self.rates, self.guard = rates, Guard()
         self.weights = list(network.parameters())
         # groups do not see each other's channels, and a convolution with a bias has no norm behind
-        convolutions, matrices, vectors = [], [], []
+        convolutions, matrices, vectors, shifts = [], [], [], []
         for module in network.modules():
             for weight in module.parameters(recurse=False):
                 if isinstance(module, nn.Conv2d) and module.groups == 1 and module.bias is None:
                     convolutions.append(weight)
+                elif isinstance(module, nn.BatchNorm2d) and weight is module.bias:
+                    shifts.append(weight)
                 elif weight.ndim > 1:
                     matrices.append(weight)
                 else:
                     vectors.append(weight)
         self.muon = Muon(convolutions, rates.convolutions)
-        plain = {"params": vectors, "weight_decay": 0.0}
-        decayed = {"params": matrices, "weight_decay": rates.decay}
+        plain = {"params": vectors, "weight_decay": 0.0, "peak": rates.others}
+        decayed = {"params": matrices, "weight_decay": rates.decay, "peak": rates.others}
+        quick = {"params": shifts, "weight_decay": 0.0, "peak": rates.shifts}
         self.sgd = torch.optim.SGD(
-            [group for group in (plain, decayed) if group["params"]],
+            [group for group in (plain, decayed, quick) if group["params"]],
             lr=rates.others,
             momentum=rates.momentum,
             nesterov=True,
@@ -57,13 +63,12 @@ class MuonAndSgd:
         unsound = self.guard.judge(loss, nn.utils.get_total_norm(gradients, foreach=True))
         if not unsound.item():
             factor *= self.guard.factor
-            for optimizer, peak in (
-                (self.muon, self.rates.convolutions),
-                (self.sgd, self.rates.others),
-            ):
-                for group in optimizer.param_groups:
-                    group["lr"] = factor * peak
-                optimizer.step()
+            for group in self.muon.param_groups:
+                group["lr"] = factor * self.rates.convolutions
+            for group in self.sgd.param_groups:
+                group["lr"] = factor * group["peak"]
+            self.muon.step()
+            self.sgd.step()
         for weight in self.weights:
             weight.grad = None
 

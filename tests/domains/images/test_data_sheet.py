@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from proxnas.domains.images.data.images import from_arrays, load
-from proxnas.domains.images.data.sheet import data_sheet, sheet_lines, sheet_warnings
+from proxnas.domains.images.data.sheet import data_sheet, duplicates, sheet_lines, sheet_warnings
 
 
 def test_images_that_are_in_two_parts_are_counted() -> None:
@@ -21,6 +22,14 @@ def test_images_that_are_in_two_parts_are_counted() -> None:
     said = sheet_warnings(sheet)
     assert len(said) == 2 and said[1].startswith("3 of 9 test images are in train too")
     assert said[1] in sheet_lines(sheet)
+
+
+def test_many_images_are_compared_in_a_moment() -> None:
+    """Each is looked up once, not beside all others."""
+    x = np.random.RandomState(0).randint(0, 256, (12_000, 2, 2, 3), np.uint8)
+    start = time.process_time()
+    duplicates({"train": x[:6000], "test": x[6000:]})
+    assert time.process_time() - start < 0.5
 
 
 def test_counts_sizes_and_imbalance(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import torch
 from proxnas.core.groups import Row
 from proxnas.core.supernet import Supernet
 from proxnas.core.swaps import Swap, batch_statistics, losses, propose, swapped
+from proxnas.domains.images import baselines as module
 from proxnas.domains.images import one_pass, recipe
 from proxnas.domains.images.baselines import baselines
 from proxnas.domains.images.data.arrays import from_arrays
@@ -293,6 +295,24 @@ def test_simple_models_know_stripes() -> None:
     assert linear.params == 4 * 65
 
 
+def test_simple_models_are_of_so_many_images_as_there_is_time_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    part, fitted = images(), []
+
+    def count(x: Any, y: Any) -> Any:
+        fitted.append(len(y))
+        return lambda rows: np.zeros(len(rows)), 0
+
+    monkeypatch.setattr(module, "MODELS", {"classes": {"counted": count}})
+    monkeypatch.setattr(module, "LEAST_TRAINING", 3)
+    known = part.x_train, part.y_train
+    for work in (1e9, 7 * part.x_test.size, 0):
+        monkeypatch.setattr(module, "MOST_WORK", work)
+        baselines(known, None, (part.x_test, part.y_test))
+    assert fitted == [len(part.y_train), 7, 3]
+
+
 def test_epochs_that_are_expected_are_those_that_are_counted() -> None:
     """Few images: an epoch of the job is several passes over them."""
     job = OnePass(replace(PLAN, epochs=60), images())
@@ -302,12 +322,19 @@ def test_epochs_that_are_expected_are_those_that_are_counted() -> None:
 
 @pytest.mark.parametrize(
     ("processor", "seconds", "chosen"),
-    [("AVX512", 0.5, "bf16"), ("AVX512", 0.95, "fp32"), ("AVX2", 0.5, "fp32")],
+    [
+        ("AVX512", 0.5, "bf16"),
+        ("AVX512", 0.95, "fp32"),
+        ("AVX2", 0.5, "fp32"),
+        ("AVX512, emulated", 0.5, "fp32"),
+    ],
 )
 def test_bf16_is_taken_where_it_is_quicker(
     monkeypatch: pytest.MonkeyPatch, processor: str, seconds: float, chosen: str
 ) -> None:
+    has = {"avx512_bf16": processor == "AVX512", "amx_bf16": False}
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: processor)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has, raising=False)
     timed = {"fp32": 1.0, "bf16": seconds}
     assert recipe.quicker_precision(CPU, lambda precision: timed[precision]) == chosen
 

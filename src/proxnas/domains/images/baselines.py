@@ -18,6 +18,10 @@ from proxnas.domains.images.targets import CLASSES, Target
 SIDE = 16
 """Pixels that larger images are brought to."""
 MOST_TRAINING = 5000
+MOST_WORK = 2.5e10
+"""Products of training images, answers and features: so many of the first are taken that neighbours
+are found in a second or two."""
+LEAST_TRAINING = 1000
 MOST_ITERATIONS = 60
 
 Predict = Callable[[Array], Array]
@@ -42,14 +46,16 @@ def baselines(
     test: tuple[Pixels, Array],
     target: Target = CLASSES,
 ) -> list[Baseline]:
-    """Each model, fitted to (at most MOST_TRAINING of) the training images."""
-    x, y = features(train[0][:MOST_TRAINING]), train[1][:MOST_TRAINING]
-    if len(train[1]) > MOST_TRAINING:  # a part of every class
-        some = np.random.RandomState(0).permutation(len(train[1]))[:MOST_TRAINING]
-        x, y = features(train[0][np.sort(some)]), train[1][np.sort(some)]
+    """Each model, fitted to so many of the training images as there is time for."""
+    parts = [(None if part is None else (features(part[0]), part[1])) for part in (valid, test)]
+    answers = sum(0 if part is None else part[0].size for part in parts)
+    most = min(MOST_TRAINING, max(LEAST_TRAINING, int(MOST_WORK / max(answers, 1))))
+    some = np.arange(len(train[1]))
+    if len(some) > most:  # a part of every class
+        some = np.sort(np.random.RandomState(0).permutation(len(some))[:most])
+    x, y = features(train[0][some]), train[1][some]
     scale = x.std(0).clip(min=1e-3 * max(float(x.std()), 1e-9))
     middle = x.mean(0)
-    parts = [(None if part is None else (features(part[0]), part[1])) for part in (valid, test)]
     found = []
     for name, fit in MODELS[target.kind].items():
         start = time.monotonic()

@@ -43,6 +43,7 @@ from proxnas.runs.folder import Run, write_atomically
 from proxnas.runs.job import PRECISIONS, Totals, check_finite
 from proxnas.runs.metrics import Metrics, Row
 from proxnas.training.convolutions import MuonAndSgd, Rates
+from proxnas.training.kept_memory import keep_freed_memory
 from proxnas.training.pace import Pace, rate_factor
 
 TRYING = 0.15
@@ -74,6 +75,7 @@ class OnePass:
         self.images = images
         self.device = pick_device(plan.device)
         set_threads(plan.threads)
+        keep_freed_memory()
         torch.manual_seed(stable_seed(plan.seed, "weights"))
         self.size = Size(
             *(plan.cells, plan.channels, images.shape[0], images.num_classes), mirror=plan.flip_test

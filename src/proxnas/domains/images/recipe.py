@@ -211,9 +211,13 @@ def has_bf16(device: torch.device) -> bool:
     """Whether there may be instructions for it: elsewhere it is emulated, many times slower."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported())
-    return device.type == "cpu" and torch.backends.cpu.get_cpu_capability().startswith(
-        ("AVX512", "SVE")
-    )
+    kind = torch.backends.cpu.get_cpu_capability()
+    if device.type != "cpu" or not kind.startswith(("AVX512", "SVE")):
+        return False
+    ask: Callable[[], dict[str, bool]] = getattr(torch.cpu, "get_capabilities", dict)
+    known = ask()  # nothing in older versions of torch
+    of_intel = [known[name] for name in ("avx512_bf16", "amx_bf16") if name in known]
+    return any(of_intel) if of_intel else True
 
 
 def quicker_precision(device: torch.device, seconds: Callable[[Precision], float]) -> Precision:

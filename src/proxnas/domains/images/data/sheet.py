@@ -47,10 +47,11 @@ def duplicates(parts: Mapping[str, Pixels]) -> dict[str, int] | None:
     if not all(isinstance(x, np.ndarray) for x in parts.values()):
         return None
     seen = {part: _digests(np.asarray(x)) for part, x in parts.items()}
-    return {
-        f"{one} in {other}": sum(digest in set(seen[one]) for digest in seen[other])
-        for one, other in combinations(parts, 2)
-    }
+    found = {}
+    for one, other in combinations(parts, 2):
+        there = set(seen[one])
+        found[f"{one} in {other}"] = sum(digest in there for digest in seen[other])
+    return found
 
 
 def _digests(x: Array) -> list[bytes]:
