@@ -25,7 +25,8 @@ from proxnas.runs.metrics import Validation
 from proxnas.runs.progress import Silent
 from proxnas.searching import refine as refining
 from proxnas.searching.job import Search
-from proxnas.searching.refine import how_many, short_trainings, stands_out
+from proxnas.searching.refine import clearly_better, how_many, short_trainings
+from proxnas.searching.short_steps import RATE, ShortSteps
 from proxnas.searching.start import selecting
 from proxnas.workflows.jobs import fitted_to_minutes, length_in_time
 
@@ -152,17 +153,6 @@ def test_stopped_in_either_part_it_goes_on(
     assert main([*call, "--resume"]) == 0 and (run / "result.json").stat().st_mtime_ns == done
 
 
-@pytest.mark.parametrize(
-    ("losses", "wanted"),
-    [([2.0, 1.9], True), ([2.0, 1.97], False), ([1.9, 2.0, 1.89], False), ([1.5], True)],
-)
-def test_the_best_must_be_ahead_of_all_others(
-    losses: list[float], wanted: bool, monkeypatch: Any
-) -> None:
-    monkeypatch.setattr(refining, "LEAD", 0.02)
-    assert stands_out(-loss for loss in losses) == wanted
-
-
 def test_what_is_not_clearly_better_does_not_replace_what_was_found(
     refined: Path, stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +205,7 @@ def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -
     assert (short.method, short.evaluations, short.batch_size) == ("local", 25, 32)
     assert (short.cells, config.cells, short.channels) == (3, 1, 8)
     assert short.epochs * (25_000 // 32) >= 25 * refining.STEPS
-    assert short.max_params == "500k" and short.learning_rate == pytest.approx(0.1)
+    assert short.max_params == "500k" and short.learning_rate == RATE
     assert (short.preset, short.refine) == ("default", 0)
     assert not hasattr(short, "eta") and not hasattr(short, "warmup")
 
@@ -229,7 +219,7 @@ def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -
         (["--eta", "0.1"], 10**9, 0),  # a short training would undo what R(A) did
         (["--preset", "paper"], 10**9, 0),
         (["--method", "darts-1st"], 10**9, 0),
-        (["--space", "darts7"], 10**9, 3),
+        (["--space", "darts7"], 10**9, 8),
         (["--space", "enas5"], 10**9, 0),
         (["--refine", "3"], 0, 3),
         (["--refine", "0"], 10**9, 0),
@@ -293,7 +283,7 @@ def test_a_long_one_is_and_the_best_neighbours_are_trained_again(
         result(tmp_path),
     )
     assert len(first) >= 25 and first[0][0] == last[0][0]  # what the search found is in both rounds
-    neighbours = sorted(first[1:25], key=lambda pair: -pair[1])[:4]
+    neighbours = sorted(first[1:], key=lambda pair: -pair[1])[:4]
     assert [cell for cell, _ in last[1:5]] == [cell for cell, _ in neighbours]
     seconds = [result(tmp_path / part)["seconds"] for part in ("neighbours", "refined")]
     assert whole["refined"]["seconds"] == pytest.approx(sum(seconds))
@@ -428,53 +418,133 @@ def test_wirings_keep_the_operations_and_read_the_inputs_of_the_cell() -> None:
 WIRED = ("--cells", "1", "--final-cells", "1", "--channels", "2", "--batch-size", "8")
 
 
-@pytest.mark.parametrize(("gain", "taken"), [(0.03, True), (0.01, False)])
-def test_by_itself_a_cell_is_compared_with_other_wirings(
-    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gain: float, taken: bool
-) -> None:
-    """The found one stays unless another is clearly better than it, however close others are."""
+def wired(stripes: Path, run: Path, losses: list[float], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """(result, cell before, cell after) of a search whose short trainings end at these losses."""
     monkeypatch.setattr(refining, "WIRING_STEPS", 4)
-    monkeypatch.setattr(refining, "LEAD", 0.02)
-    losses = iter([1.0, 1 - gain, 1 - gain - 0.001, 1.2])
+    plain = ByTraining._finish
 
     def finish(self: ByTraining) -> Validation:
         plain(self)
-        return Validation(next(losses), 0.5)
+        return Validation(losses.pop(0) if losses else 9.0, 0.5)
 
-    plain = ByTraining._finish
     monkeypatch.setattr(ByTraining, "_finish", finish)
-    run = tmp_path / "wired"
-    flags = ("--space", "darts7", *WIRED, "--epochs", "2", "--seed", "1", "--threads", "1")
+    flags = ("--space", "darts7", *WIRED, "--epochs", "4", "--seed", "1", "--threads", "1")
     assert main(["search", str(stripes), *flags, "--quiet", "--run", str(run)]) == 0
     whole = result(run)
-    assert whole["refined"]["changed"] == taken
-    before = Genotype.from_object(whole["refined"]["from"])
-    after = Genotype.from_object(whole["genotype"])
-    normal = [edge.input for node in after.cells["normal"].nodes for edge in node]
-    assert (normal == [0, 1] * 4) == taken
-    assert after.cells["reduce"] == before.cells["reduce"]  # the second was the best
+    before, after = (
+        Genotype.from_object(cell) for cell in (whole["refined"]["from"], whole["genotype"])
+    )
+    return whole, before, after
 
 
-def test_wirings_take_no_longer_than_the_search() -> None:
+def wiring(cell: Genotype, kind: str) -> list[int]:
+    return [edge.input for node in cell.cells[kind].nodes for edge in node]
+
+
+@pytest.mark.parametrize(
+    ("pruned", "passes_on"), [([2.0, 1.9], True), ([2.0, 1.99], False), ([2.0, 2.1], False)]
+)
+def test_the_best_wiring_is_taken_and_tried_without_the_operations_of_a_node(
+    stripes: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pruned: list[float],
+    passes_on: bool,
+) -> None:
+    """Of wirings the lowest loss is enough; that of a node without operations must be clearly
+    below."""
+    monkeypatch.setattr(refining, "PRUNING_LEAD", 0.02)
+    plain, losses = refining._round, [1.0, 0.9999, 0.9998, 1.2]
+
+    def next_round(short: Any, folder: Path, name: str, *rest: Any) -> dict[str, Any]:
+        if name == "refined":  # the first may have tried a cell more than there are wirings
+            losses[:] = pruned
+        return plain(short, folder, name, *rest)
+
+    monkeypatch.setattr(refining, "_round", next_round)
+    whole, before, after = wired(stripes, tmp_path / "run", losses, monkeypatch)
+    assert wiring(after, "normal") == [0, 1] * 4  # the third had the lowest loss
+    assert after.cells["reduce"] == before.cells["reduce"]
+    ops = [[edge.op for edge in node] for node in after.cells["normal"].nodes]
+    was = [[edge.op for edge in node] for node in before.cells["normal"].nodes]
+    differing = [now for now, old in zip(ops, was, strict=True) if now != old]
+    assert differing == ([["skip_connect"] * 2] if passes_on else [])
+    parts = [result(tmp_path / "run" / name)["seconds"] for name in ("neighbours", "refined")]
+    assert whole["refined"]["seconds"] == pytest.approx(sum(parts))
+
+
+def test_where_nothing_is_better_the_found_cell_stays(
+    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = [1.0, 1.1, 1.1, 1.1, 1.0, 0.995, 1.1, 1.1, 1.1]
+    whole, before, after = wired(stripes, tmp_path / "run", losses, monkeypatch)
+    assert not whole["refined"]["changed"] and before == after
+
+
+@pytest.mark.parametrize(
+    ("losses", "better"),
+    [([2.0, 1.97], True), ([2.0, 1.99], False), ([1.9, 2.0], False), ([2.0], False), ([], False)],
+)
+def test_clearly_better_is_a_share_below_the_first(losses: list[float], better: bool) -> None:
+    scores: Any = {(("cell", i),): -loss for i, loss in enumerate(losses)}
+    assert clearly_better(scores, 0.01) == better
+
+
+def test_these_trainings_take_no_longer_than_the_search() -> None:
     config = parse_search(["digits", "--space", "darts7", "--batch-size", "64"])
-    trained = 4 * refining.WIRING_STEPS * 32
-    assert [how_many(config, seen) for seen in (trained, trained - 1)] == [refining.WIRINGS, 0]
+    cells = refining.WIRINGS + 1 + refining.PRUNINGS
+    trained = (cells + 1) * refining.WIRING_STEPS * 32
+    assert [how_many(config, seen) for seen in (trained, trained - 1)] == [cells, 0]
     paper = parse_search(["digits", "--space", "darts7", "--preset", "paper"])
     assert paper.course.refine == 0
 
 
-def test_without_time_for_any_wiring_the_found_one_stays(
-    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("known", [0, 1])
+def test_without_time_for_any_other_cell_the_found_one_stays(
+    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: int
 ) -> None:
-    monkeypatch.setattr(refining, "WIRING_STEPS", 4)
     plain = refining._scores
-    run = tmp_path / "wired"
-    flags = ("--space", "darts7", *WIRED, "--epochs", "2", "--seed", "1", "--threads", "1")
-    for known in (0, 1):
-        cut = lambda place, n=known: dict(list(plain(place).items())[:n])  # noqa: E731
-        monkeypatch.setattr(refining, "_scores", cut)
-        assert main(["search", str(stripes), *flags, "--quiet", "--force", "--run", str(run)]) == 0
-        assert result(run)["refined"]["changed"] is False
+    monkeypatch.setattr(refining, "_scores", lambda place: dict(list(plain(place).items())[:known]))
+    whole, _, _ = wired(stripes, tmp_path / "run", [1.0, 0.5], monkeypatch)
+    assert whole["refined"]["changed"] is False
+
+
+def test_prunings_pass_on_the_inputs_of_one_node_of_the_normal_cell() -> None:
+    space = spaces.find("darts8")
+    cells = Cells(space.groups)
+    cell = cells.draw(torch.Generator().manual_seed(3))
+    others = cells.prunings(cell)
+    assert len(others) == 4 and len(set(others)) == 4
+    for number, other in enumerate(others):
+        changed = [n for n, (old, new) in enumerate(zip(cell, other, strict=True)) if old != new]
+        assert changed == [number]
+        assert [e for e, _ in other[number]] == [e for e, _ in cell[number]]
+        nodes = space.genotype(cells.A_bar(other)).cells["normal"].nodes
+        assert [edge.op for edge in nodes[number]] == ["skip_connect"] * 2
+    assert others[0] not in cells.prunings(others[0])
+
+
+def test_short_trainings_turn_convolutions_and_let_the_rest_descend() -> None:
+    """Muon for what has something to orthogonalise; Nesterov descent, by its own formula, for
+    what has not; both restart and resume as one."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(4, 3, 1, 1), (4, 1, 3, 3), (5, 4), (5,)]
+    weights = [torch.randn(shape, generator=generator) for shape in shapes]
+    before = [w.clone() for w in weights]
+    optimizer = ShortSteps(weights)
+    for step in range(2):
+        for w in weights:
+            w.grad = torch.ones_like(w) * (step + 1)
+        optimizer.step()
+    # B = 1, then 2 + 0.85; steps of G + 0.85 B
+    moved = RATE * ((1 + 0.85) + (2 + 0.85 * (2 + 0.85)))
+    for w, old in list(zip(weights, before, strict=True))[1:]:
+        assert torch.allclose(old - w, torch.full_like(w, moved), atol=1e-5)
+    assert all(float(w.grad.mean()) == 2.0 for w in weights if w.grad is not None)
+    turned = weights[0].flatten(1)
+    assert not torch.allclose(before[0] - weights[0], torch.full_like(weights[0], moved))
+    assert abs(float(turned.norm()) - 2.0) < 0.2  # of four rows, but for the last step
+    assert len(optimizer.state) == 4
 
 
 def test_only_what_is_proposed_is_tried() -> None:

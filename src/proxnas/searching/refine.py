@@ -11,21 +11,23 @@ others. Both rounds are searches of their own, in RUN/neighbours and RUN/refined
 other has ended; RUN has its result.json when all have.
 
 Where nodes choose their inputs a cell has hundreds of neighbours, and one decision changes less
-than a short training can tell. There the found cell is compared, in one round, with itself wired
-otherwise: the same operations in nodes that read the inputs of the cell (docs/signals.md).
+than a short training can tell; several decisions together change more (docs/signals.md). There the
+found cell is compared with itself wired otherwise: the same operations in nodes that read the
+inputs of the cell. Then the best of these is compared with itself without the operations of one
+node, which passes on its inputs instead: what trains promises more to a search than it may give.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from proxnas.cells.genotype import Genotype
+from proxnas.cells.reading import read_genotype
 from proxnas.common.launch import here
 from proxnas.common.options import changed, flat_hints, flatten
 from proxnas.domains import load_for_search, spaces
@@ -38,6 +40,7 @@ from proxnas.searching.job import Search
 from proxnas.searching.options import BY_ITSELF, SearchOptions
 from proxnas.searching.owners import parts_for
 from proxnas.searching.running import search_in, without_start
+from proxnas.searching.short_steps import RATE, ShortSteps
 from proxnas.searching.start import selecting
 
 Proposals = Callable[[Cells, Cell], list[Cell]]
@@ -48,19 +51,19 @@ STEPS = 60
 """Of a short training at least: enough to see who is among the best (docs/results.md)."""
 FINALISTS, FINAL_STEPS = 4, 300
 """Neighbours in the second round, and its steps."""
-WIRING_STEPS = 150
-"""Of the trainings of a cell that is wired otherwise."""
-WIRINGS = 3
-"""Of a normal and a reduction cell: both of them, or one."""
 LEAD = 0.02
-"""By which share the loss of the best must be below that of the second: less is what another draw
-of weights and batches makes (docs/results.md), and then what the search found stays. Of wirings:
-below that of the found one."""
+"""By which share the loss of the best neighbour must be below that of the found cell: less is what
+another draw of weights and batches makes (docs/results.md), and then what the search found stays.
+"""
+WIRING_STEPS = 120
+"""Of the trainings of a cell that is wired otherwise, or has a node without operations."""
+WIRINGS, PRUNINGS = 3, 4
+"""Of a normal and a reduction cell: both of them, or one; of the nodes of the normal one."""
+PRUNING_LEAD = 0.01
+"""By which share the loss without the operations of a node must be below that with them. Wirings
+need no lead: they are told apart by more, and neither is the usual one."""
 BY_DEFAULT = 24
 """Neighbours if nobody says how many: in nasbench201 all of them."""
-FASTER = 4.0
-"""Times the learning rate of the search: at that one so few steps are spent near the initial
-weights."""
 OF_THE_CELL = ("genotype", "params", "flops", "budget", "latency", "table", "warning")
 """What result.json says of the cell that is returned."""
 
@@ -82,7 +85,7 @@ def refine(
     result = found
     if cells and not deadline.over():
         if by_wirings(config):
-            best = _wirings(config, _other_wirings(config, found), images, folder, deadline)
+            best = _otherwise(config, images, folder, deadline)
         else:
             best = _rounds(config, cells, images, folder, deadline)
         result = _together(found, best) if best else found
@@ -103,7 +106,8 @@ def how_many(config: SearchOptions, seen: int) -> int:
     if config.course.refine != BY_ITSELF:
         return config.course.refine
     if by_wirings(config):
-        cells, steps = WIRINGS, (WIRINGS + 1) * WIRING_STEPS
+        cells = WIRINGS + 1 + PRUNINGS  # the best of the wirings is trained again beside these
+        steps = (cells + 1) * WIRING_STEPS
     else:
         cells, steps = BY_DEFAULT, (BY_DEFAULT + 1) * STEPS + (FINALISTS + 1) * FINAL_STEPS
     return 0 if config.weight_of_R() or steps * _batch(config) > seen else cells
@@ -115,25 +119,41 @@ def by_wirings(config: SearchOptions) -> bool:
     return by_itself and traits_of(config.space).refined_by == "wirings"
 
 
-def _other_wirings(config: SearchOptions, found: dict[str, Any]) -> int:
-    """How many there are of the found cell."""
-    space = spaces.find(config.space)
-    A_bar = selecting(Genotype.from_object(found["genotype"]), space)
-    cells = Cells(space.groups)
-    return len(cells.wirings(cells.of(A_bar))) if A_bar else 0
-
-
-def _wirings(
-    config: SearchOptions, number: int, images: int, folder: Path, deadline: Deadline
+def _otherwise(
+    config: SearchOptions, images: int, folder: Path, deadline: Deadline
 ) -> dict[str, Any] | None:
-    """The result of the round among so many wirings; None: there are none."""
-    if not number:
-        return None
-    short = short_trainings(config, number, WIRING_STEPS, images)
-    result = _round(short, folder, REFINED, Cells.wirings, deadline)
-    # the found one is trained first; there may have been time for it only, or for none
-    scores = [*_scores(folder / REFINED).values(), -math.inf, -math.inf]
-    return result | {"clear": -max(scores[1:]) < (1 - LEAD) * -scores[0]}
+    """What came of other wirings of the found cell, and then of the best of them without the
+    operations of a node. None: there was nothing to try."""
+    start, seconds, best, last = folder, 0.0, None, None
+    for name, proposals, lead in (
+        (NEIGHBOURS, Cells.wirings, 0.0),
+        (REFINED, Cells.prunings, PRUNING_LEAD),
+    ):
+        number = _number(config, start, proposals)
+        if not number or deadline.over():
+            continue
+        short = short_trainings(config, number, WIRING_STEPS, images)
+        last = _round(short, folder, name, proposals, deadline, start)
+        seconds += last["seconds"]
+        if clearly_better(_scores(folder / name), lead):
+            start, best = folder / name, last
+    returned = best or last
+    return returned | {"seconds": seconds, "clear": best is not None} if returned else None
+
+
+def _number(config: SearchOptions, start: Path, proposals: Proposals) -> int:
+    """Of the cells that are proposed around that in the folder."""
+    space = spaces.find(config.space)
+    A_bar = selecting(read_genotype(str(start)), space)
+    cells = Cells(space.groups)
+    return len(proposals(cells, cells.of(A_bar))) if A_bar else 0
+
+
+def clearly_better(scores: Mapping[Cell, float], lead: float) -> bool:
+    """Whether the loss of the best is so much below that of the first, around which the others
+    are; there may have been time for one only, or for none."""
+    losses = [-score for score in scores.values()]
+    return len(losses) > 1 and min(losses[1:]) < (1 - lead) * losses[0]
 
 
 def _rounds(
@@ -150,10 +170,7 @@ def _rounds(
         best_first = partial(_others, _scores(folder / NEIGHBOURS))
     second = short_trainings(config, min(cells, FINALISTS), FINAL_STEPS, images)
     last = _round(second, folder, REFINED, best_first, deadline)
-    known = _scores(folder / REFINED)
-    clear = len(known) > 1 and stands_out(
-        known.values()
-    )  # there may have been time for one only, or none
+    clear = clearly_better(_scores(folder / REFINED), LEAD)
     return last | {"seconds": seconds + last["seconds"], "clear": clear}
 
 
@@ -163,11 +180,17 @@ def _others(scores: dict[Cell, float], cells: Cells, middle: Cell) -> list[Cell]
 
 
 def _round(
-    short: SearchOptions, folder: Path, name: str, proposals: Proposals | None, deadline: Deadline
+    short: SearchOptions,
+    folder: Path,
+    name: str,
+    proposals: Proposals | None,
+    deadline: Deadline,
+    around: Path | None = None,
 ) -> dict[str, Any]:
-    """The search around the cell in the folder, among what is proposed; else its neighbours."""
+    """The search around the cell in the folder, or in another one, among what is proposed; else
+    among its neighbours."""
     place = folder / name
-    start = "" if (place / "checkpoint.pt").exists() else str(folder)
+    start = "" if (place / "checkpoint.pt").exists() else str(around or folder)
     built = Search(
         changed(short, start=start),
         load_for_search(short.space, short.data, short),
@@ -183,16 +206,15 @@ def _scores(place: Path) -> dict[Cell, float]:
     return {stored(cell): score for cell, score in state["method"]["strategy"]["known"]}
 
 
-def stands_out(scores: Iterable[float]) -> bool:
-    """Whether the best of the negative losses is clearly ahead of the second."""
-    best, second, *_ = [*sorted(scores, reverse=True), -math.inf]
-    return -best < (1 - LEAD) * -second
-
-
 def by_loss(setup: Setup[Any], proposals: Proposals | None) -> Setup[Any]:
     """After so few steps most answers are wrong, and the loss tells sooner than accuracy who is on
-    the way."""
-    return dataclasses.replace(setup, score=lambda measured: -measured.loss, proposals=proposals)
+    the way. What trains them is ours."""
+    return dataclasses.replace(
+        setup,
+        score=lambda measured: -measured.loss,
+        proposals=proposals,
+        weights=setup.weights.of(ShortSteps),
+    )
 
 
 def _validation(config: SearchOptions, folder: Path, genotype: dict[str, Any]) -> dict[str, float]:
@@ -231,7 +253,7 @@ def short_trainings(
         "batch_size": size,
         "cells": (config.cells + config.final_cells + 1) // 2,
         "channels": max(1, config.channels // 2),  # depth is what matters, and it costs
-        "learning_rate": FASTER * config.learning_rate,
+        "learning_rate": RATE,
         "patience": 0,
         "resume": True,
         "force": False,

@@ -18,13 +18,13 @@ from proxnas.runs.job import Job
 from proxnas.runs.threads import threads_for
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
-from proxnas.searching.refine import FINALISTS, how_many
+from proxnas.searching.refine import how_many
 from proxnas.searching.sizing import sizes
 from proxnas.training.job import Training
 from proxnas.workflows.bench import occasional_seconds
 
 STEPS = 3
-REFINED = "and {} short trainings after it{} (--refine)"
+REFINED = "and {} short trainings after it (--refine)"
 
 
 def plan(config: SearchOptions) -> dict[str, Any]:
@@ -55,11 +55,6 @@ def plan_search(search: Search) -> dict[str, Any]:
             else 0
         ),
     }
-
-
-def _refined_text(cells: int) -> str:
-    longer = ", then longer ones of the best" if cells > FINALISTS else ""
-    return REFINED.format(cells + 1, longer)
 
 
 def _ends(search: Search) -> dict[str, int]:
@@ -137,7 +132,7 @@ def plan_text(figures: dict[str, Any]) -> str:
             f"final network:  {final}{_ends_text(f)}",
             *([f"limit {shown_budget(f['budget'])}"] if f["budget"] else []),
             epochs_text(f),
-            *([_refined_text(f["refine"])] if f["refine"] else []),
+            *([REFINED.format(f["refine"] + 1)] if f["refine"] else []),
         ]
     )
 
