@@ -48,6 +48,7 @@ from proxnas.domains.images.spaces.resnet import middle, resnet
 from proxnas.training.convolutions import MuonAndSgd, Rates
 from proxnas.training.pace import Pace, rate_factor
 from proxnas.workflows import fit_minutes, fit_plan
+from proxnas.workflows.fit_board import simple_models
 
 ADAM = " by adam"
 FIT = ("fit", "fit without a search", "fit with a search", "fit half")
@@ -174,8 +175,10 @@ def planned(data: str, seconds: float, seed: int) -> tuple[recipe.Plan, Images]:
     images = load(config.data, config.load_options())
     start = (0.0, 0.0)
     with tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder))
+        simple = simple_models(run, images)
         plan = fit_plan.make_plan(
-            config, Run(Path(folder)), images, start, time.process_time, lambda line: None
+            config, run, images, simple, start, time.process_time, lambda line: None
         )
     if plan.image_size:
         sized = FitConfig(data=data, image_size=plan.image_size)

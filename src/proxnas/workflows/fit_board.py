@@ -40,6 +40,7 @@ def leaderboard(
     rows: list[dict[str, Any]] = []
     for model in simple:
         figures = dataclasses.asdict(model)
+        del figures["mirrored_accuracy"]  # for the plan
         rows.append(figures | {"kind": "baseline", "latency_ms": None, "delivered": False})
     if job.choice:
         rows.append(_plain_row(job, test))

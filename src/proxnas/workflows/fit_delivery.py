@@ -51,6 +51,7 @@ def deliver_pass(
         **tested.more(),
         "epochs": job.epochs_done,
         "steps": len(job.pace.shares),
+        "mirrored": job.config.flip,
         "seconds": seconds,
         "converged": None,
         "budget": job.budget.to_json() if job.budget else None,

@@ -78,7 +78,7 @@ def fit_minutes(
             usual = usual_seconds(count) / 60
             say(f"{usual:.3g} minutes, as {count:,} images ask for (--minutes M: another time)")
         simple = simple_models(run, images)
-        plan = make_plan(config, run, images, start, clock, say)
+        plan = make_plan(config, run, images, simple, start, clock, say)
         if plan.image_size and plan.image_size != config.image_size:
             sized = dataclasses.replace(config, image_size=plan.image_size)
             images = load(sized.data, sized.load_options())

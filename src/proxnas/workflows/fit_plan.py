@@ -4,7 +4,7 @@ and how large the network and its images are."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from proxnas.domains.images.fitting import FitConfig
 from proxnas.domains.search_options import Precision
 
 if TYPE_CHECKING:
+    from proxnas.domains.images.baselines import Baseline
     from proxnas.domains.images.data.images import Images
     from proxnas.domains.images.recipe import Plan
     from proxnas.runs.folder import Run
@@ -39,11 +40,18 @@ def usual_seconds(images: int) -> float:
     return min(MOST_SECONDS, max(LEAST_SECONDS, SECONDS_AN_IMAGE * images))
 
 
-def mirrors(config: FitConfig, images: Images) -> bool:
-    """Whether training images are mirrored."""
-    from proxnas.domains.images.recipe import mirrored
+def mirrors(
+    config: FitConfig, images: Images, simple: Sequence[Baseline] = (), judged: int = 0
+) -> bool:
+    """Whether training images are mirrored: as asked for, as is known of the data, as simple models
+    say of so many validation images, else as colours do."""
+    from proxnas.domains.images.mirroring import keep_their_class
+    from proxnas.domains.images.recipe import coloured
 
-    return {"auto": mirrored(images), "yes": True, "no": False}[config.flip]
+    if config.flip != "auto":
+        return config.flip == "yes"
+    told = None if config.flip_test else keep_their_class(simple, judged)
+    return images.flip or (coloured(images) if told is None else told)
 
 
 def check_asked(config: FitConfig, images: Images) -> None:
@@ -82,6 +90,7 @@ def make_plan(
     config: FitConfig,
     run: Run,
     images: Images,
+    simple: Sequence[Baseline],
     start: tuple[float, float],
     clock: Callable[[], float],
     say: Say,
@@ -92,7 +101,7 @@ def make_plan(
     from proxnas.domains.images.parts import train_parts
 
     call: dict[str, Any] = {"device": config.device, "threads": config.threads}
-    flip, limit = mirrors(config, images), config.limit()
+    limit = config.limit()
     if (run / RECIPE).exists():
         return recipe.Plan(**run.read_json(RECIPE), **call)
     load_exporters()
@@ -100,7 +109,9 @@ def make_plan(
     total = 60 * config.minutes or usual_seconds(len(images.y_train))
     count = len(train[1])
     batch_size = config.batch_size or recipe.batch_size_for(count)
-    tests = len(images.y_test) + (len(valid[1]) if valid else 0)
+    judged = len(valid[1]) if valid else 0
+    tests = len(images.y_test) + judged
+    flip = mirrors(config, images, simple, judged)
 
     side = min(images.shape[1:])
     probe, precision = step_timer(config, images, batch_size, clock)
@@ -119,7 +130,6 @@ def make_plan(
     testing *= 2 if config.flip_test else 1
     delivery = EXPORT_SECONDS + testing / busy
     per_epoch = max(1, count // batch_size)
-    judged = len(valid[1]) if valid else 0
     plan = recipe.Plan(
         seconds=max(SHORTEST, total - (clock() - start[0]) - busy * delivery),
         delivery=delivery,

@@ -17,39 +17,18 @@ from proxnas.core.swaps import Swap, batch_statistics, losses, propose, swapped
 from proxnas.domains.images import baselines as module
 from proxnas.domains.images import one_pass, recipe
 from proxnas.domains.images.baselines import baselines
-from proxnas.domains.images.data.arrays import from_arrays
 from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.limits import budget_for, network_size, within, worth
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.one_pass import OnePass
 from proxnas.domains.images.pass_images import TOGETHER
-from proxnas.domains.images.recipe import Plan
 from proxnas.domains.images.spaces.resnet import GROUPS, middle, resnet
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.progress import Silent
 from support.commands import stripes
+from support.passes import PLAN, SHARES, images
 
-PLAN = Plan(
-    seconds=1.0,
-    batch_size=20,
-    channels=4,
-    image_size=0,
-    epochs=1,
-    search=True,
-    flip=False,
-    flip_test=False,
-    reach=1 / 8,
-    rotation=0.0,
-    weighted=False,
-    threads=1,
-    device="cpu",
-)
 CPU = torch.device("cpu")
-SHARES = [i / 24 for i in range(24)]
-
-
-def images(**changes: object) -> Images:
-    return from_arrays(stripes(200, **changes), "stripes", "stripes")
 
 
 def finished(job: OnePass) -> OnePass:
@@ -276,12 +255,12 @@ def test_rare_classes_weigh_more_and_the_mean_is_one() -> None:
     assert recipe.unequal(y, 2) and not recipe.unequal(np.array([0, 1, 0, 1]), 2)
 
 
-def test_photos_are_mirrored_and_writing_is_not() -> None:
+def test_photos_are_told_by_their_colours() -> None:
     colour = photographed()
     grey = np.repeat(colour[..., :1], 3, axis=3)
-    assert recipe.mirrored(images(x_train=colour))
-    assert not recipe.mirrored(images(x_train=grey))
-    assert not recipe.mirrored(images())
+    assert recipe.coloured(images(x_train=colour))
+    assert not recipe.coloured(images(x_train=grey))
+    assert not recipe.coloured(images())
 
 
 def test_simple_models_know_stripes() -> None:

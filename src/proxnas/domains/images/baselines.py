@@ -38,6 +38,8 @@ class Baseline:
     test_accuracy: float
     params: int
     seconds: float
+    mirrored_accuracy: float | None = None
+    """Of the validation images with left and right exchanged."""
 
 
 def baselines(
@@ -56,6 +58,8 @@ def baselines(
     x, y = features(train[0][some]), train[1][some]
     scale = x.std(0).clip(min=1e-3 * max(float(x.std()), 1e-9))
     middle = x.mean(0)
+    if valid is not None:
+        parts.append((features(np.asarray(valid[0])[:, :, ::-1]), valid[1]))
     found = []
     for name, fit in MODELS[target.kind].items():
         start = time.monotonic()
@@ -64,8 +68,9 @@ def baselines(
             None if part is None else target.score(predict((part[0] - middle) / scale), part[1])
             for part in parts
         ]
+        known, right, *mirrored = figures
         seconds = time.monotonic() - start
-        found.append(Baseline(name, figures[0], figures[1] or 0.0, params, seconds))
+        found.append(Baseline(name, known, right or 0.0, params, seconds, *mirrored))
     return found
 
 
@@ -124,15 +129,12 @@ def ridge(x: Array, y: Array) -> tuple[Predict, int]:
     return lambda rows: model.predict(rows).reshape(len(rows), -1), int(model.coef_.size)
 
 
-CLASSIFIERS: Models = {
-    "most frequent class": majority,
-    "nearest neighbour": neighbours,
-    "logistic regression": logistic,
-}
-LINEAR: Models = {"nearest neighbours": neighbours_of, "ridge regression": ridge}
+MOST_FREQUENT, LINEAR = "most frequent class", "logistic regression"
+CLASSIFIERS: Models = {MOST_FREQUENT: majority, "nearest neighbour": neighbours, LINEAR: logistic}
+OF_NUMBERS: Models = {"nearest neighbours": neighbours_of, "ridge regression": ridge}
 MODELS: dict[str, Models] = {
     "classes": CLASSIFIERS,
-    "numbers": {"mean": mean_of, **LINEAR},
-    "labels": {"share of each label": mean_of, **LINEAR},
+    "numbers": {"mean": mean_of, **OF_NUMBERS},
+    "labels": {"share of each label": mean_of, **OF_NUMBERS},
 }
 """Kind of target -> name -> how it is fitted: what answers rows, and its parameters."""

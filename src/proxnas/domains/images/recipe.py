@@ -134,12 +134,6 @@ def colour_for(epochs: float, images: Images) -> float:
     return COLOUR if may_vary and epochs > FEW_EPOCHS else 0.0
 
 
-def mirrored(images: Images) -> bool:
-    """Whether training images may be exchanged left and right: where the data say so, and where
-    they are photos. Writing and drawings are grey mostly, and change their meaning."""
-    return images.flip or coloured(images)
-
-
 def coloured(images: Images) -> bool:
     """Whether some of the training images have colours."""
     if images.shape[0] != 3:

@@ -40,8 +40,9 @@ class Broken:
         if self.reasons and not self.skip:
             first, why = next(iter(self.reasons.items()))
             names = list(self.reasons)[1:]
-            others = f"; {len(names)} more of {of} images: {list_names(names, NAMED)}" if names else ""
-            broken = f"{first}: broken image ({why}){others}"
+            broken = f"{first}: broken image ({why})"
+            if names:
+                broken += f"; {len(names)} more of {of} images: {list_names(names, NAMED)}"
             raise AboutOptions(f"{escape(broken)}: {REMEDY}")
 
     def tell(self, of: int) -> None:
