@@ -39,11 +39,11 @@ def main(argv: list[str]) -> None:
         return
     entry = zoo.zoo_entry(config.name)
     if config.json:
-        genotype = json.loads(entry.genotype.to_json())
-        say(json.dumps({**entry.summary(), "genotype": genotype}, indent=2))
+        cell = json.loads(entry.genotype.to_json())
+        say(json.dumps({**entry.summary(), "genotype": cell}, indent=2))
         return
-    by_hand = isinstance(entry.genotype, Design)
-    what = "a network made by hand" if by_hand else cell_text(entry.genotype)
+    genotype = entry.genotype
+    what = "a network made by hand" if isinstance(genotype, Design) else cell_text(genotype)
     say(f"{entry.name}: {what}")
     say("\n".join(facts(entry)))
 
