@@ -101,11 +101,9 @@ def main() -> None:
                 run(name, folder)
             continue
         here, there = dict(written(folder)), dict(written(asked.against / name))
-        same = here.keys() == there.keys() and bool(here)
-        differ = [str(path) for path in here if here[path] != there.get(path)]
-        print(
-            f"{name:<20} {len(here)} files  {'same' if same and not differ else f'DIFFER {differ}'}"
-        )
+        differ = [str(path) for path in here | there if here.get(path) != there.get(path)]
+        outcome = f"differ: {', '.join(differ)}" if differ else "the same"
+        print(f"{name:<20} {len(here)} files {outcome if here else 'missing'}")
 
 
 if __name__ == "__main__":

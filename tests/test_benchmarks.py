@@ -525,3 +525,27 @@ def test_chains_beside_random_ones_and_a_cell(monkeypatch: pytest.MonkeyPatch) -
     assert lines[2] == "| resnet | 2 found | 9 | 60.00 | 14.14 | 2 | 0.500 |"
     assert lines[4] == "| resnet | 1 cell | 9 | 30.00 |  | 2 | 0.500 |"
     assert lines[-1].startswith("resnet: found less random +20.00 +- ")
+
+
+def test_style_counts_what_lines_are() -> None:
+    source = '"""Doc.\n\nMore."""\n\nimport os\n\n# why\nx = 1  # one\n"""About x."""\n'
+    kinds = script("style").lines_by_kind(source)
+    assert kinds == {"docstring": 4, "blank": 2, "import": 1, "comment": 1, "code": 1}
+
+
+def test_two_versions_are_compared_but_for_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    losses = {"one": (0.5, 0.5), "other": (0.5, 0.25)}
+    for version, seconds in (("before", 1.0), ("after", 2.0)):
+        for name, (before, after) in losses.items():
+            folder = tmp_path / version / name / "search"
+            folder.mkdir(parents=True)
+            loss = before if version == "before" else after
+            row = {"epoch": 1, "train_loss": loss, "seconds": {"arch": seconds}}
+            (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    words = [str(tmp_path / "after"), "--against", str(tmp_path / "before"), "--only", "one,other"]
+    monkeypatch.setattr(sys, "argv", ["unchanged.py", *words])
+    script("unchanged").main()
+    one, other = capsys.readouterr().out.splitlines()
+    assert one.endswith("1 files the same") and other.endswith("differ: search/metrics.jsonl")

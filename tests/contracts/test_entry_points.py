@@ -82,7 +82,8 @@ def call(place: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]
 
 def test_a_search_is_made_of_what_others_bring(place: dict[str, str], tmp_path: Path) -> None:
     run = tmp_path / "run"
-    sizes = ["--epochs=2", "--cells=1", "--channels=2", "--final-cells=1", "--batch-size=10"]
+    sizes = ["--epochs=2", "--cells=1", "--channels=2", "--batch-size=10"]
+    sizes += ["--final-cells=1", "--final-channels=2"]
     words = ["search", "toy:40", "--space=small", "--loggers=counter", *sizes, "--threads=1"]
     done = call(place, *words, "--quiet", f"--run={run}")
     assert done.returncode == 0, done.stderr

@@ -81,18 +81,42 @@ EVERY_STEP = {"nasp": ("--look-ahead", "0", "--explore", "0")}
 """What is the same in every step: not the look ahead, and no noise on the path."""
 
 
+class Step:
+    """One step of a search: what ran, and through which candidates w was trained."""
+
+    def __init__(self, search: Search) -> None:
+        self.search, self.runs = search, Runs(search)
+        self.used: list[dict[Any, tuple[int, ...]]] = []
+        plain = type(search.net).loss
+
+        def loss(batch: Any, weights: bool = True) -> Any:
+            if torch.is_grad_enabled():
+                self.used.append(dict(search.net.route.active))
+            return plain(search.net, batch, weights)
+
+        search.net.loss = loss  # type: ignore[method-assign]
+        search.method.step()
+
+
+STEPS: dict[str, Step] = {}
+"""A network of darts7 takes a while to build, and every question is about the same step."""
+
+
+@pytest.fixture
+def step(request: pytest.FixtureRequest, make_search: MakeSearch) -> Step:
+    """Of the method that the test is about."""
+    method = request.getfixturevalue("method")
+    if method not in STEPS:
+        flags = (QUICK | EVERY_STEP).get(method, ())
+        STEPS[method] = Step(make_search("--method", method, "--space", "darts7", *flags))
+    return STEPS[method]
+
+
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"darts-2nd", "pa", "lazy-pa"}))
-def test_a_step_runs_the_candidates_that_the_table_says(
-    method: str, make_search: MakeSearch
-) -> None:
+def test_a_step_runs_the_candidates_that_the_table_says(method: str, step: Step) -> None:
     """`all`: every candidate of every edge; `edges`: one on every edge; `cell`: those of a discrete
     cell."""
-    search = make_search(
-        "--method", method, "--space", "darts7", *(QUICK | EVERY_STEP).get(method, ())
-    )
-    edges, everything, cell = places(search)
-    runs = Runs(search)
-    search.method.step()
+    edges, everything, cell = places(step.search)
     said = table_one()[method]["runs in a step"]
     terms = {
         name: int(number or 1) for number, name in re.findall(r"(\d*) ?(all|edges|cell)", said)
@@ -101,7 +125,7 @@ def test_a_step_runs_the_candidates_that_the_table_says(
         number * {"all": everything, "edges": edges, "cell": cell}[name]
         for name, number in terms.items()
     )
-    ran = sum(runs.counts.values())
+    ran = sum(step.runs.counts.values())
     if method == "nasp":  # pooling is run once for the edges of one source
         assert cell < ran <= expected
     elif method == "asng":  # two slots of a node may choose the same
@@ -111,39 +135,26 @@ def test_a_step_runs_the_candidates_that_the_table_says(
 
 
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"darts-2nd"}))
-def test_discrete_and_complete_are_as_the_table_says(method: str, make_search: MakeSearch) -> None:
+def test_discrete_and_complete_are_as_the_table_says(method: str, step: Step) -> None:
     """Discrete: w is trained through one candidate an edge. Complete: through the very cell that is
     returned."""
-    search = make_search(
-        "--method", method, "--space", "darts7", *(QUICK | EVERY_STEP).get(method, ())
-    )
-    used: list[dict[Any, tuple[int, ...]]] = []
-    plain = type(search.net).loss
-
-    def loss(batch: Any, weights: bool = True) -> Any:
-        if torch.is_grad_enabled():
-            used.append(dict(search.net.route.active))
-        return plain(search.net, batch, weights)
-
-    search.net.loss = loss  # type: ignore[method-assign]
-    search.method.step()
-    in_training = used[-1] if method in ("nasp", "pa", "lazy-pa", "darts-1st") else used[0]
+    number = -1 if method in ("nasp", "pa", "lazy-pa", "darts-1st") else 0
+    in_training = {tuple(row): active for row, active in step.used[number].items()}
     said = table_one()[method]
     discrete = all(len(active) <= 1 for active in in_training.values())
     if method != "asng":  # two of its slots may choose one edge
         assert said["discrete"].startswith("yes" if discrete else "no")
-    _, A_bar = search.method.architecture()
+    _, A_bar = step.search.method.architecture()
     returned = {
         (name, e): tuple(k for k, a in enumerate(row) if a)
         for name, matrix in A_bar.items()
         for e, row in enumerate(matrix.tolist())
     }
-    if (
-        said["complete"].startswith("yes") and method not in SAMPLING
-    ):  # which return the best of several such cells
-        assert {tuple(row): active for row, active in in_training.items()} == returned
+    # sampling methods return the best of several such cells
+    if said["complete"].startswith("yes") and method not in SAMPLING:
+        assert in_training == returned
     if said["complete"].startswith("no"):
-        assert {tuple(row): active for row, active in in_training.items()} != returned
+        assert in_training != returned
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +176,7 @@ def test_every_method_writes_the_common_keys(method: str, data: Path, tmp_path: 
     flags = [*SMALL, "--epochs", "2", *QUICK.get(method, ()), "--quiet", "--run", str(tmp_path)]
     assert main(["search", str(data), "--method", method, *flags]) == 0
     keys = ["epoch", "step", "train_loss", "train_accuracy", "valid_loss", "valid_accuracy"]
-    keys += ["changes", "params", "A", "selected", "genotype", "rollbacks", "seconds"]
+    keys += ["changes", "params", "A", "selected", "genotype", "rollbacks", "seconds", "schema"]
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     keys += ["supernet_loss", "supernet_accuracy"] if hasattr(find(method), "use_mixture") else []
     assert len(rows) == 2 and all(set(row) == set(keys) for row in rows)

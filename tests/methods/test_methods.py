@@ -151,7 +151,15 @@ def test_a_space_with_one_candidate_works(
     assert {edge.op for node in cells["reduce"].nodes for edge in node} == {"max_pool_3x3"}
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if (m, "rnn") not in REFUSED])
+SEARCHING_TEXT = [method for method in METHODS if (method, "rnn") not in REFUSED]
+EVERY_THIRD = [
+    pytest.param(method, marks=[pytest.mark.slow] if number % 3 else [])
+    for number, method in enumerate(SEARCHING_TEXT)
+]
+"""The others are quick in the space above, whose methods have no code of their own for text."""
+
+
+@pytest.mark.parametrize("method", EVERY_THIRD)
 def test_a_recurrent_space_with_one_candidate_works(
     method: str, make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,26 +32,20 @@ def main(argv: list[str]) -> None:
     config = command_line(ZooConfig, "proxnas zoo", argv)
     if not config.name:
         rows = list(zoo.entries().values())
-        (
+        if config.json:
             say(json.dumps([entry.summary() for entry in rows], indent=2))
-            if config.json
-            else print_table(rows)
-        )
+        else:
+            print_table(rows)
         return
     entry = zoo.zoo_entry(config.name)
     if config.json:
-        say(
-            json.dumps(
-                {**entry.summary(), "genotype": json.loads(entry.genotype.to_json())}, indent=2
-            )
-        )
-    else:
-        genotype = entry.genotype
-        say(
-            f"{entry.name}:"
-            f" {'a network made by hand' if isinstance(genotype, Design) else cell_text(genotype)}"
-        )
-        say("\n".join(facts(entry)))
+        cell = json.loads(entry.genotype.to_json())
+        say(json.dumps({**entry.summary(), "genotype": cell}, indent=2))
+        return
+    genotype = entry.genotype
+    what = "a network made by hand" if isinstance(genotype, Design) else cell_text(genotype)
+    say(f"{entry.name}: {what}")
+    say("\n".join(facts(entry)))
 
 
 def print_table(entries: list[zoo.ZooEntry]) -> None:
@@ -83,11 +77,9 @@ def print_table(entries: list[zoo.ZooEntry]) -> None:
             e.published.get("source", ""),
         )
     console = Console(highlight=False, markup=False)
-    (
-        console.print(table)
-        if console.is_terminal
-        else Console(width=160, highlight=False, markup=False).print(table)
-    )
+    if not console.is_terminal:  # wide enough for a file
+        console = Console(width=160, highlight=False, markup=False)
+    console.print(table)
     say(
         f"{zoo.PREFIX}{zoo.LSTM} (for `proxnas train` on text): an LSTM of the size of a recurrent"
         " cell with 8 nodes"
