@@ -43,6 +43,14 @@ class TrainedModel:
     result: Mapping[str, Any] = field(default_factory=dict)
     """What result.json of that run says."""
 
+    def __repr__(self) -> str:
+        """Data, figures and folder in a line: the network itself would fill pages."""
+        info = self.info
+        names = ("data", *(name for name in sorted(info) if name.startswith("test_")), "params")
+        told = {name: info[name] for name in names if isinstance(info.get(name), str | int | float)}
+        told |= {"folder": str(self.folder)} if self.folder else {}
+        return f"TrainedModel({', '.join(f'{name}={value!r}' for name, value in told.items())})"
+
     @property
     def network(self) -> nn.Module:
         return self.model.network

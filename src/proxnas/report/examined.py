@@ -101,7 +101,9 @@ def reliability(points: list[tuple[float, float, float]]) -> str:
         f'<text x="{left}" y="{WIDE - 8}" font-size="11">0</text>'
         f'<text x="{(left + right) / 2 - 30}" y="{WIDE - 8}" font-size="11">probability</text>'
         f'<text x="{right - 6}" y="{WIDE - 8}" font-size="11">1</text>'
-        f'<text x="4" y="{top + 8}" font-size="11">1</text></svg>'
+        f'<text x="4" y="{top + 8}" font-size="11">1</text>'
+        f'<text x="14" y="{(top + bottom) / 2 + 14}" font-size="11"'
+        f' transform="rotate(-90 14 {(top + bottom) / 2 + 14})">right</text></svg>'
     )
 
 
@@ -113,7 +115,7 @@ def _mistakes(values: Any) -> list[dict[str, Any]]:
         png = row.get("png")
         if not isinstance(png, str) or not re.fullmatch(rf"[A-Za-z0-9+/=]{{1,{MOST_BYTES}}}", png):
             continue
-        said = f"{str(row.get('answer'))[:60]} {number(row.get('probability')):.3f}"
+        said = f"taken for {str(row.get('answer'))[:60]} ({number(row.get('probability')):.3f})"
         true, at = str(row.get("true"))[:60], row.get("image")
         found.append({"png": png, "said": said, "true": true, "image": f"test image {at}"})
     return found

@@ -215,11 +215,11 @@ function section(run, number, several) {
   const words = [run.status, run.progress].filter(Boolean).join(", ");
   const nodes = [
     make("h2", { id }, several ? `${run.name} ` : "", make("span", { class: "status" }, `${run.command} ${words}`)),
-    run.warning ? make("p", { class: "warning" }, run.warning) : null,
+    ...(run.warning ? run.warning.split("; ") : []).map((line) => make("p", { class: "warning" }, line)),
     facts(run),
     ...table("What it is held against", run.leaderboard ?? []),
     ...(run.examined ? examined(run.examined) : []),
-    ...(played ? [make("h3", {}, "The cell"), ...played.nodes] : []),
+    ...(played ? [make("h3", {}, "What was found"), ...played.nodes] : []),
     charts.length ? make("h3", {}, "By epoch") : null,
     charts.length ? make("div", { class: "charts" }, ...charts.map((one) => one.figure)) : null,
     run.reproduce ? make("h3", {}, "Run it again") : null,

@@ -89,7 +89,7 @@ def test_a_page_believes_nothing_of_the_file() -> None:
     import xml.etree.ElementTree as tree
 
     assert tree.fromstring(found["curve"]).tag.endswith("svg")
-    assert [one["said"] for one in found["mistakes"]] == ["<b> 0.900"]
+    assert [one["said"] for one in found["mistakes"]] == ["taken for <b> (0.900)"]
     assert test_figures({}) is None and test_figures({"classes": [1]}) is None
     bad = test_figures(
         good

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
 from proxnas.domains.images.model import load_model, save_model
+from proxnas.domains.trained import load_model as load_trained
 from proxnas.training.model_file import find_model
 from support.models import CELL, made
 
@@ -183,3 +184,17 @@ def test_metadata_are_json(path: Path) -> None:
     assert metadata.pop("proxnas")
     assert json.loads(metadata["info"]) == {"params": 7, "test_accuracy": 0.5}
     assert all(json.loads(text) for text in metadata.values())
+
+
+def test_arrays_that_cannot_be_written_to_are_answered(path: Path) -> None:
+    """Warnings are errors here, and torch warns of them."""
+    model = load_model(path)
+    C, H, W = model.shape
+    images = np.zeros((2, H, W, C), model.pixels)
+    images.flags.writeable = False
+    assert model.normalised(images).shape == (2, C, H, W)
+
+
+def test_a_model_is_shown_in_a_line(path: Path) -> None:
+    shown = repr(load_trained(path))
+    assert shown.startswith("TrainedModel(") and len(shown) < 400 and "\n" not in shown

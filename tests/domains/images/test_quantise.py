@@ -200,7 +200,10 @@ def test_the_program_answers_files_as_the_model_does(
         for file, (answer,) in zip(files, model.predict(files), strict=True)
     ]
     assert ran.stdout.splitlines() == expected
-    assert len((folder / "use_model.py").read_text().splitlines()) < 50
+    assert len((folder / "use_model.py").read_text().splitlines()) <= 50
+    for files, said in (([], "python use_model.py IMAGE..."), ([__file__], "no image that can be")):
+        ran = subprocess.run(command[:5] + files, capture_output=True, text=True, cwd=tmp_path)
+        assert ran.returncode == 1 and said in ran.stderr and "Traceback" not in ran.stderr
 
 
 def test_files_do_not_tell_the_scale_of_floats(tmp_path: Path) -> None:

@@ -76,7 +76,10 @@ class Model:
     def normalised(self, images: Any) -> Tensor:
         """(N, H, W, C) or (N, H, W) arrays as trained on -> (N, C, H, W) as the network reads
         them."""
-        x = torch.as_tensor(np.stack(images) if isinstance(images, list) else images)
+        images = np.stack(images) if isinstance(images, list) else images
+        if isinstance(images, np.ndarray) and not images.flags.writeable:
+            images = images.copy()  # as pandas gives them; torch would warn of it
+        x = torch.as_tensor(images)
         C, H, W = self.shape
         if x.ndim == 3:
             x = x[..., None]
