@@ -244,7 +244,7 @@ def train_by_recipe(network: nn.Module, plan: recipe.Plan, images: Images, pace:
         share = pace.next()
         batch = data.next(share, lambda part: Verdict(0.0, 0.0))
         x = shrunk(batch.x, recipe.sides(side, share))
-        loss = images.target.loss(network(x), batch.y, data.weights, plan.label_smoothing)
+        loss = data.loss(network(x), batch.y)
         loss.backward()
         optimizer.step(loss.detach(), rate_factor(share))
 

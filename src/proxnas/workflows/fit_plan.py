@@ -145,6 +145,7 @@ def make_plan(
         reach=recipe.reach_for(steps / per_epoch),
         rotation=recipe.rotation_for(steps / per_epoch, count, flip),
         colour=recipe.colour_for(steps / per_epoch, images),
+        mixed=recipe.mixed_for(steps / per_epoch, images),
         weighted=recipe.unequal(train[1], images.num_classes),
         seed=config.seed,
         limit_of=limit.of if limit else "",

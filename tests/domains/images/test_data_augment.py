@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from proxnas.common.errors import InputError
 from proxnas.domains.images.data.arrays import Images, from_arrays
-from proxnas.domains.images.data.augment import Augment, colours, geometry, recoloured, warped
+from proxnas.domains.images.data.augment import (
+    Augment,
+    colours,
+    cut_and_pasted,
+    geometry,
+    recoloured,
+    warped,
+)
 from proxnas.domains.images.data.stream import ImageBatches, Stream
 
 Array = np.ndarray[Any, Any]
@@ -228,3 +235,23 @@ def test_floats_keep_their_negative_values_when_colours_vary(channels: int) -> N
         images.augmented(index, torch.Generator().manual_seed(0)).x for images in (plain, faint)
     )
     torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+def test_a_rectangle_is_that_of_another_image_and_its_share_is_known() -> None:
+    x = torch.rand(6, 3, 10, 14).contiguous(memory_format=torch.channels_last)
+    kept = []
+    for seed in range(40):
+        found = cut_and_pasted(x, torch.Generator().manual_seed(seed))
+        own = found.x == x
+        assert torch.equal(found.x, torch.where(own, x, x[found.others]))
+        assert sorted(found.others.tolist()) == list(range(6))
+        moved = found.others != torch.arange(6)
+        if moved.any():
+            assert own[moved].float().mean() == pytest.approx(found.kept)
+        assert found.x.is_contiguous(memory_format=torch.channels_last)
+        kept.append(found.kept)
+    assert min(kept) < 0.15 and max(kept) > 0.85 and 0.4 < sum(kept) / 40 < 0.6
+    assert torch.equal(
+        cut_and_pasted(x, torch.Generator().manual_seed(1)).x,
+        cut_and_pasted(x, torch.Generator().manual_seed(1)).x,
+    )

@@ -21,7 +21,7 @@ from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.limits import budget_for, network_size, within, worth
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.one_pass import OnePass
-from proxnas.domains.images.pass_images import TOGETHER
+from proxnas.domains.images.pass_images import TOGETHER, PassImages, Verdict
 from proxnas.domains.images.spaces.resnet import GROUPS, middle, resnet
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.progress import Silent
@@ -115,6 +115,9 @@ def test_images_that_are_seen_often_are_changed_more() -> None:
     photos, grey = images(x_train=photographed()), images()
     assert recipe.colour_for(100, photos) > 0 == recipe.colour_for(5, photos)
     assert recipe.colour_for(100, grey) == 0
+    many = images(x_train=np.tile(photographed(), (5, 1, 1, 1)), y_train=np.arange(1000) % 4)
+    assert recipe.mixed_for(100, many) > 0 == recipe.mixed_for(5, many)
+    assert recipe.mixed_for(100, photos) == recipe.mixed_for(100, grey) == 0
     floats = images(x_train=photographed().astype(np.float32))
     assert recipe.colour_for(100, floats) == 0  # nobody knows what black is
 
@@ -127,6 +130,39 @@ def test_colours_vary_as_planned_and_hue_does_not() -> None:
     photos = images(x_train=photographed())
     augment = OnePass(replace(PLAN, colour=0.3), photos, follow=SHARES).data.train.part.augment
     assert (augment.colour, augment.hue) == (0.3, 0.0)
+
+
+def test_the_loss_of_two_images_in_one_is_by_their_shares_and_at_the_end_they_are_whole() -> None:
+    data = PassImages(replace(PLAN, mixed=1.0), images(), CPU)
+    never = PassImages(PLAN, images(), CPU)
+    whole, batch = never.next(0.1, judge_nothing), data.next(0.1, judge_nothing)
+    assert data.pasted is not None and not torch.equal(whole.x, batch.x)
+    outputs, kept = torch.randn(len(batch.y), 4), data.pasted.kept
+    losses = [
+        torch.nn.functional.cross_entropy(outputs, y, label_smoothing=PLAN.label_smoothing)
+        for y in (batch.y, batch.y[data.pasted.others])
+    ]
+    expected = kept * losses[0] + (1 - kept) * losses[1]
+    torch.testing.assert_close(data.loss(outputs, batch.y), expected)
+    torch.testing.assert_close(never.loss(outputs, batch.y), losses[0])
+    assert torch.equal(data.next(0.95, judge_nothing).y, never.next(0.95, judge_nothing).y)
+    assert data.pasted is None
+
+
+def test_some_batches_are_mixed_and_the_same_ones_again() -> None:
+    def which() -> list[bool]:
+        data = PassImages(replace(PLAN, mixed=0.5), images(), CPU)
+        found = []
+        for _ in range(30):
+            data.next(0.1, judge_nothing)
+            found.append(data.pasted is not None)
+        return found
+
+    assert which() == which() and 5 < sum(which()) < 25
+
+
+def judge_nothing(part: Any) -> Verdict:
+    return Verdict(0.0, 0.0)
 
 
 def test_by_the_clock_it_ends_and_the_network_is_the_one_that_was_trained() -> None:

@@ -136,8 +136,7 @@ class OnePass:
         x = self._shrunk(batch.x, sides(min(self.images.shape[1:]), share))
         with self.clock("forward"):
             logits = self.net(x).float()
-            smoothing = self.config.label_smoothing
-            loss = self.images.target.loss(logits, batch.y, self.data.weights, smoothing)
+            loss = self.data.loss(logits, batch.y)
         with self.clock("backward"):
             loss.backward()
         with self.clock("update"):

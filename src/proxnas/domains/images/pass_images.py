@@ -13,8 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, State
-from proxnas.domains.images.data.augment import Augment
+from proxnas.domains.images.data.augment import Augment, Pasted, cut_and_pasted
 from proxnas.domains.images.data.images import Images, Part
 from proxnas.domains.images.data.stream import ImageBatches, Stream
 from proxnas.domains.images.parts import train_parts
@@ -23,6 +24,10 @@ from proxnas.domains.images.recipe import Plan, class_weights
 TOGETHER = 0.85
 """Share of the time after which the held-out images are trained on too. Training images have had
 their whole size for a while then: before, what the held-out ones say of the network is poor."""
+
+
+UNMIXED = 0.9
+"""Share of the time after which images are whole, as those are that the network is for."""
 
 
 class Verdict(NamedTuple):
@@ -36,6 +41,7 @@ class PassImages:
     """Batches of the training part, then of all images; the validation part beside them."""
 
     def __init__(self, plan: Plan, images: Images, device: torch.device) -> None:
+        self.plan, self.target = plan, images.target
         train, valid = train_parts(images, plan.valid_share)
         self.valid = ImageBatches(images, valid, device=device) if valid else None
         augment = Augment(
@@ -55,16 +61,38 @@ class PassImages:
         if plan.weighted:
             found = class_weights(train[1], images.num_classes)
             self.weights = torch.tensor(found, dtype=torch.float32, device=device)
+        self.pasted: Pasted | None = None
+        """What was done to the last batch."""
         self.last: Verdict | None = None
         """What the validation images said before they were trained on."""
 
     def next(self, share: float, judge: Callable[[ImageBatches], Verdict]) -> Batch:
         """The next batch; validation images are judged a last time before they are in one."""
-        if self.everything is None or share < TOGETHER:
-            return self.train.next()
-        if self.last is None and self.valid:
-            self.last = judge(self.valid)
-        return self.everything.next()
+        stream = self.train
+        if self.everything is not None and share >= TOGETHER:
+            if self.last is None and self.valid:
+                self.last = judge(self.valid)
+            stream = self.everything
+        return self._mixed(stream.next(), stream, share)
+
+    def _mixed(self, batch: Batch, stream: Stream, share: float) -> Batch:
+        """Some of the batches have parts of other images in them."""
+        self.pasted = None
+        seed = stable_seed(self.plan.seed, f"{stream.name}/mixed", stream.delivered)
+        random = torch.Generator().manual_seed(seed)
+        if share >= UNMIXED or float(torch.rand((), generator=random)) >= self.plan.mixed:
+            return batch
+        self.pasted = cut_and_pasted(batch.x, random)
+        return Batch(self.pasted.x, batch.y)
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Of the answers to the last batch: of both images in one by their shares."""
+        asked = self.weights, self.plan.label_smoothing
+        own = self.target.loss(outputs, y, *asked)
+        if self.pasted is None:
+            return own
+        other = self.target.loss(outputs, y[self.pasted.others.to(y.device)], *asked)
+        return self.pasted.kept * own + (1 - self.pasted.kept) * other
 
     def validation(self, judge: Callable[[ImageBatches], Verdict]) -> Verdict | None:
         """How good the network is on images that it was not trained on; None: there are none."""

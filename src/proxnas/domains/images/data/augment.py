@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -110,6 +111,29 @@ def warped(x: Tensor, theta: Tensor) -> Tensor:
     grid = affine_grid(theta, list(planes.shape), align_corners=False)
     found = grid_sample(planes, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
     return found.permute(0, 2, 3, 1).contiguous()
+
+
+class Pasted(NamedTuple):
+    """Images with a rectangle of others of their batch."""
+
+    x: Tensor
+    others: Tensor
+    """Whose rectangle each has, (B,)."""
+    kept: float
+    """Share of the area that is an image's own."""
+
+
+def cut_and_pasted(x: Tensor, generator: torch.Generator) -> Pasted:
+    """CutMix (Yun et al., 2019): a rectangle of x, (B, C, H, W), is that of the batch in another
+    order; of any size, and of the form of the image."""
+    others = torch.randperm(len(x), generator=generator)
+    part, down, across = torch.rand(3, generator=generator).tolist()
+    height, width = (round(side * part**0.5) for side in x.shape[2:])
+    top, left = int(down * (x.size(2) - height + 1)), int(across * (x.size(3) - width + 1))
+    there = (..., slice(top, top + height), slice(left, left + width))
+    found = x.clone()
+    found[there] = x[there][others.to(x.device)]
+    return Pasted(found, others, 1 - height * width / (x.size(2) * x.size(3)))
 
 
 def colours(augment: Augment, random: list[Tensor]) -> tuple[Tensor, Tensor] | None:
