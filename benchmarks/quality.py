@@ -11,8 +11,8 @@ others; 4 epochs, one thread, two searches side by side. Resumable: a finished s
 repeated, an interrupted one goes on. Raw rows are kept in FOLDER/rows.jsonl, the summary is
 printed. Seeds 0-9 are for choosing, 100 and up for reporting.
 
-With --minutes every search has that time instead of its epochs, and 10,000 images, so that epochs
-are short: methods at equal time, in rows whose names end with it.
+With --minutes every search has that time of the processor instead of its epochs, and 10,000 images,
+so that epochs are short: methods at equal time, in rows whose names end with it.
 
 Any row can be had with " with shuffled labels" behind its name: what it finds where there is
 nothing to learn. `random cells`, `largest cell` and `largest flat cell` (all nodes read the inputs
@@ -61,6 +61,8 @@ SPACES: dict[str, list[str]] = {
 BATCH, EPOCHS = ["--batch-size", "64"], ["--epochs", "4"]
 IMAGES = {"nasbench201": 50_000, "darts7": 20_000, "darts8": 20_000}
 IN_MINUTES = 10_000
+IN = " in "
+"""Between the name of a configuration and its minutes."""
 ALONE = ["--refine", "0"]
 """What a search finds by itself; the row `nasp refined` has the refinement, too."""
 REFINED = "nasp refined"
@@ -82,6 +84,8 @@ VARIANTS: dict[str, list[str]] = {
     "flat wiring": [],
 }
 """Rows of NASP changed by variants.py, with their flags."""
+PROCESSOR_TIME = "processor time"
+"""The name by which variants.py has all clocks count the time of the process."""
 CONFIGURATIONS: dict[str, list[str]] = {
     "nasp": [],
     "nasp horizon 0.3": ["--horizon", "0.3"],
@@ -163,6 +167,7 @@ class Study:
     folder: Path
     flags: dict[str, list[str]]
     length: list[str]
+    """Flags that say how long every search is."""
 
     def rows(self, name: str, seed: int) -> list[dict[str, Any]]:
         """The rows of one cell: a search, or a control; those that are known are not made again."""
@@ -211,10 +216,15 @@ class Study:
     def command(self, name: str, seed: int, data: Path, run: Path) -> list[str]:
         """The search of a configuration, perhaps under a variant."""
         plain = name.removesuffix(SHUFFLED)
-        variant = "from the largest" if plain == LARGEST_REFINED else plain.removeprefix("nasp ")
+        variant, *_ = plain.removeprefix("nasp ").split(IN)
+        if plain == LARGEST_REFINED:
+            variant = "from the largest"
+        changes = [variant] if variant in VARIANTS else []
+        if "--minutes" in self.length:
+            changes.append(PROCESSOR_TIME)
         start = ["-m", "proxnas"]
-        if variant in VARIANTS:
-            start = [str(Path(__file__).with_name("variants.py")), variant]
+        if changes:
+            start = [str(Path(__file__).with_name("variants.py")), "+".join(changes)]
         flags = [*SPACES[self.space], *self.length, *ALONE, *self.flags[plain]]
         flags += ["--seed", str(seed)]
         ways = ["--threads", "1", "--quiet", "--resume", "--run", str(run)]
@@ -332,7 +342,7 @@ def main() -> None:
     flags, length = CONFIGURATIONS | own, [*BATCH, *EPOCHS]
     names = [*options.only.split(","), *own] if options.only else list(own)
     if options.minutes:
-        length, behind = [*BATCH, "--minutes", options.minutes], f" in {options.minutes} minutes"
+        length, behind = [*BATCH, "--minutes", options.minutes], f"{IN}{options.minutes} minutes"
         flags = {f"{name}{behind}": flags[name] for name in names}
         names = list(flags)
     study = Study(options.space, judge, data, folder, flags, length)

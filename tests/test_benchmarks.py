@@ -299,7 +299,8 @@ def test_recurrent_cells_are_summed_up_by_text_and_cell() -> None:
 def test_every_configuration_of_the_quality_study_is_a_search(quality: ModuleType) -> None:
     spaces = itertools.cycle(quality.SPACES.values())  # parsing takes long
     for sizes, flags in zip(spaces, quality.CONFIGURATIONS.values(), strict=False):
-        parse_search(["digits", *sizes, *quality.BATCH, *quality.EPOCHS, *quality.ALONE, *flags])
+        length = [*quality.BATCH, *quality.EPOCHS]
+        parse_search(["digits", *sizes, *length, *quality.ALONE, *flags])
     assert quality.VARIANTS.keys() == script("variants").VARIANTS.keys()
 
 
@@ -334,7 +335,7 @@ def test_a_refined_search_has_two_rows_and_is_not_repeated(
         tmp_path / "data.npz",
         tmp_path,
         quality.CONFIGURATIONS,
-        ["--epochs", "4"],
+        [*quality.BATCH, *quality.EPOCHS],
     )
     for _ in range(2):
         rows = study.rows(name, 7)
@@ -349,6 +350,29 @@ def test_a_refined_search_has_two_rows_and_is_not_repeated(
     assert "--refine 24" in " ".join(commands[0])
     control = study.rows("largest cell", 0)[0]
     assert control["skips"] == 0 and len(commands) == 1
+
+
+def test_minutes_of_the_study_are_those_of_the_processor(
+    tmp_path: Path, quality: ModuleType
+) -> None:
+    names = ["gdas in 2 minutes", "nasp flat wiring in 2 minutes"]
+    length = [*quality.BATCH, "--minutes", "2"]
+    study = quality.Study(
+        "darts7", None, tmp_path, tmp_path, {name: ["--x"] for name in names}, length
+    )
+    for name, variant in zip(names, ("processor time", "flat wiring+processor time"), strict=True):
+        command = study.command(name, 0, tmp_path, tmp_path)
+        assert Path(command[1]).name == "variants.py" and command[2] == variant
+        assert command[command.index("--minutes") + 1] == "2"
+
+
+def test_all_clocks_can_tell_processor_time() -> None:
+    """In a process of its own: they are the whole process's."""
+    told = "import variants, time; variants.by_processor_time(); time.sleep(0.5);"
+    told += "print(max(time.monotonic(), time.perf_counter()) - time.process_time() < 0.1)"
+    command = [sys.executable, "-c", told]
+    known = subprocess.run(command, cwd=FOLDER, check=True, capture_output=True, text=True)
+    assert known.stdout.strip() == "True"
 
 
 @pytest.mark.slow

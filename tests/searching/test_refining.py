@@ -42,7 +42,7 @@ SMALL = (
     "--batch-size",
     "8",
 )
-CALL = (*SMALL, "--refine", "3", "--seed", "1", "--threads", "1", "--quiet")
+CALL = (*SMALL, "--refine", "3", "--seed", "0", "--threads", "1", "--quiet")
 STEPS = 10
 """Of the search; of the refinement there are twice as many."""
 
@@ -78,8 +78,8 @@ def test_the_best_of_the_found_cell_and_its_neighbours_is_returned(refined: Path
     )
     judged = known(refined / "refined")
     assert (
-        len(judged) == 4 and max(score for _, score in judged) == -last["valid_loss"]
-    )  # by loss, not accuracy
+        len(judged) == 4 and max(score for _, score in judged) != -last["valid_loss"] / 2
+    )  # the training losses count, too
     assert (
         whole["params"] == last["params"]
         and whole["refined"]["valid_accuracy"] == last["valid_accuracy"]
@@ -219,7 +219,7 @@ def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -
         (["--eta", "0.1"], 10**9, 0),  # a short training would undo what R(A) did
         (["--preset", "paper"], 10**9, 0),
         (["--method", "darts-1st"], 10**9, 0),
-        (["--space", "darts7"], 10**9, 8),
+        (["--space", "darts7"], 10**9, 3),
         (["--space", "enas5"], 10**9, 0),
         (["--refine", "3"], 0, 3),
         (["--refine", "0"], 10**9, 0),
@@ -421,6 +421,8 @@ WIRED = ("--cells", "1", "--final-cells", "1", "--channels", "2", "--batch-size"
 def wired(stripes: Path, run: Path, losses: list[float], monkeypatch: pytest.MonkeyPatch) -> Any:
     """(result, cell before, cell after) of a search whose short trainings end at these losses."""
     monkeypatch.setattr(refining, "WIRING_STEPS", 4)
+    monkeypatch.setattr(refining, "FINAL_WIRING_STEPS", 4)
+    monkeypatch.setattr(ByTraining, "late_loss", lambda self: 0.0)
     plain = ByTraining._finish
 
     def finish(self: ByTraining) -> Validation:
@@ -442,41 +444,45 @@ def wiring(cell: Genotype, kind: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("pruned", "passes_on"), [([2.0, 1.9], True), ([2.0, 1.99], False), ([2.0, 2.1], False)]
+    ("second", "taken"), [([1.0, 1.0001], True), ([1.0, 1.0003], False), ([1.0, 0.9], True)]
 )
-def test_the_best_wiring_is_taken_and_tried_without_the_operations_of_a_node(
-    stripes: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    pruned: list[float],
-    passes_on: bool,
+def test_the_best_wiring_is_compared_again_and_both_draws_decide(
+    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: list[float], taken: bool
 ) -> None:
-    """Of wirings the lowest loss is enough; that of a node without operations must be clearly
-    below."""
-    monkeypatch.setattr(refining, "PRUNING_LEAD", 0.02)
     plain, losses = refining._round, [1.0, 0.9999, 0.9998, 1.2]
+    seeds = []
 
     def next_round(short: Any, folder: Path, name: str, *rest: Any) -> dict[str, Any]:
+        seeds.append(short.seed)
         if name == "refined":  # the first may have tried a cell more than there are wirings
-            losses[:] = pruned
+            losses[:] = second
         return plain(short, folder, name, *rest)
 
     monkeypatch.setattr(refining, "_round", next_round)
     whole, before, after = wired(stripes, tmp_path / "run", losses, monkeypatch)
-    assert wiring(after, "normal") == [0, 1] * 4  # the third had the lowest loss
+    assert seeds == [1, 2] and whole["refined"]["changed"] == taken
+    # the third had the lowest loss of the first draw
+    assert (wiring(after, "normal") == [0, 1] * 4) == taken
     assert after.cells["reduce"] == before.cells["reduce"]
-    ops = [[edge.op for edge in node] for node in after.cells["normal"].nodes]
-    was = [[edge.op for edge in node] for node in before.cells["normal"].nodes]
-    differing = [now for now, old in zip(ops, was, strict=True) if now != old]
-    assert differing == ([["skip_connect"] * 2] if passes_on else [])
+    assert len(known(tmp_path / "run" / "refined")) >= 2
     parts = [result(tmp_path / "run" / name)["seconds"] for name in ("neighbours", "refined")]
     assert whole["refined"]["seconds"] == pytest.approx(sum(parts))
+
+
+def test_a_wiring_that_was_better_in_the_first_draw_only_has_its_own_figures(
+    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test_the_best_wiring_is_compared_again_and_both_draws_decide(
+        stripes, tmp_path, monkeypatch, [1.0, 1.0001], True
+    )
+    whole, first = result(tmp_path / "run"), result(tmp_path / "run" / "neighbours")
+    assert whole["genotype"] == first["genotype"] and whole["params"] == first["params"]
 
 
 def test_where_nothing_is_better_the_found_cell_stays(
     stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    losses = [1.0, 1.1, 1.1, 1.1, 1.0, 0.995, 1.1, 1.1, 1.1]
+    losses = [1.0, 1.1, 1.1, 1.1, 1.0, 1.05]
     whole, before, after = wired(stripes, tmp_path / "run", losses, monkeypatch)
     assert not whole["refined"]["changed"] and before == after
 
@@ -492,9 +498,8 @@ def test_clearly_better_is_a_share_below_the_first(losses: list[float], better: 
 
 def test_these_trainings_take_no_longer_than_the_search() -> None:
     config = parse_search(["digits", "--space", "darts7", "--batch-size", "64"])
-    cells = refining.WIRINGS + 1 + refining.PRUNINGS
-    trained = (cells + 1) * refining.WIRING_STEPS * 32
-    assert [how_many(config, seen) for seen in (trained, trained - 1)] == [cells, 0]
+    trained = (4 * refining.WIRING_STEPS + 2 * refining.FINAL_WIRING_STEPS) * 32
+    assert [how_many(config, seen) for seen in (trained, trained - 1)] == [refining.WIRINGS, 0]
     paper = parse_search(["digits", "--space", "darts7", "--preset", "paper"])
     assert paper.course.refine == 0
 
@@ -509,19 +514,24 @@ def test_without_time_for_any_other_cell_the_found_one_stays(
     assert whole["refined"]["changed"] is False
 
 
-def test_prunings_pass_on_the_inputs_of_one_node_of_the_normal_cell() -> None:
-    space = spaces.find("darts8")
-    cells = Cells(space.groups)
-    cell = cells.draw(torch.Generator().manual_seed(3))
-    others = cells.prunings(cell)
-    assert len(others) == 4 and len(set(others)) == 4
-    for number, other in enumerate(others):
-        changed = [n for n, (old, new) in enumerate(zip(cell, other, strict=True)) if old != new]
-        assert changed == [number]
-        assert [e for e, _ in other[number]] == [e for e, _ in cell[number]]
-        nodes = space.genotype(cells.A_bar(other)).cells["normal"].nodes
-        assert [edge.op for edge in nodes[number]] == ["skip_connect"] * 2
-    assert others[0] not in cells.prunings(others[0])
+def test_a_short_training_is_scored_by_both_losses(stripes: Path, tmp_path: Path) -> None:
+    """That of validation and the mean training loss of its last fifth, which a resumed training
+    knows, too."""
+    config = parse_search([str(stripes), *SMALL, "--method", "local", "--evaluations", "1"])
+    data = load_for_search(config.space, config.data, config)
+    search = Search(config, data, adjust=lambda setup: refining.by_loss(setup, None))
+    sampling = search.method
+    losses, steps = [], sampling.evaluator.steps_per_cell
+    for step in range(steps):
+        if step == steps - 1:
+            resumed = Search(config, data, adjust=lambda setup: refining.by_loss(setup, None))
+            resumed.load_state_dict(search.state_dict())
+            sampling = resumed.method
+        losses.append(float(sampling.step().loss))
+    late = max(1, steps // 5)
+    wanted = -(sampling.measured.loss + sum(losses[-late:]) / late) / 2
+    assert late > 1 and sampling.best_score == pytest.approx(wanted)
+    assert list(sampling.strategy.known.values()) == [sampling.best_score]
 
 
 def test_short_trainings_turn_convolutions_and_let_the_rest_descend() -> None:

@@ -150,6 +150,8 @@ class Setup(Generic[OptionsOfMethod]):
     seed: int = 0
     score: Callable[[Validation], float] = accuracy
     """What sampling methods maximise."""
+    score_training: Callable[[float], float] = lambda loss: 0.0
+    """What the mean loss of the last steps of a short training adds to that."""
     judge: Callable[[Genotype], float] | None = None
     """Who says how good a cell is (from 0 to 1) in place of training it: for sampling methods."""
     genotype: Callable[[Matrices], Genotype] | None = None

@@ -114,18 +114,6 @@ class Cells:
             found.append(tuple(new if p.group == name else old for p, old, new in places))
         return [other for other in dict.fromkeys(found) if other != cell]
 
-    def prunings(self, cell: Cell) -> list[Cell]:
-        """The cell with one node that passes on its inputs, its candidates exchanged for skip
-        connections: the nodes of the first group, of whose cells a network has most."""
-        found = []
-        for n, place in enumerate(self.places):
-            candidates, rows = self.groups[place.group].candidates, {e for e, _ in cell[n]}
-            can_be = SKIP in candidates and len(rows) == len(cell[n])
-            if place.group == self.places[0].group and can_be:
-                passed = tuple((e, candidates.index(SKIP)) for e, _ in cell[n])
-                found.append((*cell[:n], passed, *cell[n + 1 :]))
-        return [other for other in found if other != cell]
-
     def allows(self, cell: Cell) -> bool:
         """Whether no group has more skip connections than it may."""
         return all(

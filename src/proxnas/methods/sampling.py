@@ -17,6 +17,7 @@ Both can stop after any step and go on as if they had not.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar, NamedTuple, Protocol
@@ -32,9 +33,14 @@ from proxnas.methods.cells import Cell, Cells, stored
 from proxnas.methods.optimizers import WeightOptimizer
 from proxnas.methods.options import SamplesCells
 from proxnas.methods.strategy import Strategy
+from proxnas.runs.consensus import mean_of
 from proxnas.runs.metrics import Metrics, Validation
 
 Evaluate = Callable[[Genotype], float]
+
+
+LATE = 5
+"""Of the steps of a short training its last fifth: what it has come to, over many batches."""
 
 
 class Work(NamedTuple):
@@ -50,6 +56,9 @@ class Evaluator(Protocol):
     """Evaluates one cell after the other, step by step."""
 
     def step(self, A_bar: Matrices) -> Work: ...
+
+    def late_loss(self) -> float:
+        """The mean loss of the last steps of the training that has just ended."""
 
     def measure(self, A_bar: Matrices) -> Validation:
         """How good the cell under way is as it stands."""
@@ -79,6 +88,7 @@ class ByTraining:
         self.kept: dict[str, Tensor] | None = None
         weights, cells = setup.weights, setup.options.evaluations
         self.steps_per_cell = max(1, weights.epochs * len(self.train) // cells)
+        self.late_steps, self.late_losses = max(1, self.steps_per_cell // LATE), 0.0
         # the cosine runs over the share of one cell, step by step
         self.w_optimizer = WeightOptimizer(
             self.net, replace(weights, epochs=self.steps_per_cell), steps_per_epoch=1
@@ -90,9 +100,12 @@ class ByTraining:
         if self.w_optimizer.t == 0:
             self.net.module.load_state_dict(self.initial)
             self.train.load_state_dict(self.beginning)
+            self.late_losses = 0.0
         self.net.use(A_bar)
         batch = self.train.next()
         loss, right = weight_step(self.net, batch, self.w_optimizer, self.clock)
+        if self.w_optimizer.t > self.steps_per_cell - self.late_steps:
+            self.late_losses += float(loss)
         done = self.w_optimizer.t == self.steps_per_cell
         return Work(loss, right, len(batch.y), self._finish() if done else None)
 
@@ -101,6 +114,10 @@ class ByTraining:
             measured = self.evaluate(self.steps_per_cell)
             self.w_optimizer.restart()
         return measured
+
+    def late_loss(self) -> float:
+        late = torch.tensor([self.late_losses / self.late_steps], device=self.net.device)
+        return float(mean_of(late, 1))  # several processes must agree
 
     def _copied(self) -> dict[str, Tensor]:
         return {name: x.detach().clone() for name, x in self.net.module.state_dict().items()}
@@ -120,6 +137,7 @@ class ByTraining:
     def judge(self, A_bar: Matrices) -> Validation:
         weights, batches = self._copied(), self.train.state_dict()
         optimizer = copy.deepcopy(self.w_optimizer.state_dict())
+        late = self.late_losses
         seconds = self.clock.take()  # whoever wants to know counts these as its own
         self.w_optimizer.restart()
         measured = None
@@ -128,15 +146,16 @@ class ByTraining:
         self.net.module.load_state_dict(weights)
         self.train.load_state_dict(batches)
         self.w_optimizer.load_state_dict(optimizer)
-        self.clock.seconds = seconds
+        self.clock.seconds, self.late_losses = seconds, late
         return measured
 
     def state_dict(self) -> State:
-        state = self.w_optimizer.state_dict()
+        state = self.w_optimizer.state_dict() | {"late": self.late_losses}
         return state | {"initial": self.initial, "kept": self.kept} if self.keeps else state
 
     def load_state_dict(self, state: State) -> None:
         self.w_optimizer.load_state_dict(state)
+        self.late_losses = state["late"]
         if self.keeps:
             self.initial, self.kept = state["initial"], state["kept"]
 
@@ -154,6 +173,10 @@ class ByJudge:
             measured = self.measure(A_bar)
         loss, right = torch.tensor(measured, device=self.device).unbind(0)
         return Work(loss, right, 1, measured)
+
+    def late_loss(self) -> float:
+        """Nothing was trained."""
+        return 0.0
 
     def measure(self, A_bar: Matrices) -> Validation:
         accuracy = self.ask(self.genotype(A_bar))
@@ -184,10 +207,12 @@ class Sampling:
     def __init__(self, setup: Setup[SamplesCells], strategy: Strategy) -> None:
         self.cells, self.strategy, self.clock = Cells(setup.net.groups), strategy, setup.clock
         self.net, self.score, self.budget = setup.net, setup.score, setup.budget
+        self.score_training = setup.score_training
         self.evaluator: Evaluator = (
             ByTraining(setup) if setup.judge is None else ByJudge(setup, setup.judge)
         )
         self.measured: Validation | None = None
+        self.best_score = -math.inf
         self.judged: tuple[Matrices, Validation] | None = None
         self._take(strategy.ask())
         self._keep()
@@ -217,9 +242,9 @@ class Sampling:
         self._take(self.strategy.ask())
 
     def _judged(self, measured: Validation) -> None:
-        score = self.score(measured)
-        if self.measured is None or score > self.score(self.measured):
-            self.measured = measured
+        score = self.score(measured) + self.score_training(self.evaluator.late_loss())
+        if self.measured is None or score > self.best_score:
+            self.measured, self.best_score = measured, score
             self._keep()
             self.evaluator.keep()
         self.strategy.tell(self.cell, score)
@@ -264,6 +289,7 @@ class Sampling:
             "cell": self.cell,
             "best": self.best,
             "measured": None if self.measured is None else list(self.measured),
+            "best_score": self.best_score,
             "strategy": self.strategy.state_dict(),
             "evaluator": self.evaluator.state_dict(),
         }
@@ -271,7 +297,7 @@ class Sampling:
     def load_state_dict(self, state: State) -> None:
         self._take(stored(state["cell"]))
         self.best = stored(state["best"])
-        self.best_A_bar = self._within(self.best)
+        self.best_A_bar, self.best_score = self._within(self.best), state["best_score"]
         self.measured = None if state["measured"] is None else Validation(*state["measured"])
         self.strategy.load_state_dict(state["strategy"])
         self.evaluator.load_state_dict(state["evaluator"])

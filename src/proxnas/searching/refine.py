@@ -12,9 +12,8 @@ other has ended; RUN has its result.json when all have.
 
 Where nodes choose their inputs a cell has hundreds of neighbours, and one decision changes less
 than a short training can tell; several decisions together change more (docs/signals.md). There the
-found cell is compared with itself wired otherwise: the same operations in nodes that read the
-inputs of the cell. Then the best of these is compared with itself without the operations of one
-node, which passes on its inputs instead: what trains promises more to a search than it may give.
+found cell is compared with itself wired otherwise, the same operations in nodes that read the
+inputs of the cell; then with the best of these by another draw, and both draws decide.
 """
 
 from __future__ import annotations
@@ -55,13 +54,10 @@ LEAD = 0.02
 """By which share the loss of the best neighbour must be below that of the found cell: less is what
 another draw of weights and batches makes (docs/results.md), and then what the search found stays.
 """
-WIRING_STEPS = 120
-"""Of the trainings of a cell that is wired otherwise, or has a node without operations."""
-WIRINGS, PRUNINGS = 3, 4
-"""Of a normal and a reduction cell: both of them, or one; of the nodes of the normal one."""
-PRUNING_LEAD = 0.01
-"""By which share the loss without the operations of a node must be below that with them. Wirings
-need no lead: they are told apart by more, and neither is the usual one."""
+WIRINGS = 3
+"""Of a normal and a reduction cell: both of them, or one."""
+WIRING_STEPS, FINAL_WIRING_STEPS = 120, 300
+"""Of the trainings of a cell that is wired otherwise; of the best and the found one again."""
 BY_DEFAULT = 24
 """Neighbours if nobody says how many: in nasbench201 all of them."""
 OF_THE_CELL = ("genotype", "params", "flops", "budget", "latency", "table", "warning")
@@ -85,7 +81,7 @@ def refine(
     result = found
     if cells and not deadline.over():
         if by_wirings(config):
-            best = _otherwise(config, images, folder, deadline)
+            best = _wirings(config, images, folder, deadline)
         else:
             best = _rounds(config, cells, images, folder, deadline)
         result = _together(found, best) if best else found
@@ -106,8 +102,7 @@ def how_many(config: SearchOptions, seen: int) -> int:
     if config.course.refine != BY_ITSELF:
         return config.course.refine
     if by_wirings(config):
-        cells = WIRINGS + 1 + PRUNINGS  # the best of the wirings is trained again beside these
-        steps = (cells + 1) * WIRING_STEPS
+        cells, steps = WIRINGS, (WIRINGS + 1) * WIRING_STEPS + 2 * FINAL_WIRING_STEPS
     else:
         cells, steps = BY_DEFAULT, (BY_DEFAULT + 1) * STEPS + (FINALISTS + 1) * FINAL_STEPS
     return 0 if config.weight_of_R() or steps * _batch(config) > seen else cells
@@ -119,34 +114,42 @@ def by_wirings(config: SearchOptions) -> bool:
     return by_itself and traits_of(config.space).refined_by == "wirings"
 
 
-def _otherwise(
+def _wirings(
     config: SearchOptions, images: int, folder: Path, deadline: Deadline
 ) -> dict[str, Any] | None:
-    """What came of other wirings of the found cell, and then of the best of them without the
-    operations of a node. None: there was nothing to try."""
-    start, seconds, best, last = folder, 0.0, None, None
-    for name, proposals, lead in (
-        (NEIGHBOURS, Cells.wirings, 0.0),
-        (REFINED, Cells.prunings, PRUNING_LEAD),
-    ):
-        number = _number(config, start, proposals)
-        if not number or deadline.over():
-            continue
-        short = short_trainings(config, number, WIRING_STEPS, images)
-        last = _round(short, folder, name, proposals, deadline, start)
-        seconds += last["seconds"]
-        if clearly_better(_scores(folder / name), lead):
-            start, best = folder / name, last
-    returned = best or last
-    return returned | {"seconds": seconds, "clear": best is not None} if returned else None
+    """The better one of the found cell and the best of its other wirings, by the mean of two draws
+    of weights and batches. None: there are no others."""
+    number = len(_other_wirings(config, folder))
+    if not number:
+        return None
+    first = short_trainings(config, number, WIRING_STEPS, images)
+    rounds = [_round(first, folder, NEIGHBOURS, Cells.wirings, deadline)]
+    scores = _scores(folder / NEIGHBOURS)
+    tried = list(scores)
+    if len(tried) < 2 or deadline.over():  # one short training does not tell
+        return rounds[0] | {"clear": False}
+    found, best = tried[0], max(tried[1:], key=scores.__getitem__)
+    second = changed(short_trainings(config, 1, FINAL_WIRING_STEPS, images), seed=config.seed + 1)
+    rounds.append(_round(second, folder, REFINED, lambda cells, middle: [best], deadline))
+    again = _scores(folder / REFINED)
+    better = best in again and scores[best] + again[best] > scores[found] + again[found]
+    # in one of the rounds it was the best: else its mean were not
+    of_best = [result for result in rounds if _cell_of(result) != _genotype(folder)]
+    last = of_best[-1] if better else rounds[-1]
+    seconds = sum(result["seconds"] for result in rounds)
+    return last | {"seconds": seconds, "clear": better}
 
 
-def _number(config: SearchOptions, start: Path, proposals: Proposals) -> int:
-    """Of the cells that are proposed around that in the folder."""
+def _genotype(folder: Path) -> Genotype:
+    """The cell in the folder."""
+    return read_genotype(str(folder)).without_values()
+
+
+def _other_wirings(config: SearchOptions, folder: Path) -> list[Cell]:
+    """Of the cell in the folder."""
     space = spaces.find(config.space)
-    A_bar = selecting(read_genotype(str(start)), space)
-    cells = Cells(space.groups)
-    return len(proposals(cells, cells.of(A_bar))) if A_bar else 0
+    A_bar, cells = selecting(_genotype(folder), space), Cells(space.groups)
+    return cells.wirings(cells.of(A_bar)) if A_bar else []
 
 
 def clearly_better(scores: Mapping[Cell, float], lead: float) -> bool:
@@ -180,17 +183,11 @@ def _others(scores: dict[Cell, float], cells: Cells, middle: Cell) -> list[Cell]
 
 
 def _round(
-    short: SearchOptions,
-    folder: Path,
-    name: str,
-    proposals: Proposals | None,
-    deadline: Deadline,
-    around: Path | None = None,
+    short: SearchOptions, folder: Path, name: str, proposals: Proposals | None, deadline: Deadline
 ) -> dict[str, Any]:
-    """The search around the cell in the folder, or in another one, among what is proposed; else
-    among its neighbours."""
+    """The search around the cell in the folder, among what is proposed; else its neighbours."""
     place = folder / name
-    start = "" if (place / "checkpoint.pt").exists() else str(around or folder)
+    start = "" if (place / "checkpoint.pt").exists() else str(folder)
     built = Search(
         changed(short, start=start),
         load_for_search(short.space, short.data, short),
@@ -208,10 +205,12 @@ def _scores(place: Path) -> dict[Cell, float]:
 
 def by_loss(setup: Setup[Any], proposals: Proposals | None) -> Setup[Any]:
     """After so few steps most answers are wrong, and the loss tells sooner than accuracy who is on
-    the way. What trains them is ours."""
+    the way: the mean of the validation loss and of the last training losses, which are many steps
+    and not one. What trains them is ours."""
     return dataclasses.replace(
         setup,
-        score=lambda measured: -measured.loss,
+        score=lambda measured: -measured.loss / 2,
+        score_training=lambda loss: -loss / 2,
         proposals=proposals,
         weights=setup.weights.of(ShortSteps),
     )
