@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -193,26 +193,27 @@ def test_a_search_that_diverges_goes_back_says_so_and_ends(
     assert [row["epoch"] for row in rows(tmp_path / "run")] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("step", [6, 9])
 def test_one_that_is_stopped_besides_ends_the_same(
     argv: list[str],
     tmp_path: Path,
-    step: int,
     diverging: Callable[[int, int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Before the step that diverges, and after it."""
     diverging(7, 1)
     assert main([*argv, str(tmp_path / "alone")]) == 0
-    count = iter(range(1, 100))
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            Silent,
-            "step",
-            lambda *_: signal.raise_signal(signal.SIGTERM) if next(count) == step else None,
-        )
-        assert main([*argv, str(tmp_path / "run")]) == 143
-    assert main([*argv, str(tmp_path / "run"), "--resume"]) == 0
-    assert crash.outcome(tmp_path / "run") == crash.outcome(tmp_path / "alone")
+    for stop in (6, 9):
+        run, steps = tmp_path / f"stopped-{stop}", iter(range(1, 100))
+
+        def step(*_: Any, steps: Iterator[int] = steps, stop: int = stop) -> None:
+            if next(steps) == stop:
+                signal.raise_signal(signal.SIGTERM)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Silent, "step", step)
+            assert main([*argv, str(run)]) == 143
+        assert main([*argv, str(run), "--resume"]) == 0
+        assert crash.outcome(run) == crash.outcome(tmp_path / "alone")
 
 
 def test_after_three_returns_it_stops_in_one_line(

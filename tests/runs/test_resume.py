@@ -156,8 +156,9 @@ def test_stopped_and_resumed_ends_the_same(
 def test_stopped_after_every_step_ends_the_same(
     alone: list[str], tmp_path: Path, interrupt_after: Callable[[int, int], None]
 ) -> None:
+    """In two epochs; the last is as the second."""
     *argv, folder = alone
-    for _ in range(EPOCHS * STEPS):
+    for _ in range(2 * STEPS):
         interrupt_after(1, signal.SIGINT)
         assert main([*argv, str(tmp_path), "--resume"]) == 130
     assert main([*argv, str(tmp_path), "--resume"]) == 0
@@ -235,7 +236,13 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+LATE = "after the second line"
+"""As after the first, but for the checkpoint before the last."""
+
+
+@pytest.mark.parametrize(
+    "moment", [pytest.param(m, marks=[pytest.mark.slow] if m == LATE else []) for m in MOMENTS]
+)
 def test_killed_and_resumed_ends_the_same(alone: list[str], tmp_path: Path, moment: str) -> None:
     *argv, folder = alone
     assert kill_when([*argv, str(tmp_path), *EVERY_STEP], lambda: MOMENTS[moment](tmp_path))
