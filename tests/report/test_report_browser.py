@@ -119,7 +119,9 @@ def test_what_a_test_tells_is_shown_and_not_obeyed(show: Open, tmp_path: Path) -
     assert page.get_by_text("expected calibration error 0.1250").count() == 1
     assert page.locator(".curve svg circle").count() == 2
     assert page.locator(".mistake img").evaluate("image => image.naturalWidth") == 1
-    assert page.locator(".mistake figcaption").inner_text() == f"b 0.750, is {EVIL[:40]}"
+    assert (
+        page.locator(".mistake figcaption").inner_text() == f"taken for b (0.750), is {EVIL[:40]}"
+    )
     assert page.evaluate("window.hacked") is None
 
 
@@ -186,6 +188,14 @@ def test_hovering_shows_values(show: Open, tmp_path: Path) -> None:
     assert tip.inner_text().splitlines()[:2] == ["epoch 1", f"{OPS[0]}: {float(f'{a:.4g}')}"]
     page.mouse.move(0, 0)
     assert not tip.is_visible()
+
+
+def test_each_warning_has_a_line_and_long_facts_have_room(show: Open, tmp_path: Path) -> None:
+    folder = make_training(tmp_path / "a", warning="one: do this; two: do that")
+    page = show(folder)
+    assert page.locator(".warning").all_inner_texts() == ["one: do this", "two: do that"]
+    script = "() => facts({facts: [['a', 'short'], ['b', 'long '.repeat(20)]]}).innerHTML"
+    assert page.evaluate(script).count('class="wide"') == 1
 
 
 def test_names_are_shown_as_text(show: Open, tmp_path: Path) -> None:

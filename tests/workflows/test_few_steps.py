@@ -65,5 +65,6 @@ def test_better_than_the_majority_is_more_than_chance_makes() -> None:
 def test_too_few_test_images_are_said_to_be_too_few() -> None:
     right = Evaluation(0.0, 0.0, torch.tensor([[1, 0], [0, 1]]))
     assert "of the 2 test images: so few images do not tell" in right.doubts(9)[0]
+    assert "(1 step)" in right.doubts(1)[0] and "; " not in right.doubts(1)[0]
     wrong = Evaluation(0.0, 0.0, torch.tensor([[0, 1], [1, 0]]))
     assert "has learnt nothing that shows (9 steps)" in wrong.doubts(9)[0]

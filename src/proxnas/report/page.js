@@ -6,7 +6,7 @@ const state = { frames: {}, follow: {}, open: new Set(), busy: false, version: "
 
 function facts(run) {
   return make("dl", { class: "facts" }, ...run.facts.map(([name, value]) =>
-    make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+    make("div", { class: value.length > 40 ? "wide" : "" }, make("dt", {}, name), make("dd", {}, value))));
 }
 
 function pairs(title, list, id) {

@@ -30,6 +30,10 @@ FEW = 50
 """Test images that may not tell a network that has learnt something from one that has not."""
 
 
+def counted(steps: int) -> str:
+    return f"{steps} step{'s' * (steps != 1)}"
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """Figures of one pass over a part."""
@@ -91,9 +95,11 @@ class Evaluation:
         if self.beats_majority():
             return []
         if self.accuracy > self.majority and self.images < FEW:
-            why = f"so few images do not tell ({steps} steps); give more of them"
+            why = f"so few images do not tell ({counted(steps)}): give more of them"
         else:
-            why = f"the network has learnt nothing that shows ({steps} steps); give it more time,"
+            why = (
+                f"the network has learnt nothing that shows ({counted(steps)}): give it more time,"
+            )
             why += " smaller batches or more images"
         return [
             f"test accuracy {self.accuracy:.4f} is not clearly better than always answering the"
@@ -158,7 +164,7 @@ class Judged:
             return []
         return [
             f"test R2 {self.accuracy:.4f} is not better than always answering the mean: the network"
-            f" has learnt nothing that shows ({steps} steps); give it more --minutes or more images"
+            f" has learnt nothing that shows ({counted(steps)}): give it more --minutes or images"
         ]
 
 
