@@ -68,14 +68,14 @@ def check_asked(config: FitConfig, images: Images) -> None:
             " leave it out"
         )
     device = pick_device(config.device)
-    usual = choose("auto", device).by
-    if config.latency_by not in ("auto", usual):
+    if config.latency_by not in ("auto", "onnx", "torch"):
         raise OptionError(
             "latency_by",
             config.latency_by,
-            f"one pass by the clock times networks by {usual} here: give {{epochs}} too, or leave"
-            " it out",
+            "one pass by the clock times networks by onnx or torch: give {epochs} too, or leave it"
+            " out",
         )
+    choose(config.latency_by, device)  # what is not installed is said now
     limit = config.limit()
     if not limit:
         return
@@ -83,7 +83,8 @@ def check_asked(config: FitConfig, images: Images) -> None:
         raise AboutOptions(f"{limit.asked()}: is for classes, not for {images.target.kind}")
     width = config.channels or recipe.WIDTHS[0]
     size = Size(1, width, images.shape[0], images.num_classes)
-    budget_for(limit.of, limit.value, limit.asked(), size, images.shape, device)
+    network = (size, images.shape, device, config.latency_by)
+    budget_for(limit.of, limit.value, limit.asked(), *network)
 
 
 def make_plan(
@@ -123,7 +124,7 @@ def make_plan(
         count, side, left, probe, may_shrink=not config.image_size
     )
     if limit and not config.channels:
-        width = recipe.width_within(width, limit.of, limit.value, images)
+        width = recipe.width_within(width, limit.of, limit.value, images, config.latency_by)
     width = config.channels or width
     side = config.image_size or side_chosen
     testing = recipe.tested_seconds(tests, batch_size, side, width, probe)
@@ -151,6 +152,7 @@ def make_plan(
         limit_of=limit.of if limit else "",
         limit=limit.value if limit else 0.0,
         limit_asked=limit.asked() if limit else "",
+        latency_by=config.latency_by,
         precision=precision,
         **call,
     )

@@ -66,14 +66,27 @@ def asked(**flags: Any) -> FitConfig:
 def test_onnx_runtime_times_a_pass_by_the_clock_where_it_is_installed() -> None:
     torch.set_num_threads(1)
     images = load("digits")
-    check_asked(asked(latency_by="onnx"), images)
-    with pytest.raises(OptionError, match="networks by onnx here"):
-        check_asked(asked(latency_by="torch"), images)
+    for by in ("onnx", "torch"):
+        check_asked(asked(latency_by=by), images)
+    with pytest.raises(OptionError, match="networks by onnx or torch"):
+        check_asked(asked(latency_by="table"), images)
+
+
+def test_a_pass_is_timed_by_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def runtime(by: str, device: torch.device) -> Any:
+        seen.append(by)
+        return Counting()
+
+    monkeypatch.setattr(limits, "choose", runtime)
+    limits.budget_for("latency", 1.0, "limit", SIZE, SHAPE, HOST, "torch")
+    assert seen and {*seen} == {"torch"}
 
 
 def test_torch_does_where_it_is_not(runtime: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxnas.core.size.stopwatch.onnx_available", lambda: False)
     check_asked(asked(latency_by="torch"), load("digits"))
-    for by in ("onnx", "table"):
-        with pytest.raises(OptionError, match="networks by torch here"):
+    for by, said in (("onnx", "needs more packages"), ("table", "networks by onnx or torch")):
+        with pytest.raises(OptionError, match=said):
             check_asked(asked(latency_by=by), load("digits"))

@@ -7,7 +7,7 @@ would cost in loss, the best network within a limit is an exact knapsack.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import nn
@@ -50,29 +50,38 @@ def _seconds(network: nn.Module, shape: Shape, runtime: Runtime) -> float:
     return [watch.seconds(network, one) for _ in range(ROUNDS)][-1]
 
 
-def network_size(of: str, A_bar: Matrices, size: Size, shape: Shape, device: torch.device) -> float:
-    """Parameters, multiply-adds or seconds of the network of A_bar."""
+def network_size(
+    of: str, A_bar: Matrices, size: Size, shape: Shape, device: torch.device, by: str = "auto"
+) -> float:
+    """Parameters, multiply-adds or seconds of the network of A_bar; seconds as `by` measures."""
     with torch.device("meta"):
         network = resnet().network(resnet().genotype(A_bar), size)
-    return measure(of, shape, device)(network)
+    return measure(of, shape, device, by)(network)
 
 
 def budget_for(
-    of: str, limit: float, asked: str, size: Size, shape: Shape, device: torch.device
+    of: str,
+    limit: float,
+    asked: str,
+    size: Size,
+    shape: Shape,
+    device: torch.device,
+    by: str = "auto",
 ) -> Budget:
     """The limit, and all sizes that there are; an InputError if no network is within it."""
-    entries = _entries(of, size, shape, device)
-    sizes = Sizes(of, entries, GROUPS, lambda A_bar: network_size(of, A_bar, size, shape, device))
+    entries = _entries(of, size, shape, device, by)
+    whole = partial(network_size, of, size=size, shape=shape, device=device, by=by)
+    sizes = Sizes(of, entries, GROUPS, whole)
     return Budget(sizes, limit, asked, ", or fewer {channels}")
 
 
 @lru_cache(maxsize=4)
-def _entries(of: str, size: Size, shape: Shape, device: torch.device) -> Matrices:
+def _entries(of: str, size: Size, shape: Shape, device: torch.device, by: str) -> Matrices:
     """What each kind of each block adds; seconds are measured once, and not long: the time is for
     the training."""
     with torch.device("meta"):
         module, x = resnet().choice_network(size).eval(), torch.empty(1, *shape)
-    added = Stopwatch(choose("auto", device)).added if of == "latency" else _no_seconds
+    added = Stopwatch(choose(by, device)).added if of == "latency" else _no_seconds
     return costs.entries(Supernet(module, GROUPS), x, of, added)
 
 
@@ -95,13 +104,19 @@ def worth(net: Supernet, A_bar: Matrices, batches: Sequence[Batch]) -> Matrices:
 
 
 def within(
-    budget: Budget, found: Matrices, A_bar: Matrices, size: Size, shape: Shape, device: torch.device
+    budget: Budget,
+    found: Matrices,
+    A_bar: Matrices,
+    size: Size,
+    shape: Shape,
+    device: torch.device,
+    by: str = "auto",
 ) -> Matrices:
     """The network within the limit that is worth most. Seconds do not quite add up: what is too
     slow is projected again, onto less."""
     chosen = budget.project(found, A_bar)
     for _ in range(TRIES if budget.sizes.of == "latency" else 0):
-        seconds = network_size("latency", chosen, size, shape, device)
+        seconds = network_size("latency", chosen, size, shape, device, by)
         if seconds <= budget.limit or budget.aim < budget.sizes.smallest:
             break
         budget.tighten(seconds)

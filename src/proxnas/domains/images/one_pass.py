@@ -87,8 +87,13 @@ class OnePass:
         self.budget: Budget | None = None
         if plan.limit_of:
             self.budget = budget_for(
-                *(plan.limit_of, plan.limit, plan.limit_asked),
-                *(self.size, images.shape, self.device),
+                of=plan.limit_of,
+                limit=plan.limit,
+                asked=plan.limit_asked,
+                size=self.size,
+                shape=images.shape,
+                device=self.device,
+                by=plan.latency_by,
             )
         self.optimizer = MuonAndSgd(module, Rates(convolutions=plan.learning_rate))
         self.guard = self.optimizer.guard
@@ -218,7 +223,8 @@ class OnePass:
     def _project(self, budget: Budget) -> None:
         """The plain network is too large: what is within the limit, and loses least; A rests."""
         found = worth(self.net, self.A_bar, self._judging(SCORED + JUDGED))
-        self.A_bar = within(budget, found, self.A_bar, self.size, self.images.shape, self.device)
+        network = (self.size, self.images.shape, self.device, self.config.latency_by)
+        self.A_bar = within(budget, found, self.A_bar, *network)
         self.proposals = PROPOSALS
 
     def _rest(self) -> None:

@@ -98,6 +98,8 @@ class Plan:
     limit_of: str = ""
     """What the delivered network may have only so much of: params, flops or latency."""
     limit: float = 0.0
+    latency_by: str = "auto"
+    """What times networks, for a limit of seconds."""
     limit_asked: str = ""
     """The option and its value, as they were written."""
     colour: float = 0.0
@@ -235,12 +237,14 @@ def quicker_precision(device: torch.device, seconds: Callable[[Precision], float
     return "fp32"
 
 
-def width_within(width: int, of: str, limit: float, images: Images) -> int:
+def width_within(
+    width: int, of: str, limit: float, images: Images, latency_by: str = "auto"
+) -> int:
     """At most that width, and so wide only that the plain network is at most LARGER times as large
     as the limit: blocks that are much cheaper than 3x3 convolutions lose more than channels do."""
     for narrower in (width, *(w for w in sorted(WIDTHS, reverse=True) if w < width)):
         size = Size(1, narrower, images.shape[0], images.num_classes)
-        plain = network_size(of, middle(), size, images.shape, CPU)
+        plain = network_size(of, middle(), size, images.shape, CPU, latency_by)
         if plain <= LARGER * limit:
             return narrower
     return WIDTHS[0]
