@@ -298,6 +298,7 @@ def test_the_metrics_of_a_run(done: Path) -> None:
         "selected",
         "genotype",
         "rollbacks",
+        "schema",
         "seconds",
     }
     assert [(row["epoch"], row["step"]) for row in rows] == [(1, 5), (2, 10)]

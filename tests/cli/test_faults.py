@@ -136,7 +136,7 @@ def test_a_disk_that_may_only_be_read_is_named(
     def refused(part: Path) -> Any:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(proxnas.common.files, "opened", refused)
+    monkeypatch.setattr(proxnas.common.files, "open_new", refused)
     with pytest.raises(InputError, match=r"x: cannot be written \(Read-only file system\)"):
         write_atomically(tmp_path / "x", "text")
 

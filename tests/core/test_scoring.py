@@ -131,7 +131,7 @@ def test_reads_of_a_step_do_not_grow_with_edges_or_candidates(method: str, monke
         config = BenchConfig(
             candidates=candidates, cells=cells, channels=2, batch_size=2, image_size=8
         )
-        search = bench.build(config, method)
+        search = bench.build_bench_search(config, method)
         search.method.step()
         with counted_reads(monkeypatch) as reads:
             search.method.step()

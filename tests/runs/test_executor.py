@@ -146,11 +146,11 @@ def test_workers_end_when_their_executor_is_killed(tmp_path: Path) -> None:
 from pathlib import Path
 import sys
 from proxnas.runs.executors.progress import SilentBoard
-from proxnas.runs.executors.tasks import Task
+from proxnas.runs.executors.tasks import RunTask
 from proxnas.runs.executors.processes import LocalExecutor
 worker = [sys.executable, "-c", {STAND_IN + "time.sleep(60)"!r}]
 LocalExecutor.command = lambda self, task, slot: [*worker, "--run=" + str(task.folder)]
-LocalExecutor().run([Task("t", (), Path({str(tmp_path / "t")!r}))], SilentBoard(), print)
+LocalExecutor().run([RunTask("t", (), Path({str(tmp_path / "t")!r}))], SilentBoard(), print)
 """
     with subprocess.Popen([sys.executable, "-c", code]) as process:
         wait_for((tmp_path / "t" / "starts").exists)

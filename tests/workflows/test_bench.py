@@ -39,7 +39,7 @@ def memory_here(monkeypatch):
 @pytest.fixture
 def search():
     config = BenchConfig(space="darts7", cells=3, channels=2, batch_size=2, image_size=8)
-    return bench.build(config, "nasp")
+    return bench.build_bench_search(config, "nasp")
 
 
 def test_json_has_the_documented_keys(memory_here, tmp_path, capsys):
@@ -83,7 +83,7 @@ def test_all_methods_are_timed(monkeypatch):
 
 def test_occasional_work_is_added_by_its_share(monkeypatch):
     config = BenchConfig(space="nasbench201", cells=1, channels=2, batch_size=50, image_size=8)
-    search = bench.build(config, "enas")
+    search = bench.build_bench_search(config, "enas")
     asked = []
     monkeypatch.setattr(
         search.method, "occasional", lambda *sizes: asked.append(sizes) or ((lambda: None), 1e9)
@@ -96,7 +96,7 @@ def test_occasional_work_is_added_by_its_share(monkeypatch):
 @pytest.mark.parametrize("method", ["asap", "bayesnas"])
 def test_methods_are_timed_behind_their_warm_up(method):
     config = BenchConfig(space="nasbench201", cells=1, channels=2, batch_size=2, image_size=8)
-    search = bench.build(config, method)
+    search = bench.build_bench_search(config, method)
     moved = {
         "asap": lambda: search.method.learner.A["cell"].clone(),
         "bayesnas": lambda: search.method.candidates["cell"].switch.clone(),
@@ -138,7 +138,8 @@ def test_the_sizes_of_a_recurrent_bench_are_fixed():
     assert BenchConfig().batch_size == 16
     every = BenchConfig(methods="all").all_methods()
     assert set(every) - set(BenchConfig(space="rnn", methods="all").all_methods()) == {"bayesnas"}
-    search = bench.build(BenchConfig(space="rnn", units=4, batch_size=2, bptt=3, words=5), "nasp")
+    config = BenchConfig(space="rnn", units=4, batch_size=2, bptt=3, words=5)
+    search = bench.build_bench_search(config, "nasp")
     assert [len(search.train.next().x) for _ in range(8)] == [3] * 8
 
 
@@ -164,7 +165,7 @@ def test_a_missing_folder_is_found_before_measuring(capsys):
 
 def test_candidates_make_the_space():
     config = BenchConfig(candidates=4, cells=3, channels=2, batch_size=2, image_size=8)
-    groups = bench.build(config, "nasp").space.groups
+    groups = bench.build_bench_search(config, "nasp").space.groups
     names = ("skip_connect", "sep_conv_3x3", "dil_conv_3x3", "max_pool_3x3")
     assert groups["normal"].candidates == groups["reduce"].candidates == names
 
@@ -173,7 +174,7 @@ def test_growth_is_measured_at_one_and_the_same_network():
     found = []
     for number in (4, 16):
         config = BenchConfig(candidates=number, cells=3, channels=2, batch_size=2, image_size=8)
-        search = bench.build(config, "nasp")
+        search = bench.build_bench_search(config, "nasp")
         search.method.step()
         found.append(search.genotype().cells)
     assert found[0] == found[1]

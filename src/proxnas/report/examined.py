@@ -27,7 +27,7 @@ def leaderboard_table(result: Mapping[str, Any]) -> list[list[str]]:
     return table
 
 
-def test_figures(test: Mapping[str, Any]) -> dict[str, Any] | None:
+def examined_figures(test: Mapping[str, Any]) -> dict[str, Any] | None:
     """The figures that a page shows of a test; None without any."""
     classes = test.get("classes")
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):

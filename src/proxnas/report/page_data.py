@@ -15,7 +15,7 @@ from typing import Any
 from proxnas.cells.genotype import Genotype
 from proxnas.common.errors import InputError
 from proxnas.report.cell import cell_svgs, cell_text
-from proxnas.report.examined import leaderboard_table, test_figures
+from proxnas.report.examined import examined_figures, leaderboard_table
 from proxnas.report.facts import command_of, duration, facts, number, reproduce, seconds_of
 from proxnas.report.layout import TITLES, state_name
 from proxnas.report.reading import Record, StoredRow
@@ -66,7 +66,7 @@ def run_data(record: Record, frames: int) -> dict[str, Any]:
         "facts": [[label, text(value)] for label, value in facts(record).items()],
         "warning": text(record.result.get("warning", "")),
         "leaderboard": [[text(cell) for cell in row] for row in leaderboard_table(record.result)],
-        "examined": test_figures(record.test),
+        "examined": examined_figures(record.test),
         "epochs": [row["epoch"] for row in rows],
         "charts": _charts(rows),
         "cell": cell_text(record.genotype) if record.genotype else "",

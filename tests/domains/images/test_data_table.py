@@ -92,7 +92,7 @@ def test_missing_and_broken_files_are_counted_in_one_round(tmp_path: Path) -> No
     (tmp_path / "p03.png").write_bytes(b"nothing")
     (tmp_path / "p05.png").unlink()
     table = written(tmp_path / "labels.csv", [*rows, ("gone.png", "red")], "file,label")
-    with pytest.raises(InputError, match="1 of 13 and 2 more") as error:
+    with pytest.raises(InputError, match="2 more of 13 images") as error:
         load(str(table))
     for name in ("p03.png", "p05.png", "gone.png"):
         assert name in str(error.value)

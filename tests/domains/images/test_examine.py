@@ -17,7 +17,7 @@ from proxnas.domains.images.data.images import Images, from_arrays
 from proxnas.domains.images.data.stream import ImageBatches
 from proxnas.domains.images.evaluate import evaluate
 from proxnas.domains.images.examine import BINS, MISTAKES, calibration, examine, png
-from proxnas.report.examined import test_figures
+from proxnas.report.examined import examined_figures
 
 
 def numbered(count: int, classes: int) -> Images:
@@ -83,15 +83,15 @@ def test_a_page_believes_nothing_of_the_file() -> None:
         "calibration": {"error": 0.1, "bins": [[0.9, 0.8, 5]]},
         "mistakes": [{"png": "AAAA", "true": "c", "answer": "<b>", "probability": 0.9, "image": 1}],
     }
-    found = test_figures(good)
+    found = examined_figures(good)
     assert found is not None and found["confused"] == [["c", "<b>", "2"]]
     assert found["calibration"] == "expected calibration error 0.1000"
     import xml.etree.ElementTree as tree
 
     assert tree.fromstring(found["curve"]).tag.endswith("svg")
     assert [one["said"] for one in found["mistakes"]] == ["taken for <b> (0.900)"]
-    assert test_figures({}) is None and test_figures({"classes": [1]}) is None
-    bad = test_figures(
+    assert examined_figures({}) is None and examined_figures({"classes": [1]}) is None
+    bad = examined_figures(
         good
         | {
             "confusion": [[1], ["x", 2]],

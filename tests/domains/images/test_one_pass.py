@@ -115,7 +115,7 @@ def test_images_that_are_seen_often_are_changed_more() -> None:
     photos, grey = images(x_train=photographed()), images()
     assert recipe.colour_for(100, photos) > 0 == recipe.colour_for(5, photos)
     assert recipe.colour_for(100, grey) == 0
-    many = images(x_train=np.tile(photographed(), (5, 1, 1, 1)), y_train=np.arange(1000) % 4)
+    many = images(x_train=np.tile(photographed(), (7, 1, 1, 1)), y_train=np.arange(1400) % 4)
     assert recipe.mixed_for(100, many) > 0 == recipe.mixed_for(5, many)
     assert recipe.mixed_for(100, photos) == recipe.mixed_for(100, grey) == 0
     floats = images(x_train=photographed().astype(np.float32))

@@ -224,7 +224,8 @@ def _set_aside(x: Pixels, y: Array, where: str, target: Target) -> dict[str, Par
     test = held_out_fifth(target.strata(y))
     if not len(test):
         raise InputError(
-            f"{where}: too few images to set a fifth aside for testing: give more, or a part test"
+            f"{where}: too few images to set a fifth aside for testing: give more, or a test part"
+            " (x_test and y_test, or a folder test)"
         )
     train = np.setdiff1d(np.arange(len(y)), test)
     return {"train": (x[train], y[train]), "test": (x[test], y[test])}
