@@ -318,3 +318,27 @@ def test_a_dry_run_says_what_the_time_is_for(data: Path, tmp_path: Path, capsys:
     assert figures["train_epochs"] * figures["train_seconds_per_epoch"] == pytest.approx(2.4)
     assert figures["params_smallest"] < figures["params_largest"]
     assert not (tmp_path / "run").exists()
+
+
+def test_what_building_takes_is_not_added_to_the_time(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Images that are read anew, operations that are timed: there are fewer steps for it."""
+    now, jobs = 0.0, []
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.05
+        return now
+
+    def slow(plan: Plan, images: Images, clock: Any) -> OnePass:
+        nonlocal now
+        now += 5
+        jobs.append(OnePass(plan, images, clock=clock))
+        return jobs[0]
+
+    monkeypatch.setattr(fit_minutes, "build_pass", slow)
+    config = FitConfig(data=str(data), minutes=0.25, channels=4, threads=1, quiet=True)
+    fit_minutes.fit_minutes(config, tmp_path / "run", lambda line: None, clock)
+    (job,) = jobs
+    assert job.pace.shares[0] >= 5 / job.pace.seconds

@@ -81,9 +81,10 @@ class Pace:
         """Seconds used so far."""
         return self.before + self.clock() - self.begun
 
-    def begin(self) -> None:
-        """From now on time counts: what was before is forgotten, but for that of earlier calls."""
-        self.begun = self.clock()
+    def begin(self, since: float | None = None) -> None:
+        """Time counts since then, by the clock, or from now on: what was before is forgotten, but
+        for that of earlier calls."""
+        self.begun = self.clock() if since is None else since
 
     def given(self) -> float:
         """Seconds for all steps, as busy as the machine is now."""

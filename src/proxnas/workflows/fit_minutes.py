@@ -79,10 +79,13 @@ def fit_minutes(
             say(f"{usual:.3g} minutes, as {count:,} images ask for (--minutes M: another time)")
         simple = simple_models(run, images)
         plan = make_plan(config, run, images, simple, start, clock, say)
+        planned = clock()
         if plan.image_size and plan.image_size != config.image_size:
             sized = dataclasses.replace(config, image_size=plan.image_size)
             images = load(sized.data, sized.load_options())
         job = build_pass(plan, images, clock)
+        # images that are read at another size, and operations that are timed for a limit, take time
+        job.pace.begin(planned)
         check_data(run, job.fingerprint)
         if config.finish:
             finish(job, run)
@@ -97,12 +100,10 @@ def fit_minutes(
 
 
 def build_pass(plan: Plan, images: Images, clock: Callable[[], float]) -> OnePass:
-    """The job; time counts from now on."""
+    """The job."""
     from proxnas.domains.images.one_pass import OnePass
 
-    job = OnePass(plan, images, clock=clock)
-    job.pace.begin()
-    return job
+    return OnePass(plan, images, clock=clock)
 
 
 def finish(job: OnePass, run: Run) -> None:

@@ -24,8 +24,6 @@ from proxnas.domains.images.recipe import Plan, class_weights
 TOGETHER = 0.85
 """Share of the time after which the held-out images are trained on too. Training images have had
 their whole size for a while then: before, what the held-out ones say of the network is poor."""
-
-
 UNMIXED = 0.9
 """Share of the time after which images are whole, as those are that the network is for."""
 

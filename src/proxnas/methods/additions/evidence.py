@@ -19,8 +19,8 @@ from proxnas.core.supernet import Classification, Supernet
 from proxnas.runs.consensus import mean_of
 
 LEAST, MOST = 10, 100
-"""Batches that are compared, the last ones; no more than an epoch has, lest the same images count
-twice."""
+"""Batches that are compared, the last ones; of ten or more no more than an epoch has, lest the same
+images count twice."""
 ASKED_FROM = 100
 """Steps of a search: in fewer there is no time to wait."""
 
