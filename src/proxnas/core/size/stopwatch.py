@@ -7,9 +7,7 @@ the one that model.onnx is made by; ONNX Runtime fuses both to the same.
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +20,7 @@ from torch.utils._pytree import tree_map
 
 from proxnas.common.clock import Clock
 from proxnas.common.errors import OptionError
-from proxnas.common.onnx_runtime import onnx_available, onnx_session, quiet
+from proxnas.common.onnx_runtime import onnx_available, onnx_session, traced_onnx
 from proxnas.core.choice import Source
 from proxnas.core.size.latency import warm_runs
 from proxnas.core.size.materialised import alike, materialised
@@ -104,12 +102,7 @@ class Onnx:
         args, kwargs = _inputs(source, HOST)
         args = tuple(x.contiguous() if isinstance(x, Tensor) else x for x in args)
         names = [f"x{i}" for i in range(len(args))]
-        file: Any = io.BytesIO()  # which the older exporter takes, whatever its types say
-        with quiet(), warnings.catch_warnings():
-            # about the older exporter, and that shapes are taken for constants, which they are
-            warnings.simplefilter("ignore")
-            torch.onnx.export(real, args, file, kwargs=kwargs, dynamo=False, input_names=names)
-        session = onnx_session(file.getvalue())
+        session = onnx_session(traced_onnx(real, args, names, kwargs=kwargs))
         values = {name: x.numpy() for name, x in zip(names, args, strict=True)}
         return lambda: session.run(None, values)
 

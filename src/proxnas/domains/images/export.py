@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import io
 import json
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from proxnas import __version__
-from proxnas.common.onnx_runtime import onnx_session, quiet
+from proxnas.common.onnx_runtime import onnx_session, quiet, traced_onnx
 from proxnas.domains.exporting import TOLERANCE, check_places
 from proxnas.domains.images.model import Model
 from proxnas.domains.images.targets import CLASSES, Target
@@ -120,23 +119,12 @@ def export_onnx(
 
 
 def _traced(network: nn.Module, x: Tensor, output: str) -> Any:
-    """By torch's older exporter: 0.1 s, where the newer one takes 5 s of a fit that may have 30."""
+    """By torch's older exporter: the newer one takes 5 s of a fit that may have 30."""
     import onnx
 
-    file: Any = io.BytesIO()  # which it takes, whatever its types say
-    with quiet():
-        # about this exporter, and that sides of images are taken for constants, which they are
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            network,
-            (x,),
-            file,
-            dynamo=False,
-            input_names=[INPUT],
-            output_names=[output],
-            dynamic_axes={INPUT: {0: "batch"}, output: {0: "batch"}},
-        )
-    return onnx.load_model_from_string(file.getvalue())
+    any_number = {INPUT: {0: "batch"}, output: {0: "batch"}}
+    file = traced_onnx(network, (x,), [INPUT], output_names=[output], dynamic_axes=any_number)
+    return onnx.load_model_from_string(file)
 
 
 def _captured(network: nn.Module, x: Tensor, output: str) -> Any:
