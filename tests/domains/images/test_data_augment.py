@@ -14,7 +14,7 @@ from proxnas.domains.images.data.arrays import Images, from_arrays
 from proxnas.domains.images.data.augment import (
     Augment,
     colours,
-    cut_and_pasted,
+    cut_and_paste,
     geometry,
     recoloured,
     warped,
@@ -241,7 +241,7 @@ def test_a_rectangle_is_that_of_another_image_and_its_share_is_known() -> None:
     x = torch.rand(6, 3, 10, 14).contiguous(memory_format=torch.channels_last)
     kept = []
     for seed in range(40):
-        found = cut_and_pasted(x, torch.Generator().manual_seed(seed))
+        found = cut_and_paste(x, torch.Generator().manual_seed(seed))
         own = found.x == x
         assert torch.equal(found.x, torch.where(own, x, x[found.others]))
         assert sorted(found.others.tolist()) == list(range(6))
@@ -252,6 +252,6 @@ def test_a_rectangle_is_that_of_another_image_and_its_share_is_known() -> None:
         kept.append(found.kept)
     assert min(kept) < 0.15 and max(kept) > 0.85 and 0.4 < sum(kept) / 40 < 0.6
     assert torch.equal(
-        cut_and_pasted(x, torch.Generator().manual_seed(1)).x,
-        cut_and_pasted(x, torch.Generator().manual_seed(1)).x,
+        cut_and_paste(x, torch.Generator().manual_seed(1)).x,
+        cut_and_paste(x, torch.Generator().manual_seed(1)).x,
     )

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proxnas.common.seeds import stable_seed
 from proxnas.common.types import Batch, State
-from proxnas.domains.images.data.augment import Augment, Pasted, cut_and_pasted
+from proxnas.domains.images.data.augment import Augment, Pasted, cut_and_paste
 from proxnas.domains.images.data.images import Images, Part
 from proxnas.domains.images.data.stream import ImageBatches, Stream
 from proxnas.domains.images.parts import train_parts
@@ -80,7 +80,7 @@ class PassImages:
         random = torch.Generator().manual_seed(seed)
         if share >= UNMIXED or float(torch.rand((), generator=random)) >= self.plan.mixed:
             return batch
-        self.pasted = cut_and_pasted(batch.x, random)
+        self.pasted = cut_and_paste(batch.x, random)
         return Batch(self.pasted.x, batch.y)
 
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:

@@ -123,7 +123,7 @@ class Pasted(NamedTuple):
     """Share of the area that is an image's own."""
 
 
-def cut_and_pasted(x: Tensor, generator: torch.Generator) -> Pasted:
+def cut_and_paste(x: Tensor, generator: torch.Generator) -> Pasted:
     """CutMix (Yun et al., 2019): a rectangle of x, (B, C, H, W), is that of the batch in another
     order; of any size, and of the form of the image."""
     others = torch.randperm(len(x), generator=generator)
