@@ -96,16 +96,15 @@ def what_search_won(job: OnePass, params: int) -> dict[str, Any]:
         if job.budget and not won:
             said = f"within the limit: validation loss changed by {-gain:+.3f}"
         else:
-            said = (
-                f"the search made {won} of {len(job.tried)} swaps tried: validation loss lower by"
-            )
-            said += f" {gain:.3f}"
+            said = f"the search made {won} of {len(job.tried)} swaps tried: validation loss"
+            said += f" lower by {gain:.3f}"
         said += f" (+- {error:.3f}) at the choice"
         said += f", {params:,} parameters where the plain network has {plain:,}"
     return {"epochs": 0, "seconds": seconds, "tried": len(job.tried), "won": won, "said": said}
 
 
 def warnings_of(job: OnePass, tested: Evaluation | Judged, rows: list[dict[str, Any]]) -> list[str]:
+    """Of the data, of a test that tells little, and of simple models that are better."""
     found = list(job.images.warnings)
     found += tested.doubts(len(job.pace.shares))
     return found + better_baselines(rows)
@@ -121,7 +120,7 @@ def better_baselines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     if not better:
         return []
-    names = " and ".join(filter(None, [", ".join(better[:-1]), better[-1]]))
+    names = better[0] if len(better) == 1 else f"{', '.join(better[:-1])} and {better[-1]}"
     return [
         f"better on the test images than the {delivered:.4f} of what is delivered: {names}: give"
         " more --minutes"

@@ -30,7 +30,8 @@ FEW = 50
 """Test images that may not tell a network that has learnt something from one that has not."""
 
 
-def counted(steps: int) -> str:
+def step_count(steps: int) -> str:
+    """As it is said: 1 step, 2 steps."""
     return f"{steps} step{'s' * (steps != 1)}"
 
 
@@ -95,12 +96,10 @@ class Evaluation:
         if self.beats_majority():
             return []
         if self.accuracy > self.majority and self.images < FEW:
-            why = f"so few images do not tell ({counted(steps)}): give more of them"
+            why = f"so few images do not tell ({step_count(steps)}): give more of them"
         else:
-            why = (
-                f"the network has learnt nothing that shows ({counted(steps)}): give it more time,"
-            )
-            why += " smaller batches or more images"
+            why = f"the network has learnt nothing that shows ({step_count(steps)}): give it more"
+            why += " time, smaller batches or more images"
         return [
             f"test accuracy {self.accuracy:.4f} is not clearly better than always answering the"
             f" most frequent class, right for {self.majority:.4f} of the {self.images} test images:"
@@ -164,7 +163,7 @@ class Judged:
             return []
         return [
             f"test R2 {self.accuracy:.4f} is not better than always answering the mean: the network"
-            f" has learnt nothing that shows ({counted(steps)}): give it more --minutes or images"
+            f" has learnt nothing that shows ({step_count(steps)}): give it more --minutes or images"
         ]
 
 
