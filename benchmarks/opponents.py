@@ -4,11 +4,11 @@
                                    [--folder opponents]
 
 Opponents: a plain network of four convolutions, ResNet-8, -14 and -18 and MobileNetV2, each under
-our own recipe (the optimizer, schedule, batches, image sizes and changes of images that `fit` has
-planned for that data and time) and, with " by adam" behind its name, as it is mostly done: Adam at
-1e-3, falling linearly, shifts and flips, batches of 128. `fit without a search` and `fit with a
-search` are held to that; `half` is within half of the plain network's parameters, `narrow` the
-plain network of the width that comes next below them.
+our own recipe (the optimizer, schedule, precision, batches, image sizes and changes of images that
+`fit` has planned for that data and time) and, with " by adam" behind its name, as it is mostly
+done: Adam at 1e-3, falling linearly, shifts and flips, batches of 128. `fit without a search` and
+`fit with a search` are held to that; `fit half` is within half of the plain network's parameters,
+`narrow` the plain network of the width that comes next below them.
 
 Seconds are those of the processor, from the start of the process to the tested network, of which
 opponents need 3 to load torch and their data; that of `fit` is exported too. A process a row.
@@ -244,7 +244,9 @@ def train_by_recipe(network: nn.Module, plan: recipe.Plan, images: Images, pace:
         share = pace.next()
         batch = data.next(share, lambda part: Verdict(0.0, 0.0))
         x = shrunk(batch.x, recipe.sides(side, share))
-        loss = data.loss(network(x), batch.y)
+        with torch.autocast("cpu", torch.bfloat16, enabled=plan.precision == "bf16"):
+            outputs = network(x)
+        loss = data.loss(outputs.float(), batch.y)
         loss.backward()
         optimizer.step(loss.detach(), rate_factor(share))
 

@@ -87,6 +87,34 @@ def test_every_shift_and_mirror_occurs_and_padding_is_black() -> None:
     assert batch.x.unique().numel() == 2
 
 
+def mirrored_in_epochs(stream: Stream, epochs: int) -> list[set[int]]:
+    """Whose brighter side is on the right, epoch by epoch; images are numbered by their labels."""
+    found = []
+    for _ in range(epochs):
+        mirrored: set[int] = set()
+        for _ in range(len(stream)):
+            x, y = stream.next()
+            right = x[..., 6:].sum((1, 2, 3)) > x[..., :6].sum((1, 2, 3))
+            mirrored |= set(y[right].tolist())
+        found.append(mirrored)
+    return found
+
+
+def test_images_are_mirrored_in_every_other_epoch_when_they_alternate() -> None:
+    x = np.zeros((40, 8, 12, 1), np.float32)
+    x[:, :, :6] = 1.0
+    y = np.arange(40)
+    images = Images("half", x, y, x, y, tuple(map(str, y)), (0.0,), (1.0,), True, True)
+    asked = {"flip": True, "shift": False, "alternate": True}
+    even, odd, again, _ = mirrored_in_epochs(Stream(part(images, **asked), 10, 0), 4)
+    assert len(even) == 20 and even == again
+    assert even | odd == set(range(40)) and not even & odd
+    resumed = Stream(part(images, **asked), 10, 0)
+    resumed.load_state_dict({"delivered": 4})
+    assert mirrored_in_epochs(resumed, 1) == [odd]
+    assert not any(mirrored_in_epochs(Stream(part(images, **asked | {"flip": False}), 10, 0), 2))
+
+
 @pytest.mark.parametrize(("side", "pad"), [(4, 1), (8, 1), (15, 1), (16, 2), (32, 4)])
 def test_padding_grows_with_the_image(side: int, pad: int) -> None:
     assert part(make(size=(side, side))).pad == (pad, pad)

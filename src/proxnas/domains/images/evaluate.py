@@ -163,7 +163,8 @@ class Judged:
             return []
         return [
             f"test R2 {self.accuracy:.4f} is not better than always answering the mean: the network"
-            f" has learnt nothing that shows ({step_count(steps)}): give it more --minutes or images"
+            f" has learnt nothing that shows ({step_count(steps)}): give it more --minutes or"
+            " images"
         ]
 
 

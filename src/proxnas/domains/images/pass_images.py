@@ -43,7 +43,12 @@ class PassImages:
         train, valid = train_parts(images, plan.valid_share)
         self.valid = ImageBatches(images, valid, device=device) if valid else None
         augment = Augment(
-            flip=plan.flip, reach=plan.reach, rotation=plan.rotation, colour=plan.colour, hue=0.0
+            flip=plan.flip,
+            alternate=True,
+            reach=plan.reach,
+            rotation=plan.rotation,
+            colour=plan.colour,
+            hue=0.0,
         )
 
         def stream(part: Part, name: str) -> Stream:

@@ -34,6 +34,9 @@ class Augment:
     """Share of a side; one pixel at least."""
     flip: bool | None = None
     """Left and right exchanged in half of the images; None: as suits the data."""
+    alternate: bool = False
+    """Every image is exchanged in every other epoch, not at random: in few epochs chance shows many
+    images the same way again and again (Jordan, '94% on CIFAR-10 in 3.29 seconds', 2024)."""
     cutout: int = 0
     """Side of the square that is hidden; 0: none."""
     rotation: float = 0.0

@@ -67,20 +67,26 @@ class ImageBatches:
         self._mean, self._std = (self._channels(values) for values in (images.mean, images.std))
         self._rows = torch.arange(self.height, device=self.device)
         self._columns = torch.arange(self.width, device=self.device)
+        # in which epochs an image is mirrored, the even or the odd ones
+        self._parity = _shuffle(len(y), stable_seed(0, "parity")) % 2
 
     def __len__(self) -> int:
         return len(self.y)
 
-    def augmented(self, index: Tensor, generator: torch.Generator, part: slice = EVERY) -> Batch:
+    def augmented(
+        self, index: Tensor, generator: torch.Generator, part: slice = EVERY, epoch: int = 0
+    ) -> Batch:
         """The images of `index` (B, on the host), changed at random; a part of them is changed as
         if all were asked for."""
-        draws = (
+        draws = [
             self._draw(2 * self.pad[0] + 1, index, generator),
             self._draw(2 * self.pad[1] + 1, index, generator),
             self._draw(2 if self.augment.flip else 1, index, generator),
             self._draw(self.height, index, generator),
             self._draw(self.width, index, generator),
-        )
+        ]
+        if self.augment.flip and self.augment.alternate:
+            draws[2] = (self._parity[index] + epoch) % 2
         random = list(torch.rand(self.augment.draws(), len(index), generator=generator)[:, part])
         theta = geometry(self.augment, random, self.height, self.width)
         colour = colours(self.augment, random)
@@ -223,12 +229,13 @@ class Stream:
             self.part.expect(order.index(t)[mine] for t in count(self.delivered))
             self._announced = True
         index = self.order.index(self.delivered)
+        epoch = self.delivered // len(self.order)
         # random numbers are drawn on the host, where they are the same whatever the device
         generator = torch.Generator().manual_seed(
             stable_seed(self.seed, f"{self.name}/augment", self.delivered)
         )
         self.delivered += 1
-        return self.part.augmented(index, generator, self.mine)
+        return self.part.augmented(index, generator, self.mine, epoch)
 
     def state_dict(self) -> State:
         return {"delivered": self.delivered}
