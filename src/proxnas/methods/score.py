@@ -136,8 +136,8 @@ def make_scorer(by: str, net: Supernet) -> Scorer:
 
     def gradient(batch: Batch) -> list[Tensor]:
         found = mean(net.gradient(net.loss(batch)[0], weights), net.objective.examples(batch))
-        pairs = zip(found, weights, strict=True)
-        return [torch.zeros_like(w) if g is None else g for g, w in pairs]
+        # the weights of other candidates have none; every batch goes through the same cell
+        return [g for g in found if g is not None]
 
     def flow(batch: Batch) -> float:
         if not isinstance(batch.x, Tensor) or not batch.x.is_floating_point():
