@@ -76,10 +76,12 @@ class OnePass:
         self.device = pick_device(plan.device)
         set_threads(plan.threads)
         keep_freed_memory()
+        # the initial weights depend on the seed alone, whatever was computed before
         torch.manual_seed(stable_seed(plan.seed, "weights"))
         self.size = Size(
             *(plan.cells, plan.channels, images.shape[0], images.num_classes), mirror=plan.flip_test
         )
+        # with the normalisation of a final network: what is cut out of it is delivered as it is
         module = channels_last(resnet().choice_network(self.size).to(self.device))
         check_shape(images.shape, self.size, module)
         self.net = Supernet(module, GROUPS, precision=PRECISIONS[plan.precision])
@@ -98,6 +100,7 @@ class OnePass:
         self.optimizer = MuonAndSgd(module, Rates(convolutions=plan.learning_rate))
         self.guard = self.optimizer.guard
         self.data = PassImages(plan, images, self.device)
+        # an epoch of the loop may be several passes over the images, of which the plan counts each
         passes = self._whole_epoch() // len(self.data.train)
         self.config = replace(plan, epochs=max(1, round(plan.epochs / passes)))
         self.pace = Pace(plan.seconds, follow, clock, plan.delivery, plan.busy)
@@ -127,6 +130,7 @@ class OnePass:
         train, valid = self.data.train, self.data.valid
         steps, judged = len(train), len(valid) if valid else 0
         least = max(LEAST_EPOCH, TRAINED_FOR_ONE * judged // train.order.batch_size)
+        # whole passes only, rounded up
         return steps * -(-least // steps)
 
     def done(self) -> bool:
@@ -134,12 +138,14 @@ class OnePass:
 
     def step(self) -> Metrics:
         """One update of the weights of the network in use; perhaps a swap after it."""
+        # the share of the time used decides everything: sides, kinds, learning rate, which images
         share = self.pace.next()
         self.net.module.train()
         self.net.use(self.path(share))
         batch = self.data.next(share, self._judge)
         x = self._shrunk(batch.x, sides(min(self.images.shape[1:]), share))
         with self.clock("forward"):
+            # (B, K), in fp32 whatever the precision of the operations
             logits = self.net(x).float()
             loss = self.data.loss(logits, batch.y)
         with self.clock("backward"):
@@ -153,6 +159,7 @@ class OnePass:
     def _judge(self, part: ImageBatches) -> Verdict:
         """The network of A_bar on a part."""
         with self.clock("evaluate"):
+            # a copy is cut out: the network of Choices keeps its path and its mode
             found = self.evaluation(self.network(), part)
         check_finite(found.loss)
         return Verdict(found.loss, found.accuracy)
@@ -166,6 +173,7 @@ class OnePass:
         shorter = min(x.shape[2:])
         if side >= shorter:
             return x
+        # both sides by the same factor, 4 pixels of each at least
         scaled = [max(4, round(length * side / shorter)) for length in x.shape[2:]]
         small = nn.functional.interpolate(
             x, size=scaled, mode="bilinear", antialias=True, align_corners=False
@@ -176,12 +184,14 @@ class OnePass:
         """What runs in this step: A_bar, some of its blocks exchanged while kinds are tried out."""
         if not self.config.search or share >= TRYING:
             return self.A_bar
+        # by the number of the step: a run that goes on takes the same paths
         seed = stable_seed(self.config.seed, "path", len(self.pace.shares))
         random = torch.Generator().manual_seed(seed)
         A_bar = {name: matrix.clone() for name, matrix in self.A_bar.items()}
         for matrix in A_bar.values():
             rows, kinds = matrix.shape
             for e in range(rows):
+                # any kind with the same chance, the present one among them
                 if float(torch.rand((), generator=random)) < OFTEN:
                     matrix[e] = 0.0
                     matrix[e, int(torch.randint(kinds, (), generator=random))] = 1.0
@@ -189,6 +199,8 @@ class OnePass:
 
     def _search(self, share: float) -> int:
         """Proposes a swap if it is time; when all are made, A rests. Returns entries changed."""
+        # proposal p is due at TRYING + (PROPOSING - TRYING) p / PROPOSALS, the rest of A after the
+        # last
         due = TRYING + (PROPOSING - TRYING) * self.proposals / PROPOSALS
         if share < due or self.proposals > PROPOSALS:
             return 0
@@ -204,11 +216,13 @@ class OnePass:
 
     def _propose(self) -> None:
         batches = self._judging(SCORED + JUDGED)
+        # a few images: the batch that proposes has to decide too
         score, judge = batches[:SCORED], batches[SCORED:] or batches
         swap = propose(self.net, self.A_bar, score, judge)
         if swap is None:
             return
         after = swapped(self.A_bar, swap.row, swap.new)
+        # also a swap that was not made is told: its gain and error are results
         made = swap.wins and (self.budget is None or self.budget.meets(after))
         if made:
             self.A_bar = after
@@ -225,13 +239,16 @@ class OnePass:
         found = worth(self.net, self.A_bar, self._judging(SCORED + JUDGED))
         network = (self.size, self.images.shape, self.device, self.config.latency_by)
         self.A_bar = within(budget, found, self.A_bar, *network)
+        # none is left: at the next look A comes to rest
         self.proposals = PROPOSALS
 
     def _rest(self) -> None:
         """Both networks on the same images, as they are now."""
+        # nothing to compare where the plain network stayed
         if changed(self.A_bar, middle()):
             judge = self._judging(SCORED + JUDGED)
             with batch_statistics(self.net.module):
+                # (N,) each; of the same images, so that their difference has little noise
                 plain = losses(self.net, middle(), judge)
                 found = losses(self.net, self.A_bar, judge)
             network = cut_out(self.net.module, middle(), self.size).to(self.device).eval()
@@ -239,6 +256,7 @@ class OnePass:
             self.choice = {
                 "valid_accuracy": self.evaluation(network, valid).accuracy if valid else None,
                 "gain": float((plain - found).mean()),
+                # standard error of a mean of N differences
                 "error": float((plain - found).std()) / len(plain) ** 0.5,
                 "seconds": self.pace.used(),
                 "weights": network.state_dict(),
@@ -267,6 +285,7 @@ class OnePass:
         train_loss, train_accuracy = self.totals.means()
         check_finite(train_loss)
         figures = {"train_loss": train_loss, "train_accuracy": train_accuracy}
+        # once the validation images are trained on, no epoch has figures of them
         if self.data.last is None and (found := self.validation()):
             figures |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
         return Row(

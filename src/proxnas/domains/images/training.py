@@ -56,17 +56,20 @@ class ImageTraining:
         set_threads(config.threads)
         set_deterministic(config.deterministic)
         self.precision = PRECISIONS[config.precision]
+        # the initial weights depend on the seed alone, whatever was computed before
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.size = _size(config, images)
         self.network = networks.build_network(architecture, self.size).to(self.device)
         check_shape(images.shape, self.size, self.network)
         channels_last(self.network)
+        # of `forward`, which leaves the auxiliary tower out
         self.flops = multiply_adds(self.network, images.shape)
         train, valid = train_parts(images, config.valid_share)
         self.valid = self.batches(valid) if valid else None
         self.train = Stream(
             self.batches(train, augmentation(config)), config.batch_size, config.seed, "train"
         )
+        # images of a batch that are this process's
         own = self.train.mine.stop - self.train.mine.start
         if config.accumulate > own // 2:  # batch statistics of one image are none
             raise OptionError(
@@ -110,12 +113,16 @@ class ImageTraining:
         torch.manual_seed(stable_seed(self.config.seed, f"step{who}", self.optimizer.t))
         self.network.train()
         steps = len(self) * self.config.epochs
+        # it rises from 0 with the steps, as in DARTS
         set_drop_path(self.network, self.config.drop_path * self.optimizer.t / steps)
         batch = self.train.next()
         split = [tensor.tensor_split(self.config.accumulate) for tensor in batch]
         results = []
         for x, y in zip(*split, strict=True):
+            # weighted by their sizes, the parts add up to the gradient of the mean over the whole
+            # batch
             results.append(self._piece(Batch(x, y), len(y) / len(batch.y)))
+        # tensors still: the host does not wait for the device
         loss, right = (sum(values[1:], values[0]) for values in zip(*results, strict=True))
         with self.clock("update"):
             self.optimizer.step(loss, len(batch.y))
@@ -135,6 +142,7 @@ class ImageTraining:
             loss = (
                 nn.functional.cross_entropy(logits.float(), batch.y, label_smoothing=smooth) * share
             )
+            # L = l(logits) + auxiliary * l(auxiliary logits); only the first term is reported
             total = loss
             if auxiliary is not None:
                 more = nn.functional.cross_entropy(
@@ -172,6 +180,7 @@ class ImageTraining:
         """Remember the weights if they are the best yet; without a validation part the last ones
         are."""
         epoch = self.epochs_done + 1
+        # compared as lists: accuracy first, of equals the lower loss
         rank = [figures["valid_accuracy"], -figures["valid_loss"]] if self.valid else [epoch]
         if not self.best or rank > self.best["rank"]:
             kept = {
