@@ -183,18 +183,7 @@ def load_model(place: str | os.PathLike[str], device: torch.device | str = "cpu"
 
 def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model:
     """The model of an open file and its metadata."""
-    if "vocabulary" in metadata:
-        raise InputError(
-            "a language model, which sees no images: let it write with proxnas generate"
-        )
-    if "genotype" not in metadata:
-        raise InputError(
-            "not written by proxnas (no genotype in its metadata): give the model of a train run"
-        )
-    try:
-        genotype = from_json(metadata["genotype"])
-    except InputError as error:
-        raise InputError(f"genotype: {error}") from error
+    genotype = _genotype(metadata)
     size = _size(metadata_entry(metadata, "size"), genotype)
     classes = _list(metadata, "classes", size.classes, lambda name: isinstance(name, str))
     shape = _list(metadata, "shape", 3, lambda side: type(side) is int and 0 < side <= 65536)
@@ -222,13 +211,27 @@ def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> 
     return model
 
 
+def _genotype(metadata: Mapping[str, str]) -> Architecture:
+    """What describes the network; an InputError for files that are no image model of ours."""
+    if "vocabulary" in metadata:
+        raise InputError(
+            "a language model, which sees no images: let it write with proxnas generate"
+        )
+    if "genotype" not in metadata:
+        raise InputError(
+            "not written by proxnas (no genotype in its metadata): give the model of a train run"
+        )
+    try:
+        return from_json(metadata["genotype"])
+    except InputError as error:
+        raise InputError(f"genotype: {error}") from error
+
+
 def _target(metadata: Mapping[str, str], outputs: int) -> Target:
     """What the model answers; of files that do not tell: classes."""
-    return (
-        read_target(metadata_entry(metadata, "target"), outputs)
-        if "target" in metadata
-        else CLASSES
-    )
+    if "target" not in metadata:
+        return CLASSES
+    return read_target(metadata_entry(metadata, "target"), outputs)
 
 
 def _list(

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from proxnas.cells.genotype import Genotype
 from proxnas.common.clock import Clock
@@ -27,7 +27,7 @@ from proxnas.core.selection import changed
 from proxnas.core.size.budget import Budget
 from proxnas.core.size.complexity import multiply_adds
 from proxnas.core.supernet import Supernet
-from proxnas.core.swaps import batch_statistics, losses, propose, swapped
+from proxnas.domains.images.data.augment import shrunk
 from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.data.stream import ImageBatches
 from proxnas.domains.images.evaluate import Evaluation, Judged, evaluation_of
@@ -36,6 +36,7 @@ from proxnas.domains.images.model import check_shape
 from proxnas.domains.images.networks.chain import Chain
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.pass_images import PassImages, Verdict
+from proxnas.domains.images.pass_swaps import compare, exchange_some, try_swap
 from proxnas.domains.images.recipe import Plan, sides
 from proxnas.domains.images.spaces.resnet import GROUPS, cut_out, middle, resnet
 from proxnas.runs.fingerprint import Fingerprint
@@ -86,17 +87,7 @@ class OnePass:
         check_shape(images.shape, self.size, module)
         self.net = Supernet(module, GROUPS, precision=PRECISIONS[plan.precision])
         self.A_bar = middle()
-        self.budget: Budget | None = None
-        if plan.limit_of:
-            self.budget = budget_for(
-                of=plan.limit_of,
-                limit=plan.limit,
-                asked=plan.limit_asked,
-                size=self.size,
-                shape=images.shape,
-                device=self.device,
-                by=plan.latency_by,
-            )
+        self.budget = self._limit(plan)
         self.optimizer = MuonAndSgd(module, Rates(convolutions=plan.learning_rate))
         self.guard = self.optimizer.guard
         self.data = PassImages(plan, images, self.device)
@@ -110,6 +101,20 @@ class OnePass:
         """Swaps that were tried: group, row, old, new, gain, its error, whether it won."""
         self.choice: State = {}
         """When A came to rest: figures of both networks, and the weights of the plain one."""
+
+    def _limit(self, plan: Plan) -> Budget | None:
+        """What the delivered network may have only so much of."""
+        if not plan.limit_of:
+            return None
+        return budget_for(
+            of=plan.limit_of,
+            limit=plan.limit,
+            asked=plan.limit_asked,
+            size=self.size,
+            shape=self.images.shape,
+            device=self.device,
+            by=plan.latency_by,
+        )
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -143,7 +148,7 @@ class OnePass:
         self.net.module.train()
         self.net.use(self.path(share))
         batch = self.data.next(share, self._judge)
-        x = self._shrunk(batch.x, sides(min(self.images.shape[1:]), share))
+        x = shrunk(batch.x, sides(min(self.images.shape[1:]), share))
         with self.clock("forward"):
             # (B, K), in fp32 whatever the precision of the operations
             logits = self.net(x).float()
@@ -168,18 +173,6 @@ class OnePass:
         """How good it is on images that were not trained on; None: there are none."""
         return self.data.validation(self._judge)
 
-    def _shrunk(self, x: Tensor, side: int) -> Tensor:
-        """Images with `side` pixels on their shorter side."""
-        shorter = min(x.shape[2:])
-        if side >= shorter:
-            return x
-        # both sides by the same factor, 4 pixels of each at least
-        scaled = [max(4, round(length * side / shorter)) for length in x.shape[2:]]
-        small = nn.functional.interpolate(
-            x, size=scaled, mode="bilinear", antialias=True, align_corners=False
-        )
-        return small.contiguous(memory_format=torch.channels_last)
-
     def path(self, share: float) -> Matrices:
         """What runs in this step: A_bar, some of its blocks exchanged while kinds are tried out."""
         if not self.config.search or share >= TRYING:
@@ -187,15 +180,7 @@ class OnePass:
         # by the number of the step: a run that goes on takes the same paths
         seed = stable_seed(self.config.seed, "path", len(self.pace.shares))
         random = torch.Generator().manual_seed(seed)
-        A_bar = {name: matrix.clone() for name, matrix in self.A_bar.items()}
-        for matrix in A_bar.values():
-            rows, kinds = matrix.shape
-            for e in range(rows):
-                # any kind with the same chance, the present one among them
-                if float(torch.rand((), generator=random)) < OFTEN:
-                    matrix[e] = 0.0
-                    matrix[e, int(torch.randint(kinds, (), generator=random))] = 1.0
-        return A_bar
+        return exchange_some(self.A_bar, OFTEN, random)
 
     def _search(self, share: float) -> int:
         """Proposes a swap if it is time; when all are made, A rests. Returns entries changed."""
@@ -218,16 +203,8 @@ class OnePass:
         batches = self._judging(SCORED + JUDGED)
         # a few images: the batch that proposes has to decide too
         score, judge = batches[:SCORED], batches[SCORED:] or batches
-        swap = propose(self.net, self.A_bar, score, judge)
-        if swap is None:
-            return
-        after = swapped(self.A_bar, swap.row, swap.new)
-        # also a swap that was not made is told: its gain and error are results
-        made = swap.wins and (self.budget is None or self.budget.meets(after))
-        if made:
-            self.A_bar = after
-        row = swap.row
-        self.tried.append([row.group, row.edge, swap.old, swap.new, swap.gain, swap.error, made])
+        self.A_bar, told = try_swap(self.net, self.A_bar, score, judge, self.budget)
+        self.tried += told
 
     def keep_limit(self) -> None:
         """A run that was stopped early may be too large still."""
@@ -246,18 +223,13 @@ class OnePass:
         """Both networks on the same images, as they are now."""
         # nothing to compare where the plain network stayed
         if changed(self.A_bar, middle()):
-            judge = self._judging(SCORED + JUDGED)
-            with batch_statistics(self.net.module):
-                # (N,) each; of the same images, so that their difference has little noise
-                plain = losses(self.net, middle(), judge)
-                found = losses(self.net, self.A_bar, judge)
+            gain, error = compare(self.net, self.A_bar, self._judging(SCORED + JUDGED))
             network = cut_out(self.net.module, middle(), self.size).to(self.device).eval()
             valid = self.data.valid
             self.choice = {
                 "valid_accuracy": self.evaluation(network, valid).accuracy if valid else None,
-                "gain": float((plain - found).mean()),
-                # standard error of a mean of N differences
-                "error": float((plain - found).std()) / len(plain) ** 0.5,
+                "gain": gain,
+                "error": error,
                 "seconds": self.pace.used(),
                 "weights": network.state_dict(),
             }

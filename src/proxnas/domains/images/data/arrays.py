@@ -128,34 +128,52 @@ def build_images(
         fingerprint = of_arrays(
             {part: (np.asarray(x), y) for part, (x, y) in parts.items()}, classes
         )
-    if for_model:
-        x, y = next(iter(parts.values()))
-        parts = {"train": (x[:0], y[:0]), "test": (x[:0], y[:0]), **parts}
-    elif "test" not in parts:
-        parts = dict(parts) | _set_aside(*parts["train"], where, target)
-    stored: dict[str, Any] = {
-        f"{kind}_{part}": array
-        for part, pair in parts.items()
-        for kind, array in zip("xy", pair, strict=True)
-    }
-    channels = parts["train"][0].shape[3]
-    mean, std = (
-        ((0.0,) * channels, (1.0,) * channels) if for_model else statistics(parts["train"][0])
-    )
-    fields: dict[str, Any] = {
-        "classes": tuple(classes),
-        "mean": mean,
-        "std": std,
-        "shift": shift,
-        "flip": flip,
-    }
+    parts = _with_test(parts, where, target, for_model)
+    mean, std = _scales(parts["train"][0], for_model)
     if not for_model:
         warnings += _without_test(parts["test"][1], classes, where)
     for line in warnings:
         tell(line)
-    fields |= {"skipped": skipped, "warnings": warnings, "stored": pictures or {}}
-    fields["target"] = target
-    return Images(name, **stored, **fields, fingerprint=fingerprint)
+    # the fields of Images by part: x_train, y_train, ...; x_valid and y_valid may be missing
+    stored: dict[str, Any] = {}
+    for part, (x, y) in parts.items():
+        stored |= {f"x_{part}": x, f"y_{part}": y}
+    return Images(
+        name,
+        **stored,
+        classes=tuple(classes),
+        mean=mean,
+        std=std,
+        shift=shift,
+        flip=flip,
+        skipped=skipped,
+        warnings=warnings,
+        stored=pictures or {},
+        target=target,
+        fingerprint=fingerprint,
+    )
+
+
+def _with_test(
+    parts: Mapping[str, Part], where: str, target: Target, for_model: bool
+) -> Mapping[str, Part]:
+    """The parts with one for testing; for a model with empty ones in place of those that are not
+    there."""
+    if for_model:
+        x, y = next(iter(parts.values()))
+        return {"train": (x[:0], y[:0]), "test": (x[:0], y[:0]), **parts}
+    if "test" in parts:
+        return parts
+    return dict(parts) | _set_aside(*parts["train"], where, target)
+
+
+def _scales(x: Pixels, for_model: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and spread of each channel. Of images for a model nothing is measured: they will be
+    normalised as its own were."""
+    if not for_model:
+        return statistics(x)
+    channels = x.shape[3]
+    return (0.0,) * channels, (1.0,) * channels
 
 
 def bring_to_size(images: Images, options: LoadOptions) -> Images:

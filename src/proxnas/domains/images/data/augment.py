@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, grid_sample
+from torch.nn.functional import affine_grid, grid_sample, interpolate
 
 from proxnas.common.errors import OptionError
 from proxnas.domains.images.data.arrays import Images
@@ -137,6 +137,17 @@ def cut_and_paste(x: Tensor, generator: torch.Generator) -> Pasted:
     found = x.clone()
     found[there] = x[there][others.to(x.device)]
     return Pasted(found, others, 1 - height * width / (x.size(2) * x.size(3)))
+
+
+def shrunk(x: Tensor, side: int) -> Tensor:
+    """Images (B, C, H, W) with `side` pixels on their shorter side."""
+    shorter = min(x.shape[2:])
+    if side >= shorter:
+        return x
+    # both sides by the same factor, of 4 pixels at least
+    scaled = [max(4, round(length * side / shorter)) for length in x.shape[2:]]
+    small = interpolate(x, size=scaled, mode="bilinear", antialias=True, align_corners=False)
+    return small.contiguous(memory_format=torch.channels_last)
 
 
 def colours(augment: Augment, random: list[Tensor]) -> tuple[Tensor, Tensor] | None:

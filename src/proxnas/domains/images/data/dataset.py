@@ -46,10 +46,7 @@ def from_dataset(
         if dataset is not None
     }
     known, y = reindex_labels({part: _labels(these) for part, these in items.items()}, name)
-    names = classes or getattr(train, "classes", ())
-    words = tuple(
-        str(names[label] if 0 <= label < len(names) else label) for label in known.tolist()
-    )
+    words = _names(known, classes or getattr(train, "classes", ()))
     if _array(items["train"].item(0)[0], "train[0]").dtype.kind != "f":
         parts = {part: (these, y[part]) for part, these in items.items()}
         return gather(parts, words, name, name, options, shift=shift, flip=flip)
@@ -57,6 +54,14 @@ def from_dataset(
     arrays |= {f"y_{part}": numbers for part, numbers in y.items()}
     images = bring_to_size(from_arrays(arrays, name, name, shift=shift, flip=flip), options)
     return replace(images, classes=words)
+
+
+def _names(labels: Array, names: Sequence[str]) -> tuple[str, ...]:
+    """What labels are called: by their place among the names; those beyond it, by themselves."""
+    words = []
+    for label in labels.tolist():
+        words.append(str(names[label] if 0 <= label < len(names) else label))
+    return tuple(words)
 
 
 @dataclass(frozen=True)

@@ -76,15 +76,8 @@ def gather(
         else:
             broken.settle(total)
             _tell_size(total, form, where, options)
-        missing = absent(found["train"][1], classes) if "train" in found else []
-        if not options.for_model and missing:
-            raise InputError(
-                f"{where}: no readable image of class {missing[0]} in train: give some"
-            )
-        if not options.for_model and (
-            empty := [part for part, (_, y) in found.items() if not len(y)]
-        ):
-            raise InputError(f"{where}: no readable image in {empty[0]}: give some")
+        if not options.for_model:
+            _check_readable(found, classes, where)
         broken.tell(total)
         return build_images(
             found,
@@ -100,6 +93,16 @@ def gather(
             pictures=_picture_facts(known),
             target=target,
         )
+
+
+def _check_readable(found: Mapping[str, Part], classes: Sequence[str], where: str) -> None:
+    """An InputError if so many images are broken that a class or a part has none left."""
+    missing = absent(found["train"][1], classes) if "train" in found else []
+    if missing:
+        raise InputError(f"{where}: no readable image of class {missing[0]} in train: give some")
+    for part, (_, y) in found.items():
+        if not len(y):
+            raise InputError(f"{where}: no readable image in {part}: give some")
 
 
 def _picture_facts(known: Sequence[Head]) -> dict[str, Any]:
@@ -130,13 +133,7 @@ def _looked_at(
             " data"
         )
     height, width, resize = _size(known, where, options)
-    if options.for_model:
-        channels = options.for_model[0]
-    elif all(found.grey for found in known):
-        channels = 1
-    else:
-        channels = 3
-    form = height, width, channels
+    form = height, width, _channels(known, options)
     lazy = {}
     for part, (pictures, y) in parts.items():
         rows = np.flatnonzero(np.array([found is not None for found in heads[part]], dtype=bool))
@@ -144,6 +141,13 @@ def _looked_at(
         images = Lazy(pictures, rows, form, resize, options.skip_broken)
         lazy[part] = (images, y[rows].astype(kind))
     return form, lazy, known
+
+
+def _channels(known: Sequence[Head], options: LoadOptions) -> int:
+    """As the model reads them; else grey only if all pictures are."""
+    if options.for_model:
+        return options.for_model[0]
+    return 1 if all(found.grey for found in known) else 3
 
 
 def _head(pictures: Pictures, number: int, broken: Broken) -> Head | None:

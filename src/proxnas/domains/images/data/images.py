@@ -92,6 +92,11 @@ def _load(spec: str, options: LoadOptions) -> Images:
         place, asked = table.split_words(spec)
         if os.path.isfile(os.path.expanduser(place)):
             return table.read_tables({"train": Path(place).expanduser()}, asked, options)
+    return _load_path(spec, options)
+
+
+def _load_path(spec: str, options: LoadOptions) -> Images:
+    """What a path names; an InputError for words that are neither a path nor anything else."""
     # os.path: unlike Path's, its questions never raise
     path = Path(place := os.path.expanduser(spec))
     if os.path.isdir(place):

@@ -78,15 +78,7 @@ class ImageBatches:
     ) -> Batch:
         """The images of `index` (B, on the host), changed at random; a part of them is changed as
         if all were asked for."""
-        draws = [
-            self._draw(2 * self.pad[0] + 1, index, generator),
-            self._draw(2 * self.pad[1] + 1, index, generator),
-            self._draw(2 if self.augment.flip else 1, index, generator),
-            self._draw(self.height, index, generator),
-            self._draw(self.width, index, generator),
-        ]
-        if self.augment.flip and self.augment.alternate:
-            draws[2] = (self._parity[index] + epoch) % 2
+        draws = self._draws(index, generator, epoch)
         random = list(torch.rand(self.augment.draws(), len(index), generator=generator)[:, part])
         theta = geometry(self.augment, random, self.height, self.width)
         colour = colours(self.augment, random)
@@ -137,6 +129,21 @@ class ImageBatches:
         return self._batch(
             self._normalised(self._crop(table, base, top, left, torch.zeros_like(index))), index
         )
+
+    def _draws(self, index: Tensor, generator: torch.Generator, epoch: int) -> list[Tensor]:
+        """Of each image the row and the column that it begins at, whether it is mirrored, and the
+        middle of the square that is hidden, each (B,)."""
+        # all five are drawn whatever is switched on: the others stay as they are
+        draws = [
+            self._draw(2 * self.pad[0] + 1, index, generator),
+            self._draw(2 * self.pad[1] + 1, index, generator),
+            self._draw(2 if self.augment.flip else 1, index, generator),
+            self._draw(self.height, index, generator),
+            self._draw(self.width, index, generator),
+        ]
+        if self.augment.flip and self.augment.alternate:
+            draws[2] = (self._parity[index] + epoch) % 2
+        return draws
 
     @staticmethod
     def _draw(below: int, index: Tensor, generator: torch.Generator) -> Tensor:

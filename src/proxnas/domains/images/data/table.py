@@ -121,11 +121,9 @@ def read_tables(
         str(where),
         bool(options.for_model),
     )
-    root = str(where.parent)
-    parts = {
-        part: (Files(tuple(file for file, _ in rows), root), y[part])
-        for part, rows in entries.items()
-    }
+    parts = {}
+    for part, rows in entries.items():
+        parts[part] = Files(tuple(file for file, _ in rows), str(where.parent)), y[part]
     name = short_name(where.parent.resolve() if where.name.lower() in ALONE else where)
     return gather(parts, names, name, str(where), options, target=target)
 
