@@ -90,6 +90,7 @@ class Model:
         if x.dtype.is_floating_point != (self.pixels == "float32"):
             raise InputError(f"images of {x.dtype}: this model was trained on {self.pixels} images")
         unit = 255.0 if self.pixels == "uint8" else 1.0
+        # in float64 first, so that 255 * mean is rounded once, as in the training
         mean, std = (
             torch.tensor(v, dtype=torch.float64).mul(unit).float() for v in (self.mean, self.std)
         )
@@ -151,6 +152,7 @@ def picture(file: str, shape: tuple[int, int, int]) -> tuple[Any, Head]:
     from proxnas.domains.images.data.picture import head, open_picture, pixels, quiet
 
     C, H, W = shape
+    # a model of images that are not square reads only images of just its size
     with quiet(), open_picture(file) as image:
         found = head(image)
         resize = H == W and (found.height, found.width) != (H, W)
@@ -260,6 +262,7 @@ def _size(values: Any, genotype: Architecture) -> Size:
                 " damaged"
             )
     cells = genotype.cells.values() if isinstance(genotype, Genotype) else ()
+    # an upper bound: a cell is normal or reduction, not both
     edges = values["cells"] * sum(len(node) for cell in cells for node in cell.nodes)
     if edges > MOST_EDGES:
         raise InputError(f"a network of {edges} operations cannot be meant: the file is damaged")

@@ -91,10 +91,12 @@ class FactorizedReduce(nn.Module):
         self.norm = norm(C_out)
 
     def forward(self, x: Tensor) -> Tensor:
+        # shared: candidates that read the same tensor take its ReLU once (core/sharing.py)
         x = relu(x)
         # odd sides: a padded border keeps both halves equally large
         if x.shape[2] % 2 or x.shape[3] % 2:
             x = nn.functional.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2))
+        # even rows and columns in one half of the channels, odd ones in the other
         y: Tensor = self.norm(torch.cat([self.even(x), self.odd(x[:, :, 1:, 1:])], dim=1))
         return y
 
@@ -137,6 +139,7 @@ def grouped_stretched_conv(C: int, stride: int, norm: Norm) -> nn.Module:
 
 def depthwise(C: int, kernel: int, stride: int, dilation: int, norm: Norm) -> list[nn.Module]:
     """A depthwise convolution, a 1x1 convolution, normalisation; to be put after a ReLU."""
+    # keeps the map: a dilated kernel is dilation * (kernel - 1) + 1 wide
     pad = dilation * (kernel // 2)
     spatial = nn.Conv2d(
         C, C, kernel, stride=stride, padding=pad, dilation=dilation, groups=C, bias=False
@@ -259,6 +262,7 @@ class PartialChannels(nn.Module):
         if self.stride > 1:
             passed = nn.functional.max_pool2d(passed, 2, 2, ceil_mode=True)
         both = torch.cat([self.operation(x[:, :C]), passed], dim=1)
+        # channel c of part p goes to p + c * parts: each part of the next one has some of each
         groups: Tensor = both.unflatten(1, (self.part, C))
         return groups.transpose(1, 2).flatten(1, 2)
 

@@ -139,6 +139,7 @@ def trained_on(model: Model, images: Images) -> bool:
 def test_model(model: Model, images: Images, part: str) -> dict[str, Any]:
     """Accuracy, by class, and confusion on a part; the images are normalised as in training."""
     part, parts, words = choose(model, images, part)
+    # not by their own statistics: the network has learnt the scale of its training data
     images = dataclasses.replace(images, mean=model.mean, std=model.std)
     found: list[Any] = []
     for x, y in parts:

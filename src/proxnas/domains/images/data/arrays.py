@@ -160,6 +160,7 @@ def _with_test(
     """The parts with one for testing; for a model with empty ones in place of those that are not
     there."""
     if for_model:
+        # empty, but of the right form: (0, H, W, C) and (0,), or (0, T)
         x, y = next(iter(parts.values()))
         return {"train": (x[:0], y[:0]), "test": (x[:0], y[:0]), **parts}
     if "test" in parts:
@@ -180,6 +181,7 @@ def bring_to_size(images: Images, options: LoadOptions) -> Images:
     """Arrays are made smaller as asked for, by the mean over areas; never larger, which would add
     nothing."""
     _, height, width = images.shape
+    # asked for, or what the model reads; else arrays stay as they are
     side = options.image_size or _side_for(options, min(height, width))
     if not side or (height, width) == (side, side):
         return images
@@ -198,6 +200,7 @@ def bring_to_size(images: Images, options: LoadOptions) -> Images:
             " the model reads"
         )
         return replace(images, x_train=x_train, x_valid=x_valid, x_test=x_test)
+    # anew: averaging over areas makes the spread smaller
     mean, std = statistics(x_train)
     return replace(images, x_train=x_train, x_valid=x_valid, x_test=x_test, mean=mean, std=std)
 
@@ -230,8 +233,10 @@ def _without_test(y: Array, classes: Sequence[str], where: str) -> tuple[str, ..
 def held_out_fifth(y: Array) -> Array:
     """Which images are set aside for testing: fixed, equal shares of each class, at least one of
     every class of two."""
+    # the last of five equal shares; of a class with fewer than five images it may have none
     test = split(y, 5, seed=0)[-1]
     labels, counts = np.unique(y, return_counts=True)
+    # classes of two images and more that no test image is of: each gives its last one
     rare = np.setdiff1d(labels[counts > 1], y[test])
     last = [np.flatnonzero(y == label)[-1] for label in rare]
     return np.union1d(test, np.array(last, dtype=np.int64))

@@ -77,6 +77,7 @@ def read_cifar(folder: Path, layout: Layout) -> Images:
 
 def _binary(path: Path, classes: int) -> Labelled:
     """Records of label bytes (CIFAR-100: the coarse one, then the fine one) and planes."""
+    # bytes of labels before the 3072 of an image
     stored, head = np.fromfile(path, dtype=np.uint8), 1 if classes == 10 else 2
     if not stored.size or stored.size % (head + 3072):
         raise InputError(f"{path}: {stored.size} bytes are not records of {head + 3072}: {AGAIN}")
@@ -110,6 +111,7 @@ def _with_labels(planes: Array, y: Array, classes: int, path: Path) -> Labelled:
             f"{path}: label {y.max()} is above {classes - 1}, so this is no CIFAR-{classes}:"
             f" {AGAIN}"
         )
+    # (N, 3, 32, 32) -> (N, 32, 32, 3)
     x = np.ascontiguousarray(planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     return x, y.astype(np.int64)
 

@@ -95,6 +95,7 @@ def _numbers(
             " ?kind=classes"
         )
     y = {part: np.array(rows, np.float32) for part, rows in found.items()}
+    # of the training part, where there is one: a scale must not know the test
     some = y.get("train", next(iter(y.values()))).astype(np.float64)
     std = some.std(0)
     if not (std > 0).all() and len(some) > 1:
@@ -108,6 +109,7 @@ def _labels(
     columns: Sequence[str], parts: Mapping[str, Cells], where: str
 ) -> tuple[list[str], dict[str, Array], Target]:
     if len(columns) > 1:
+        # -1: neither; found and counted below
         truth = {
             part: [[TRUTH.get(cell.lower(), -1.0) for cell in row] for row in rows]
             for part, rows in parts.items()
@@ -145,6 +147,7 @@ def _classes(parts: Mapping[str, Cells], where: str, for_model: bool) -> list[st
                 f"{where}: {len(unseen)} classes of {part} are not in train ({list_names(unseen)}):"
                 " remove them or add some images to train"
             )
+    # 2 before 10, which the order of words has the other way round
     if all(label.lstrip("-").isdigit() for label in known):
         return sorted(known, key=int)
     return sorted(known)

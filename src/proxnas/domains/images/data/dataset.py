@@ -47,6 +47,7 @@ def from_dataset(
     }
     known, y = reindex_labels({part: _labels(these) for part, these in items.items()}, name)
     words = _names(known, classes or getattr(train, "classes", ()))
+    # floats are taken as they are; bytes and pictures go the way of image files
     if _array(items["train"].item(0)[0], "train[0]").dtype.kind != "f":
         parts = {part: (these, y[part]) for part, these in items.items()}
         return gather(parts, words, name, name, options, shift=shift, flip=flip)
@@ -132,6 +133,7 @@ def _items(dataset: Any, part: str, options: LoadOptions) -> Items:
                 ) from error
             continue
         if isinstance(image, Image.Image):
+            # the first one that can be read stands for all of them
             size = np.asarray(image).nbytes
         else:
             size = _array(image, f"{part}[{number}]").nbytes

@@ -48,6 +48,7 @@ def _list_files(folder: Path, for_model: bool) -> tuple[dict[str, Listed], list[
     tops = _folders(folder)
     # a class may be called train: then it has images in it, not folders
     parted = [name for name in tops if part_of(name) and _folders(folder / name)]
+    # no train: class folders by themselves, unless a model is tested on parts alone
     if not any(part_of(name) == "train" for name in parted) and not (
         for_model and parted and parted == tops
     ):

@@ -95,6 +95,7 @@ def reindex_labels(
 ) -> tuple[Array, dict[str, Array]]:
     """The labels that occur in train (for a model: anywhere), in order, and every part's labels as
     numbers 0 .. K-1 into them."""
+    # sorted, so that the same labels have the same numbers whatever the order of images
     known = np.unique(np.concatenate(list(labels.values())) if for_model else labels["train"])
     if len(known) < 2 and not for_model:
         raise InputError(

@@ -66,6 +66,7 @@ def gather(
     """Images of parts of pictures with labels 0 .. K-1, or what `target` has; errors begin with the
     name of a picture, or with `where`."""
     total, broken = sum(len(y) for _, y in parts.values()), Broken(options.skip_broken)
+    # heads first, pixels later: what is wrong with a large set is said before it is decoded
     with quiet():
         form, lazy, known = _looked_at(parts, broken, where, options)
         found: dict[str, Part] = dict(lazy)
@@ -136,6 +137,7 @@ def _looked_at(
     form = height, width, _channels(known, options)
     lazy = {}
     for part, (pictures, y) in parts.items():
+        # numbers of the pictures that have a sound head
         rows = np.flatnonzero(np.array([found is not None for found in heads[part]], dtype=bool))
         kind = np.float32 if y.dtype.kind == "f" else np.int64
         images = Lazy(pictures, rows, form, resize, options.skip_broken)
@@ -216,6 +218,7 @@ def _pixels(found: Head) -> int:
 
 def _tell_size(total: int, form: tuple[int, int, int], where: str, options: LoadOptions) -> None:
     """Said before anything is decoded: what is too large for the memory, or for a search."""
+    # bytes, of one byte a value
     size = total * prod(form)
     wide = max(form[:2]) > LARGE and not options.image_size and not options.for_model
     if size <= options.resident_limit and not wide:
@@ -228,6 +231,7 @@ def _tell_size(total: int, form: tuple[int, int, int], where: str, options: Load
 
 def _resident(x: Lazy, y: Array, broken: Broken) -> Part:
     """The part as one array, without the pictures that turn out to be broken."""
+    # threads write into their own rows of one array: no copy of all images at the end
     array, sound = np.empty(x.shape, np.uint8), np.ones(len(x), dtype=bool)
 
     def read(number: int) -> BrokenImage | None:

@@ -92,6 +92,7 @@ class Streamed:
 
     def fetch(self, index: Tensor) -> Fetched:
         asked = index.tolist()
+        # what the workers read ahead is kept until it is asked for
         if self._next is None:
             self._next = self._from_workers()
         # not what was announced: read here and now
@@ -207,6 +208,7 @@ def _as_it_is(batch: Any) -> Any:
 def _begin_worker(_: int) -> None:
     """Signals to the whole group of processes are for the first one, which decides what to do."""
     warnings.simplefilter("ignore")
+    # a Ctrl-C reaches the whole group; the worker must live until the checkpoint is written
     for signum in STOPPING:
         signal.signal(signum, signal.SIG_IGN)
     # 0: else the loader would interrupt the first one

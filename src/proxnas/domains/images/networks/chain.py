@@ -179,6 +179,7 @@ class Chain(nn.Module):
         self.blocks = nn.Sequential()
         C_in = size.image_channels
         for stage in range(STAGES):
+            # only the first convolution has a stride of its own: entries halve by pooling
             C = size.channels * 2**stage
             self.blocks.append(entry(stage, C_in, C, 1 if stage else STRIDES[size.stem]))
             self.blocks.extend(body(stage, C) for _ in range(size.cells))
@@ -186,6 +187,7 @@ class Chain(nn.Module):
         self.classifier = nn.Linear(C_in, size.classes)
 
     def forward(self, x: Tensor) -> Tensor:
+        # the mean of both logits, in the network itself: exported files do the same
         if self.mirror and not self.training:
             return (self._logits(x) + self._logits(x.flip(3))) / 2
         return self._logits(x)

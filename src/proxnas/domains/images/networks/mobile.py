@@ -65,6 +65,7 @@ class Shuffle(nn.Module):
         self.groups = groups
 
     def forward(self, x: Tensor) -> Tensor:
+        # (N, C, H, W) -> (N, groups, C / groups, H, W): both are exchanged
         groups: Tensor = x.unflatten(1, (self.groups, -1))
         return groups.transpose(1, 2).flatten(1, 2)
 
@@ -173,6 +174,7 @@ def mobile_network(genotype: Genotype, size: Size, searched: bool = False) -> Mo
     """The discrete network of a genotype; `searched`: normalised as in a search network."""
     norm = search_norm if searched else final_norm
     edges = [node[0] for node in genotype.cells["mobile"].nodes]
+    # numbers of the blocks that begin a stage; the others are `later`, counted through
     begins = [sum(MOBILE_BLOCKS[:stage]) for stage in range(len(MOBILE_BLOCKS))]
     behind = [i for i in range(len(edges)) if i not in begins]
 

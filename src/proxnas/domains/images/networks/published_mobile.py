@@ -173,6 +173,7 @@ def build_published(network: Published, size: Size) -> HandMade:
     less = HALVED_LESS[size.stem]
     begin = nn.Conv2d(size.image_channels, network.first, 3, 1 if less > 1 else 2, 1, bias=False)
     layers: list[nn.Module] = [begin, nn.BatchNorm2d(network.first), nn.ReLU6()]
+    # halvings left out: of tinyimagenet one, by a stage; of cifar two, the first convolution's too
     C_in, unhalved = network.first, less - (less > 1)
     for stride, (C, words) in zip(STRIDES, network.stages.items(), strict=True):
         if stride == 2 and unhalved:
