@@ -84,8 +84,9 @@ def geometry(augment: Augment, random: list[Tensor], height: int, width: int) ->
     angle = (2 * random.pop(0) - 1) * math.radians(augment.rotation) if augment.rotation else zero
     # half sides (across, down) and centre (x, y) of the rectangle in [-1, 1]^2
     across, down, x, y = _crop(random) if augment.resized_crop else (one, one, zero, zero)
-    # [ across cos            -down sin h/w   x cos - y sin h/w ]     a point of the new image -> where
-    # [ across sin w/h         down cos       x sin w/h + y cos ]     it is found in the old one
+    # (x, y, 1) of the new image -> (x, y) in the old one:
+    # [ across cos      -down sin h/w   x cos - y sin h/w ]
+    # [ across sin w/h   down cos       x sin w/h + y cos ]
     cos, sin, aspect = angle.cos(), angle.sin(), height / width
     return torch.stack(
         (
