@@ -173,6 +173,7 @@ ELSEWHERE = (
 def every_domain() -> Mapping[str, Domain]:
     """Ours, and before them those that other packages bring."""
     found: dict[str, Domain] = {}
+    # ours win where a name is taken
     for name, place in (of_others("domains") | DOMAINS).items():
         found[name] = resolve("domain", name, place)
     return found
@@ -260,4 +261,5 @@ def _other_domain(domain: Domain, data: object) -> Domain | None:
         return of_unusual_data(data)
     if domain.claims(data):
         return None
+    # not claimed by its own domain: whose are they?
     return next((other for other in every_domain().values() if other.claims(data)), None)

@@ -39,6 +39,7 @@ def is_local(name: str) -> bool:
 
 
 def _parse_spec(spec: str, choices: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    # a file may have a ? in its name
     name, _, query = (spec, "", "") if os.path.exists(spec) else spec.partition("?")
     chosen = dict(parse_qsl(query, keep_blank_values=True))
     for key in chosen:
@@ -63,6 +64,7 @@ def _load_splits(name: str, config: str | None, local: bool) -> Any:
         with _quiet(datasets, bars=not local):
             if local:
                 return datasets.load_dataset("parquet", data_files=_files(Path(name)))
+            # a set on the hub may bring a program along: it is never run
             safe = {"trust_remote_code": False} if _asks_for_trust(datasets.load_dataset) else {}
             return datasets.load_dataset(name, config, **safe)
     except InputError:

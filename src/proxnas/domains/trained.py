@@ -156,6 +156,7 @@ class TrainedModel:
         else:
             exported = self.export(torch=folder / PROGRAM, data=data)
             tell(f"{PROGRAM} written instead of {ONNX}: pip install 'proxnas[onnx]' to have that")
+        # the card comes last: it tells of the files that `more` has made
         told = dict(found_by(self.folder) if found is None else found)
         told |= more(exported.files) if more else {}
         return self._with_card(exported, folder / CARD, told)

@@ -121,6 +121,7 @@ class TextDomain:
         return test_text_model(model, options)
 
     def score(self, figures: Mapping[str, Any]) -> float:
+        # more is better
         return -float(figures["loss"])
 
     def test_lines(self, figures: Mapping[str, Any]) -> list[str]:

@@ -78,6 +78,7 @@ def cut_parts(text: str) -> tuple[str, str, str]:
 
 def _boundary(text: str, position: int) -> int:
     """The first end of a line from here on; where that is far away, of a word; else here."""
+    # near: within 2% of the text
     reach = position + max(1, len(text) // 50)
     for mark in ("\n", " "):
         if (found := text.find(mark, position, reach)) >= 0:
