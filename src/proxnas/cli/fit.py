@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from proxnas.common.say import say
@@ -36,12 +37,11 @@ def main(argv: list[str]) -> None:
     if config.dry_run:
         _print_plan(plan_by(config), config.json)
         return
-    result = fit_by(config, folder, tell)
-    from proxnas.report.terminal import (  # later than its errors
-        print_cell,
-        print_fit,
-        print_warning,
-    )
+    _print_result(fit_by(config, folder, tell), folder)
+
+
+def _print_result(result: dict[str, Any], folder: Path) -> None:
+    from proxnas.report.terminal import print_cell, print_fit, print_warning
 
     print_cell(result)
     print_fit(result, folder)

@@ -127,6 +127,11 @@ def main(argv: list[str]) -> None:
         _dry_run(config)
         return
     check_workers(config)
+    _run_search(argv, config)
+
+
+def _run_search(argv: list[str], config: SearchOptions) -> None:
+    """The search that is asked for, new or from where its folder stands."""
     folder = run_folder(
         config, default_folder(config), resolve, "data", "space", "method", "seed", "seeds"
     )

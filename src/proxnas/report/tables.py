@@ -200,6 +200,18 @@ def differences(found: Comparison, pairs: Sequence[Pair]) -> str:
     unlike = [pair for pair in told if pair.verdict == "different"]
     if not unlike:
         return f"No two methods could be told apart at the level {LEVEL}. {note}"
+    headings = [
+        "Better",
+        "Worse",
+        f"Difference in {found.figure.replace('_', ' ')}",
+        "Seeds",
+        "Corrected p",
+    ]
+    return f"{grid(headings, _difference_lines(found, unlike))}\n\n{note}"
+
+
+def _difference_lines(found: Comparison, unlike: Sequence[Pair]) -> list[list[str]]:
+    """A line a pair, the surest first."""
     is_better = better(found.figure)
     lines = []
     for pair in sorted(unlike, key=lambda pair: pair.corrected or 0.0):
@@ -208,14 +220,7 @@ def differences(found: Comparison, pairs: Sequence[Pair]) -> str:
         lines.append(
             [*names, f"{abs(pair.difference):.4g}", str(pair.seeds), f"{pair.corrected:.2g}"]
         )
-    headings = [
-        "Better",
-        "Worse",
-        f"Difference in {found.figure.replace('_', ' ')}",
-        "Seeds",
-        "Corrected p",
-    ]
-    return f"{grid(headings, lines)}\n\n{note}"
+    return lines
 
 
 def grid(headings: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:

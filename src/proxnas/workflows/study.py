@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -32,6 +32,9 @@ from proxnas.runs.options import storable, stored
 from proxnas.searching.defaults import resolve
 from proxnas.workflows.folders import keep_in
 from proxnas.workflows.study_options import AnyStudy, StudyConfig, train_argv, train_values
+
+if TYPE_CHECKING:
+    from proxnas.runs.folder import Run
 
 NO_TIME = "the {} minutes were over before it began: give the same command more, and it goes on"
 
@@ -138,17 +141,7 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> StudyResult:
         if config.force:
             _clear(folder)
         store(config, config.COMMAND, run)
-        if not (run / "plan.json").exists():
-            run.write_json(
-                "plan.json", dataclasses.asdict(StudyPlan(study.names, config.all_seeds()))
-            )
-        plan = read_plan(folder)
-        for name in plan.methods:
-            if name not in study.names:
-                raise InputError(
-                    f"{folder / 'plan.json'}: {name} is not among what config.json names:"
-                    " restore it"
-                )
+        plan = _plan_of(run, study, config)
         run.write_json("environment.json", describe(pick_device(config.device)))
         outcomes: list[Outcome] = []
 
@@ -166,6 +159,19 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> StudyResult:
                 "result.json", {"data": config.data, "space": config.space, "rows": rows}
             )
         return StudyResult(folder, rows, tuple(outcomes))
+
+
+def _plan_of(run: Run, study: Study, config: StudyConfig) -> StudyPlan:
+    """Which runs there are: as the first call of the study had it, whatever `all` is by now."""
+    if not (run / "plan.json").exists():
+        run.write_json("plan.json", dataclasses.asdict(StudyPlan(study.names, config.all_seeds())))
+    plan = read_plan(run.folder)
+    for name in plan.methods:
+        if name not in study.names:
+            raise InputError(
+                f"{run / 'plan.json'}: {name} is not among what config.json names: restore it"
+            )
+    return plan
 
 
 def _run(

@@ -64,8 +64,11 @@ def train(
 
     domain = of_cell(os.fspath(cell))
     data = os.fspath(data) if isinstance(data, os.PathLike) else data
-    loaded = None if isinstance(data, str) else data
-    named = data if isinstance(data, str) else str(getattr(data, "name", "data"))
+    # config.json can hold a name only; what is in memory goes along
+    if isinstance(data, str):
+        named, loaded = data, None
+    else:
+        named, loaded = str(getattr(data, "name", "data")), data
     values = {"cell": os.fspath(cell), "data": named, "quiet": not progress} | options
     folder = None if run is None else Path(run)
     if folder and options.get("resume") and (folder / "config.json").exists():

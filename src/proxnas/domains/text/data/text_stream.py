@@ -64,9 +64,8 @@ class TextStream:
         self.mine = here().part(batch_size)
         self.batch_size, self.bptt, self.seed, self.name = batch_size, bptt, seed, name
         self.random_lengths = random_lengths
-        self.passes = self.delivered = (
-            0  # passes finished before this one; windows delivered of this one
-        )
+        # passes finished before this one; windows delivered of this one
+        self.passes = self.delivered = 0
         self._bounds = self._draw()
 
     def __len__(self) -> int:
