@@ -61,6 +61,7 @@ def table(figures: dict[str, Any]) -> Table:
         ratio = f"{figures['ratio'][name]:.2f}" if figures["ratio"] else "-"
         seconds = [f"{part[key]:.3f}" for key in ("arch", "forward", "backward", "other", "total")]
         rows.add_row(name, *seconds, ratio, f"{part['peak_bytes'] / MIB:.0f}")
+    # the floor has two passes: for A and for w
     limit = figures["limit"]
     rows.add_row(
         "limit",

@@ -60,6 +60,7 @@ def main(argv: list[str]) -> None:
         return
     for kind, file in exported.files.items():
         checked = ""
+        # a card is written, not checked
         if kind in exported.differences:
             how = f"its answers differ by at most {exported.differences[kind]:.1e}"
             checked = f"; checked on {exported.checked_on}: {how}"

@@ -28,9 +28,11 @@ def main(argv: list[str]) -> None:
     folder = run_folder(
         config, default_folder(config), cls.from_values, "data", "space", "method", "seed"
     )
+    # only images can be finished early
     goes_on = config.resume or getattr(config, "finish", False)
     if goes_on and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, "fit", cls), folder, PROG)
+    # after the folder was read, which may know DATA
     need(config, "data")
     check_untimed(config.processes, config.minutes)
     tell: Callable[[str], None] = (lambda text: None) if config.quiet else say

@@ -49,6 +49,7 @@ def build_command(argv: list[str]) -> None:
     need(config, "data")
     from proxnas.workflows.latency import build_table
 
+    # progress goes to stderr: stdout is the table
     path = build_table(config, note)
     say("\n".join(head_lines(json.loads(path.read_text(encoding="utf-8")))))
     say(f"kept in {path}")

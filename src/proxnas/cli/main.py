@@ -80,6 +80,7 @@ def _launched(arguments: list[str]) -> int:
         return _dispatch(arguments)
     # the others would print the same
     own = nullcontext() if place.leads else redirect_stdout(io.StringIO())
+    # whether a process may say what went wrong is known only while it takes its place
     with taking(place), own:
         return _answered(lambda: _together(place, command_to_continue(place, arguments)))
 
@@ -135,6 +136,7 @@ def _dispatch(arguments: list[str]) -> int:
     if arguments[0] in ("-V", "--version"):
         say(f"proxnas {__version__}")
         return 0
+    # only the module of this command is imported: help must be quick
     name, *rest = arguments
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)

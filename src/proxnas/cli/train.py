@@ -42,8 +42,10 @@ def main(argv: list[str]) -> None:
     )
     if options.resume and (folder / "config.json").exists():
         known = stored(folder, "train", domain.train_options)
+        # what the run was begun with, and of this call only what may change
         options = parse_resumed(argv, known, folder, PROG)
     need(options, "cell", "data")
+    # whoever names epochs gets them; else --minutes chooses
     choose = not epochs_given(argv, domain.train_options)
     result = train_in_folder(domain, options, folder, None, choose)
     from proxnas.report.terminal import print_summary, print_warning  # later than its errors

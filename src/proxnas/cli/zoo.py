@@ -92,6 +92,7 @@ def _table(entries: list[zoo.ZooEntry]) -> Table:
 def facts(entry: zoo.ZooEntry) -> list[str]:
     """What is known of a cell, a line each."""
     lines: dict[str, Any] = {"params here": entry.params}
+    # texts, such as a source, speak for themselves; figures are those of the paper
     for name, value in entry.published.items():
         lines[("" if isinstance(value, str) else "published ") + name.replace("_", " ")] = value
     lines["notes"] = entry.notes

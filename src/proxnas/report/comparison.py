@@ -98,6 +98,7 @@ def read_plan(folder: Path) -> StudyPlan:
 def read_comparison(folder: Path) -> Comparison:
     """The comparison in a folder, finished or not."""
     plan = read_plan(folder)
+    # folders of other runs may lie there too: the plan says which are of the study
     places = {(name, seed): f"{name}-{seed}" for name, seed in plan.runs()}
     found = [
         _entry(name, seed, folder / "search" / place, folder / "train" / place)
@@ -206,6 +207,7 @@ def _row(found: Comparison, name: str, operations: int) -> Row:
         **spread("", figures),
         "values": figures,
         **_others(entries),
+        # of the network that was trained, where it was: a protocol has sizes of its own
         **spread("params", [(e.trained or e.result)["params"] for e in entries]),
         **spread("flops", [(e.trained or e.result)["flops"] for e in entries]),
         **spread("seconds", [e.result["seconds"] for e in entries]),

@@ -42,6 +42,7 @@ def examined_figures(test: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _matrix(values: Any, count: int) -> list[list[int]]:
+    # (K, K) of whole numbers, or nothing
     rows = values if isinstance(values, list) and len(values) == count else []
     sound = all(
         isinstance(row, list) and len(row) == count and all(type(n) is int for n in row)
@@ -85,6 +86,7 @@ def reliability(points: list[tuple[float, float, float]]) -> str:
     dots, line = [], []
     for confidence, accuracy, count in points:
         x, y = place(confidence, accuracy)
+        # a dot is as large in area as there are answers, so its radius goes by the root
         line.append(f"{x:.1f} {y:.1f}")
         radius = 2 + 5 * (count / max(most, 1)) ** 0.5
         dots.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>')
@@ -113,6 +115,7 @@ def _mistakes(values: Any) -> list[dict[str, Any]]:
         if not isinstance(row, Mapping):
             continue
         png = row.get("png")
+        # base64 and nothing else may stand in a data: address
         if not isinstance(png, str) or not re.fullmatch(rf"[A-Za-z0-9+/=]{{1,{MOST_BYTES}}}", png):
             continue
         said = f"taken for {str(row.get('answer'))[:60]} ({number(row.get('probability')):.3f})"

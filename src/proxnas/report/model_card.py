@@ -71,6 +71,7 @@ def _table(rows: Mapping[str, str]) -> str:
 
 
 def _making(card: Card) -> str:
+    # a network made by hand was not searched
     found_one = card.genotype is not None and not isinstance(card.genotype, Design)
     if card.made:
         lines = [f"- {sentence}" for sentence in card.made]

@@ -39,6 +39,7 @@ def page_data(records: Sequence[Record]) -> dict[str, Any]:
     frames = max((len(record.rows) for record in records), default=0)
     while True:
         data = {"runs": _once([run_data(record, frames) for record in records])}
+        # halved until it fits: a page that is opened at once is worth more than every epoch
         if frames <= 2 or len(json.dumps(data)) <= MOST_BYTES:
             return data
         frames //= 2
@@ -111,6 +112,7 @@ def _progress(record: Record) -> str:
         return ""
     line = f"epoch {done} of {total}"
     if record.status == "running" and 0 < done < total:
+        # seconds of an epoch so far
         each = sum(map(seconds_of, record.rows)) / done
         line += f", about {duration((total - done) * each)} left"
     return line
@@ -184,6 +186,7 @@ def groups(record: Record, rows: Sequence[StoredRow]) -> list[dict[str, Any]]:
         if not values[0] or any(_form(frame) != _form(values[0]) for frame in values):
             continue  # not what we wrote
         edges, candidates = names(record, name, kind, len(values[0]), len(values[0][0]))
+        # one scale for all edges and epochs of a group
         flat = [a for frame in values for row in frame for a in row if a is not None]
         found.append(
             {

@@ -105,6 +105,7 @@ def _introduction(found: Comparison, rows: Sequence[Row]) -> str:
 def costs(rows: Sequence[Row], spaces: bool = False) -> str:
     """The paper's tables of errors, parameters and search cost; with `spaces` as for the concurrent
     works."""
+    # a column a figure that at least one method has
     figures = [name for name in HEADINGS if any(_has(row, name) for row in rows)]
     middle = ["Ops", "Nodes"] if spaces else []
     named = [HEADINGS[name] for name in figures]
@@ -166,6 +167,7 @@ def timing(rows: Sequence[Row]) -> str:
     lines = []
     for row in rows:
         seconds = row["epoch_seconds"]
+        # the paper's two columns, of which a method fills one
         times: list[float | None] = [None, None]  # of A, by order
         times[row["order"] - 1] = seconds["arch"]
         for part in ("forward", "backward", "other", "evaluate", "total"):

@@ -36,6 +36,7 @@ def is_one_pass(config: FitConfig) -> bool:
     of cells, by other methods, and where flags are given that only such a fit has."""
     if config.space not in (AUTO, SPACE):
         return False
+    # whoever asks for a method, a protocol or more processes wants a search of its own
     usual = config.method == "nasp" and config.protocol == "auto" and config.processes == 1
     usual = usual and config.cost == "auto"
     return usual and not any(getattr(config, name) for name in OF_CELLS)

@@ -51,6 +51,8 @@ def mirrors(
     from proxnas.domains.images.mirroring import keep_their_class
     from proxnas.domains.images.recipe import coloured
 
+    # what is asked for, what a reader knows (Tiny ImageNet, CIFAR), what is measured, what is
+    # likely
     if config.flip != "auto":
         return config.flip == "yes"
     told = None if config.flip_test else keep_their_class(simple, judged)

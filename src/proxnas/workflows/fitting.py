@@ -44,6 +44,7 @@ def plan_by(config: FitOptions) -> dict[str, Any]:
         from proxnas.workflows.fit_plan import SPACE, plan_minutes
         from proxnas.workflows.plan import plan_search
 
+        # of the space itself: what there is to choose, and how large it may become
         search = prepare_search(replace(config, space=SPACE))
         return plan_minutes(config, plan_search(search))
     from proxnas.workflows.fit import plan_fit
@@ -81,6 +82,7 @@ def fit(
     folder = Path(run) if run is not None else Path(tempfile.mkdtemp(prefix="proxnas-fit-"))
     config = _options_of(folder, data, {"quiet": not progress} | options)
     tell: Callable[[str], None] = say if progress else _say_nothing
+    # threads, seeds and the like of the calling program are as before when it is done
     with as_guest(pick_device(config.device)):
         fit_by(config, folder, tell, None)
     return load_model(folder, config.device)

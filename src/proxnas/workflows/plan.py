@@ -76,6 +76,7 @@ def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
     seconds: list[float] = []
     threads = threads_for(job.config.threads, job.device)
     with peak_memory(job.device) as peak:
+        # steps in which threads are still tried out are made, but do not count
         while len(seconds) < STEPS:
             with threads.step(1, len(seconds) + 1):
                 start = time.perf_counter()
@@ -89,6 +90,7 @@ def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
     # the first step also sets things up, so the median, not the mean
     step = statistics.median(seconds)
     if isinstance(job, Search):
+        # what is done only now and then, such as after an epoch, falls to the steps by shares
         step += occasional_seconds(job, len(job), job.config.epochs)
     return step * len(job) + evaluation, peak.bytes
 

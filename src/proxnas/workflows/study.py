@@ -83,6 +83,7 @@ def check_study(study: Study, config: StudyConfig) -> None:
     """An InputError for anything that a run would refuse, before the first is begun."""
     from proxnas.searching.running import build_search
 
+    # one seed stands for all: options do not depend on it
     seed = config.all_seeds()[0]
     searches = {name: resolve(study.search_values(name, seed)) for name in study.names}
     train_values(config)

@@ -190,8 +190,10 @@ def _settle(
 ) -> TrainOptions:
     """The options that `make` makes of what the protocol, the data and the cell say that are
     `named`, with the values given over them."""
+    # of a run that goes on every value is known: its cell may be gone
     architecture = domain.read_cell(named.cell) if named.cell and not named.resume else None
     layers = domain.train_values(named.protocol, named.data, architecture)
+    # what protocol, data and cell say lies below what was given
     options = make(layers | {name: value for name, value in given.items() if name != "protocol"})
     domain.check_training(options, architecture)
     return options
