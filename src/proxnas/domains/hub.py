@@ -113,7 +113,8 @@ def _files(path: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for file in files:
         words = re.split(r"[^a-z]+", file.relative_to(path).as_posix().lower())
-        split = next((name for names in NAMES.values() for name in names if name in words), "train")
+        usual = (name for names in NAMES.values() for name in names)
+        split = next((name for name in usual if name in words), "train")
         found.setdefault(split, []).append(str(file))
     return found
 

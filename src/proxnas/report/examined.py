@@ -65,11 +65,11 @@ def _calibration(values: Any) -> dict[str, Any]:
     """The error as text, and the curve as a drawing."""
     if not isinstance(values, Mapping) or not isinstance(values.get("bins"), list):
         return {"calibration": "", "curve": ""}
-    points = [
-        (number(row[0]), number(row[1]), number(row[2]))
-        for row in values["bins"]
-        if isinstance(row, list) and len(row) == 3
-    ]
+    points = []
+    for row in values["bins"]:
+        if isinstance(row, list) and len(row) == 3:
+            confidence, accuracy, count = map(number, row)
+            points.append((confidence, accuracy, count))
     error = f"expected calibration error {number(values.get('error')):.4f}"
     return {"calibration": error, "curve": reliability(points)}
 

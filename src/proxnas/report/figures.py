@@ -153,12 +153,9 @@ def _heat_map(axis: Any, group: dict[str, Any], e: int, epochs: Sequence[int]) -
         extent=extent,
         interpolation="nearest",
     )
-    marks = [
-        (epoch, k)
-        for epoch, pairs in zip(epochs, group["selected"], strict=True)
-        for edge, k in pairs
-        if edge == e
-    ]
+    marks = []
+    for epoch, pairs in zip(epochs, group["selected"], strict=True):
+        marks += [(epoch, k) for edge, k in pairs if edge == e]
     # no gaps between epochs
     left, right = ([epoch + side for epoch, _ in marks] for side in (-0.51, 0.51))
     axis.hlines([k for _, k in marks], left, right, colors=COLOURS[1], linewidth=1.6)

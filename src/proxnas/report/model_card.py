@@ -83,11 +83,9 @@ def _making(card: Card) -> str:
 
 def _search_line(found: Mapping[str, Any]) -> str:
     if "method" in found:
-        numbers = _numbers(found, ("epochs", "seed")) + (
-            [f"{found['seconds']:.0f} seconds"]
-            if isinstance(found.get("seconds"), int | float)
-            else []
-        )
+        numbers = _numbers(found, ("epochs", "seed"))
+        if isinstance(found.get("seconds"), int | float):
+            numbers += [f"{found['seconds']:.0f} seconds"]
         place = f"in space {escape(found.get('space', '?'))} on {escape(found.get('data', '?'))}"
         return f"- The cell was found by {escape(found['method'])} {place}{_bracket(numbers)}."
     return f"- The cell: {escape(found['cell'])}." if found.get("cell") else ""

@@ -177,16 +177,20 @@ def last_row(path: Path) -> StoredRow:
                 lines = file.read(size).splitlines(keepends=True)
                 if size < end:
                     lines = lines[1:]  # may have begun before
-                rows = (
-                    row for line in reversed(lines) if line.endswith(b"\n") and (row := _row(line))
-                )
-                row = next(rows, {})
+                row = _last_whole(lines)
                 if row or size >= min(end, MOST_LINES_BYTES):
                     return row
                 # rows may be long: A of a large space is in them
                 size *= 4
     except OSError:
         return {}
+
+
+def _last_whole(lines: list[bytes]) -> StoredRow:
+    for line in reversed(lines):
+        if line.endswith(b"\n") and (row := _row(line)):
+            return row
+    return {}
 
 
 def _row(line: bytes) -> StoredRow:

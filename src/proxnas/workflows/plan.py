@@ -38,6 +38,7 @@ def plan_search(search: Search) -> dict[str, Any]:
     """The same for a search that is built; it makes some steps."""
     config = search.config
     seconds, peak = measure(search, search.figures)
+    seen = config.epochs * len(search.train) * config.batch_size
     return {
         "space": config.space,
         "method": config.method,
@@ -49,11 +50,7 @@ def plan_search(search: Search) -> dict[str, Any]:
         "steps_per_epoch": len(search.train),
         "seconds_per_epoch": seconds,
         "peak_bytes": peak,
-        "refine": (
-            how_many(config, seen=config.epochs * len(search.train) * config.batch_size)
-            if config.refine
-            else 0
-        ),
+        "refine": how_many(config, seen=seen) if config.refine else 0,
     }
 
 
@@ -63,11 +60,11 @@ def _ends(search: Search) -> dict[str, int]:
         found = {of: sizes(of, search.task, search.space) for of in ("params", "flops")}
     except NoSums:
         return {}
-    return {
-        f"{of}_{end}": round(getattr(size, end))
-        for of, size in found.items()
-        for end in ("smallest", "largest")
-    }
+    ends = {}
+    for of, size in found.items():
+        ends[f"{of}_smallest"] = round(size.smallest)
+        ends[f"{of}_largest"] = round(size.largest)
+    return ends
 
 
 def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:

@@ -68,10 +68,13 @@ def baselines(
     for name, fit in MODELS[target.kind].items():
         start = time.monotonic()
         predict, params = fit((x - middle) / scale, y)
-        figures = [
-            None if part is None else target.score(predict((part[0] - middle) / scale), part[1])
-            for part in parts
-        ]
+        figures: list[float | None] = []
+        for part in parts:
+            if part is None:
+                figures.append(None)
+            else:
+                rows, truth = part
+                figures.append(target.score(predict((rows - middle) / scale), truth))
         known, right, *mirrored = figures
         seconds = time.monotonic() - start
         found.append(Baseline(name, known, right or 0.0, params, seconds, *mirrored))

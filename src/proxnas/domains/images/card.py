@@ -115,11 +115,9 @@ def _percent(share: Any) -> str:
 def _accuracy(info: Mapping[str, Any]) -> str:
     top5, images = _percent(info.get("test_top5")), info.get("test_images")
     words = [_percent(info.get("test_accuracy")), top5 and f"(among the first five: {top5})"]
-    return " ".join(
-        word
-        for word in [*words, f"on {images:,} images" if isinstance(images, int) else ""]
-        if word
-    )
+    if isinstance(images, int):
+        words.append(f"on {images:,} images")
+    return " ".join(filter(None, words))
 
 
 def _latency(latency: Mapping[str, Any]) -> str:

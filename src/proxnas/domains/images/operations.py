@@ -248,6 +248,13 @@ def search_operation(name: str, C: int, stride: int) -> nn.Module:
     return Pure(f"{name}/{stride}", op, search_norm(C)) if "pool" in name else op
 
 
+def shuffled(x: Tensor, groups: int) -> Tensor:
+    """x (N, C, H, W) with the channels of its groups taken in turn, one of each: channel c of group
+    g comes to g + c * groups (Zhang et al., 'ShuffleNet', CVPR 2018)."""
+    parts: Tensor = x.unflatten(1, (groups, -1))  # (N, groups, C / groups, H, W)
+    return parts.transpose(1, 2).flatten(1, 2)
+
+
 class PartialChannels(nn.Module):
     """An operation on one in `part` channels; the others pass by, halved where it halves. Then all
     are shuffled, so that the next operation reads others (PC-DARTS)."""
@@ -261,10 +268,7 @@ class PartialChannels(nn.Module):
         passed = x[:, C:]
         if self.stride > 1:
             passed = nn.functional.max_pool2d(passed, 2, 2, ceil_mode=True)
-        both = torch.cat([self.operation(x[:, :C]), passed], dim=1)
-        # channel c of part p goes to p + c * parts: each part of the next one has some of each
-        groups: Tensor = both.unflatten(1, (self.part, C))
-        return groups.transpose(1, 2).flatten(1, 2)
+        return shuffled(torch.cat([self.operation(x[:, :C]), passed], dim=1), self.part)
 
 
 class Parts(NamedTuple):

@@ -53,6 +53,12 @@ class Dropouts:
     words: float = 0.0
     """Whole words."""
 
+    @classmethod
+    def of(cls, options: Any) -> Dropouts:
+        """As the options of a search or a training have them."""
+        o = options
+        return cls(o.drop_output, o.drop_hidden, o.drop_input, o.drop_embedding, o.drop_words)
+
 
 NOTHING = Dropouts(0, 0, 0, 0, 0)
 

@@ -195,11 +195,9 @@ def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> 
         raise InputError(
             "not a language model written by proxnas: give the model of a train run on text"
         )
-    genotype = (
-        None
-        if metadata_entry(metadata, "genotype") == LSTM
-        else Genotype.from_json(metadata["genotype"])
-    )
+    genotype = None
+    if metadata_entry(metadata, "genotype") != LSTM:
+        genotype = Genotype.from_json(metadata["genotype"])
     vocabulary = words.check_vocabulary(metadata_entry(metadata, "vocabulary"), "its metadata")
     size = _size(metadata_entry(metadata, "size"), vocabulary, genotype)
     info = metadata_entry(metadata, "info")

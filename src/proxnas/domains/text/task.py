@@ -174,9 +174,7 @@ class TextTask:
         self, config: TextSearch, text: Text, space: RecurrentSpace, device: torch.device
     ) -> None:
         self.config, self.text, self.space, self.device = c, _, _, _ = config, text, space, device
-        dropouts = Dropouts(
-            c.drop_output, c.drop_hidden, c.drop_input, c.drop_embedding, c.drop_words
-        )
+        dropouts = Dropouts.of(c)
         module = space.search_network(self._size(c.units), dropouts, c.norm == "batch").to(device)
         objective = NextWord(c.bptt, c.activation, c.slowness)
         self.net = Supernet(module, space.groups, objective=objective)

@@ -91,10 +91,8 @@ class TextTraining:
     def _fresh(self) -> LanguageModel:
         c = self.config
         torch.manual_seed(stable_seed(c.seed, "weights"))
-        dropouts = Dropouts(
-            c.drop_output, c.drop_hidden, c.drop_input, c.drop_embedding, c.drop_words
-        )
-        return language_network(self.architecture, self.size, dropouts).to(self.device)
+        network = language_network(self.architecture, self.size, Dropouts.of(c))
+        return network.to(self.device)
 
     def __len__(self) -> int:
         return len(self.train)

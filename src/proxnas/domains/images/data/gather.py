@@ -122,11 +122,11 @@ def _looked_at(
 ) -> tuple[tuple[int, int, int], dict[str, tuple[Lazy, Array]], list[Head]]:
     """The form that all can take, the parts without the pictures whose heads are broken, and the
     heads of the others."""
-    heads = {
-        part: [_head(pictures, number, broken) for number in range(len(y))]
-        for part, (pictures, y) in parts.items()
-    }
-    known = [found for row in heads.values() for found in row if found]
+    heads: dict[str, list[Head | None]] = {}
+    known: list[Head] = []
+    for part, (pictures, y) in parts.items():
+        heads[part] = [_head(pictures, number, broken) for number in range(len(y))]
+        known += filter(None, heads[part])
     if not known:
         broken.settle(len(broken.reasons))
         raise InputError(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from proxnas.domains.images.networks.baselines import HandMade, conv, form, halving, stem
 from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.images.operations import shuffled
 
 
 class Inception(nn.Module):
@@ -79,10 +80,7 @@ class Shuffled(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         a, b = x.chunk(2, dim=1) if self.halves else (x, x)
-        both = torch.cat([self.passed(a), self.convolved(b)], dim=1)
-        # (N, 2, C / 2, H, W) with both exchanged: the halves are interleaved
-        groups: Tensor = both.unflatten(1, (2, -1))
-        return groups.transpose(1, 2).flatten(1, 2)
+        return shuffled(torch.cat([self.passed(a), self.convolved(b)], dim=1), 2)
 
 
 def _shufflenet(size: Size, widths: tuple[int, int, int], last: int) -> HandMade:

@@ -23,7 +23,7 @@ from proxnas.cells.parts import Edge
 from proxnas.common.errors import OptionError
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite
-from proxnas.domains.images.operations import Norm, final_norm, search_norm
+from proxnas.domains.images.operations import Norm, final_norm, search_norm, shuffled
 
 WIDTHS = (1.5, 2.5, 5, 6, 12, 20)
 """Channels of the stages, in units of those of the first block: 24, 40, 80, 96, 192, 320 of 16."""
@@ -65,9 +65,7 @@ class Shuffle(nn.Module):
         self.groups = groups
 
     def forward(self, x: Tensor) -> Tensor:
-        # (N, C, H, W) -> (N, groups, C / groups, H, W): both are exchanged
-        groups: Tensor = x.unflatten(1, (self.groups, -1))
-        return groups.transpose(1, 2).flatten(1, 2)
+        return shuffled(x, self.groups)
 
 
 class InvertedResidual(nn.Module):
