@@ -60,6 +60,7 @@ def show(argv: list[str]) -> None:
     config = command_line(LatencyShowConfig, "proxnas latency show", argv)
     from proxnas.core.size.latency_file import kept_folder, read_rows
 
+    # one table in full, or the heads of all that are kept
     if config.file:
         data, rows = read_rows(Path(config.file))
         if config.json:

@@ -60,6 +60,7 @@ def _mark(axis: Any, mark: Mark, x: float, y: float, order: int) -> None:
 
     left, top = x + mark.at[0], y + mark.at[1]
     style: dict[str, Any] = {"color": LINE if mark.solid else PALE, "linewidth": 0, "zorder": order}
+    # as in the SVG: report/cell.py
     tip = [(left, top), (left - 7, top - 3.5), (left - 7, top + 3.5)]
     axis.add_patch(Polygon(tip, **style) if mark.tip else Circle((left, top), 2.5, **style))
 

@@ -123,6 +123,7 @@ def _entry(name: str, seed: int, place: Path, trained: Path) -> RunEntry:
 
 def nodes_of(genotype: Any) -> int:
     """The nodes of the first cell; 0 if that cannot be said."""
+    # step by step: a file may hold anything
     cells = genotype.get("cells") if isinstance(genotype, dict) else None
     first = next(iter(cells.values()), None) if isinstance(cells, dict) else None
     nodes = first.get("nodes") if isinstance(first, dict) else None
@@ -147,6 +148,7 @@ def _check_alike(rows: Sequence[Row]) -> None:
     the other."""
     if not rows:
         raise ValueError("no epoch")
+    # group -> (E, K), epoch by epoch
     forms = [{name: (len(A), len(A[0])) for name, A in row.get("A", {}).items()} for row in rows]
     for row, form in zip(rows, forms, strict=True):
         if row.keys() != rows[0].keys() or form != forms[0]:
@@ -175,6 +177,7 @@ def value(entry: RunEntry, figure: str) -> float | None:
             if "test" in name and isinstance(number, float):
                 return number / 100 if number > 1 else number
         return None
+    # a test is of the trained network, everything else of the search
     source = entry.trained if figure.startswith("test_") else entry.result
     found: float | None = (source or {}).get(figure)
     return found
@@ -213,6 +216,7 @@ def _row(found: Comparison, name: str, operations: int) -> Row:
         **spread("seconds", [e.result["seconds"] for e in entries]),
         "train_seconds": train_seconds,
         "epochs": statistics.mean(e.result["epochs"] for e in entries),
+        # of how many runs
         "converged": sum(e.result["converged"] for e in entries),
         "ops": operations,
         "nodes": nodes_of(first.result["genotype"]),

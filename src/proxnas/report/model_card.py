@@ -61,6 +61,7 @@ def _network(card: Card) -> list[str]:
 def escape(text: object) -> str:
     """Any text as plain words in a paragraph or a table of Markdown."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    # everything that Markdown could read as markup, HTML or a formula
     return re.sub(r"([\\`*_\[\]<>|~&#!$])", r"\\\1", line)
 
 

@@ -52,6 +52,7 @@ def tests(found: Comparison) -> list[Pair]:
 def table_csv(rows: Sequence[Row]) -> str:
     """A line a method; lists with blanks between, parts of an epoch in columns of their own."""
     flat = [_flat(row) for row in rows]
+    # all columns that any row has, in the order in which they come up
     columns = list(dict.fromkeys(name for row in flat for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -107,6 +108,7 @@ def costs(rows: Sequence[Row], spaces: bool = False) -> str:
     works."""
     # a column a figure that at least one method has
     figures = [name for name in HEADINGS if any(_has(row, name) for row in rows)]
+    # as the paper's table of concurrent works has them
     middle = ["Ops", "Nodes"] if spaces else []
     named = [HEADINGS[name] for name in figures]
     headings = ["Method", *named, "Params (M)", *middle, "Time (min)", "Time (days)", "Seeds"]

@@ -57,6 +57,7 @@ def fit_minutes(
     from proxnas.runs.folder import open_run
     from proxnas.runs.lengthening import store
 
+    # a command counts from the start of its process: imports take seconds too
     start = (clock(), time.process_time()) if begun is None else (begun, 0.0)
     images = load(config.data, config.load_options())  # before the folder is touched
     check_asked(config, images)

@@ -30,6 +30,7 @@ REFINED = "and {} short trainings after it (--refine)"
 def plan(config: SearchOptions) -> dict[str, Any]:
     """The figures of `--dry-run`."""
     data = load_for_search(config.space, config.data, config)
+    # steps behind the warm-up are what most of a search is made of
     past_warmup = config.method_options.traits.past_warmup
     return plan_search(Search(changed(config, **past_warmup), data))
 

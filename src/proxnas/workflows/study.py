@@ -67,6 +67,7 @@ def search_tasks(study: Study, plan: StudyPlan, folder: Path) -> list[RunTask]:
 
 def train_tasks(config: StudyConfig, plan: StudyPlan, folder: Path) -> list[RunTask]:
     """The cell of each finished search, trained under the seed that found it."""
+    # a cell is trained where its search is finished, and only then
     found = {run: folder / "search" / f"{run[0]}-{run[1]}" for run in plan.runs()}
     return [
         RunTask(
@@ -85,6 +86,7 @@ def check_study(study: Study, config: StudyConfig) -> None:
 
     # one seed stands for all: options do not depend on it
     seed = config.all_seeds()[0]
+    # all of them are resolved, which is quick; one is built, which reads the data
     searches = {name: resolve(study.search_values(name, seed)) for name in study.names}
     train_values(config)
     build_search(changed(searches[study.first], device=config.device))
@@ -115,6 +117,7 @@ class StudyResult:
     def best(self) -> Row:
         """The row with the best mean."""
         if not self.rows:
+            # what failed is a better reason than that nothing ended
             check_done(list(self.outcomes))
             raise InputError(f"{self.path}: no run has ended yet, so none is the best")
         is_better = better(self.rows[0]["figure"])
@@ -146,6 +149,7 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> StudyResult:
         run.write_json("environment.json", describe(pick_device(config.device)))
         outcomes: list[Outcome] = []
 
+        # after every run, so that a look at the folder in the middle shows what there is
         def done(outcome: Outcome) -> None:
             outcomes.append(outcome)
             study.write(folder, outcomes)
@@ -195,6 +199,7 @@ def _run(
             outcomes = make_executor(
                 config, config.threads, in_turn(config.device, config.workers)
             ).run(timed, board, done)
+            # the time may be over before all are begun: the others are told of as runs that failed
             begun = {outcome.task.folder for outcome in outcomes}
             for task in left:
                 if task.folder not in begun:
@@ -239,6 +244,7 @@ def study_in_python(
     folder = Path(run) if run is not None else Path(tempfile.mkdtemp(prefix=made))
     values: dict[str, Any] = {"quiet": not progress}
     for name, value in options.items():
+        # as the command line writes lists
         values[name] = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
     values |= keep_in(folder, data, values)
     if not values.get("force") and (folder / "config.json").exists():

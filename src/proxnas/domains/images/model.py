@@ -287,6 +287,7 @@ def check_shape(shape: Sequence[int], size: Size, network: nn.Module) -> None:
 
 def _network(file: Any, genotype: Architecture, size: Size) -> nn.Module:
     """The network of the metadata with the weights of the file."""
+    # no memory for weights that are about to be read, whatever size the file claims
     with torch.device("meta"):
         network = networks.build_network(genotype, size)
     return channels_last(read_weights(file, network))

@@ -77,6 +77,7 @@ class Pointwise(nn.Conv2d):
         rows, columns = self.stride
         if self.in_channels >= self.FEW or rows == columns == 1:
             return super().forward(x)
+        # a 1x1 convolution of stride s reads every s-th pixel and nothing else
         return nn.functional.conv2d(x[:, :, ::rows, ::columns], self.weight)
 
 
@@ -294,5 +295,6 @@ def on_part_of_channels(parts: Parts, part: int) -> Parts:
 
 def usable_part(part: int, C: int) -> int:
     """One in how many channels is read: what divides `part` and C, and leaves at least two."""
+    # divisors of both; 1, all channels, is always one where there are two
     usable = [n for n in range(1, part + 1) if part % n == 0 and C % n == 0 and C // n >= 2]
     return max(usable, default=1)

@@ -58,6 +58,7 @@ def _check_targets(model: Model, images: Images, where: str) -> None:
             f"{where}: its targets are {images.target.kind}, the model answers"
             f" {model.target.kind}: give such data, or ?kind={model.target.kind} behind the name"
         )
+    # fewer classes than the model has are fine: it is tested on those
     unknown = [repr(name) for name in images.classes if name not in model.classes]
     if unknown:
         more = ""

@@ -66,6 +66,7 @@ class CustomSpace:
         """`module` gets its rows named."""
         name_rows(module)
         self.module, self.name = module, CUSTOM
+        # a row that several Choices share is one group
         names = {
             row_name(part): part.names for part in module.modules() if isinstance(part, Choice)
         }
@@ -183,6 +184,7 @@ def inside_out(module: nn.Module, pick: Pick) -> list[Choice | Node]:
             return
         seen.add(id(part))
         choice = part if isinstance(part, Choice) else None
+        # of a Choice only what is selected is run, and only that is looked into
         for child in (
             [choice.candidates[choice.names.index(pick(choice).op)]] if choice else part.children()
         ):

@@ -181,6 +181,7 @@ class CustomTask:
             for part in network.modules()
             if isinstance(part, _NormBase) and part.running_mean is not None
         ]
+        # nothing to measure: no batch is run
         if not norms:
             return
         momenta = [norm.momentum for norm in norms]

@@ -65,6 +65,7 @@ class TextDomain:
             return False
 
     def claims_model(self, metadata: Mapping[str, str]) -> bool:
+        # a file that names no domain is known by its vocabulary
         return metadata.get("domain") == json.dumps(self.name) or "vocabulary" in metadata
 
     def load(self, data: Any, options: Any) -> Text:

@@ -229,6 +229,7 @@ class TextTask:
     @torch.inference_mode()
     def seconds(self, network: nn.Module) -> float:
         real = materialised(network, self.device).eval()
+        # one word of one text, (T, B) = (1, 1)
         word = torch.zeros(1, 1, dtype=torch.long, device=self.device)
         return statistics.median(warm_runs(lambda: real(word), Clock(self.device, exact=True)))
 

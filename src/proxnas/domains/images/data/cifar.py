@@ -43,6 +43,7 @@ class Layout:
 def find_cifar(folder: Path) -> tuple[Path, Layout] | None:
     """The CIFAR in a folder, or in one inside it; None if there is none."""
     for layout in LAYOUTS:
+        # the folder itself, even if it was renamed; or one above it
         if folder.name == layout.folder or (folder / layout.train[0]).is_file():
             return folder, layout
     inside = [
@@ -68,6 +69,7 @@ def read_cifar(folder: Path, layout: Layout) -> Images:
         raise InputError(
             f"{folder / layout.names}: {len(names)} class names, not {layout.classes}: {AGAIN}"
         )
+    # the last one is the test part
     parts = [layout.read(folder / file, layout.classes) for file in (*layout.train, layout.test)]
     x, y = (np.concatenate(arrays) for arrays in zip(*parts[:-1], strict=True))
     return build_images(

@@ -123,6 +123,7 @@ def _items(dataset: Any, part: str, options: LoadOptions) -> Items:
         raise InputError(
             f"{part}: {type(dataset).__name__} has no items: give at least one image a class"
         )
+    # one sound item tells the size of all, and that there are labels
     for number in range(len(dataset)):
         try:
             image, _ = Items(dataset, part, False).item(number)
@@ -187,6 +188,7 @@ def _stack_floats(items: Items, options: LoadOptions) -> Array:
             " instead"
         )
     first = _array(items.item(0)[0], items.name(0))
+    # filled one by one: a list of all and its stack would take twice the memory
     found = np.empty((len(items), *first.shape), np.float32)
     for number in range(len(items)):
         try:

@@ -76,6 +76,7 @@ def has_classes(folder: Path) -> bool:
 def _check_no_parts(folder: Path, tops: list[str]) -> None:
     """Folders that hold the same folders, or are called like parts, are no classes."""
     inside = [set(_folders(folder / name)) for name in tops]
+    # folders in which there are only folders
     pure = bool(tops) and all(inside) and not any(_loose(folder / name) for name in tops)
     if pure and all(part_of(name) for name in tops):
         raise InputError(
@@ -224,5 +225,6 @@ def _check_classes(folder: Path, part: str, listed: Listed, classes: list[str]) 
 
 def _part(listed: Listed, classes: list[str], root: Path) -> tuple[Files, Array]:
     files = [file for name in classes for file in listed.get(name, [])]
+    # files lie class by class: 0, 0, ..., 1, 1, ...
     y = np.repeat(np.arange(len(classes)), [len(listed.get(name, [])) for name in classes])
     return Files(tuple(files), str(root)), y

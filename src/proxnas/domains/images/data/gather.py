@@ -38,6 +38,7 @@ class Broken:
     def settle(self, of: int) -> None:
         """Stops unless they are to be skipped or there are none."""
         if self.reasons and not self.skip:
+            # the first with its reason, the others by name
             first, why = next(iter(self.reasons.items()))
             names = list(self.reasons)[1:]
             broken = f"{first}: broken image ({why})"

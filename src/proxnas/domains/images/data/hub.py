@@ -70,6 +70,7 @@ class Column:
 
     def open(self, number: int) -> Image.Image:
         stored = self.split[number][self.column]
+        # the hub's form is {bytes, path}; other writers of parquet put plain bytes
         content = stored.get("bytes") if isinstance(stored, dict) else stored
         if isinstance(content, bytes):
             return open_picture(content)

@@ -80,6 +80,7 @@ def is_dataset(data: object) -> bool:
 def _load(spec: str, options: LoadOptions) -> Images:
     if spec == "digits":
         return bring_to_size(_digits(), options)
+    # a reader of another package: NAME:what it takes
     reader, _, rest = spec.partition(":")
     if reader in of_others("data"):
         read = resolve("data", reader, of_others("data")[reader])
@@ -88,6 +89,7 @@ def _load(spec: str, options: LoadOptions) -> Images:
         from proxnas.domains.images.data import hub
 
         return hub.read_hub(spec.removeprefix("hf:"), options)
+    # before folders and files: a name with ?label=... is no path as it stands
     if table.is_table(spec):
         place, asked = table.split_words(spec)
         if os.path.isfile(os.path.expanduser(place)):
@@ -114,6 +116,7 @@ def _load_path(spec: str, options: LoadOptions) -> Images:
         if os.path.exists(place):
             fault = "not a kind of data that can be read"
         raise InputError(f"{spec!r}: {fault}: {ACCEPTED}")
+    # no path at all: perhaps the one word that is known, misspelt
     hint = ""
     if difflib.get_close_matches(spec.lower(), ["digits"], cutoff=0.5):
         hint = "did you mean digits? "

@@ -95,6 +95,7 @@ def pair(kernel: int, excite: bool = False) -> Body:
     """Two convolutions."""
 
     def build(C: int, norm: Norm) -> nn.Module:
+        # the last ReLU comes after the addition
         first = [conv(C, C, kernel), norm(C), nn.ReLU()]
         second = [conv(C, C, kernel), norm(C)]
         return Residual(
@@ -106,6 +107,7 @@ def pair(kernel: int, excite: bool = False) -> Body:
 
 def grouped_conv(C: int, norm: Norm) -> nn.Module:
     """A 3x3 convolution in groups of channels, which a 1x1 mixes."""
+    # as many as divide C, at most GROUPS
     groups = math.gcd(C, GROUPS)
     first = [conv(C, C, 3, groups=groups), norm(C), nn.ReLU()]
     return Residual(*first, conv(C, C, 1), norm(C))

@@ -75,6 +75,7 @@ class InvertedResidual(nn.Module):
         super().__init__()
         wide = C_in * kind.expansion
         layers: list[nn.Module] = []
+        # with expansion 1 there is no first 1x1 convolution, as in MobileNetV2; FBNet may have it
         if kind.expansion > 1 or kind.mixes:
             layers += [_pointwise(C_in, wide, kind.groups), norm(wide), nn.ReLU6()]
         if kind.groups > 1:
@@ -85,6 +86,7 @@ class InvertedResidual(nn.Module):
         layers += [depthwise, norm(wide), nn.ReLU6()]
         if kind.excite:
             layers.append(SqueezeExcite(wide, max(1, C_in // SQUEEZE)))
+        # linear: no activation on the narrow side (Sandler et al.)
         layers += [_pointwise(wide, C, kind.groups), norm(C)]
         self.f = nn.Sequential(*layers)
         self.adds = stride == 1 and C_in == C
