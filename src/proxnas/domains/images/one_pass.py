@@ -184,8 +184,7 @@ class OnePass:
 
     def _search(self, share: float) -> int:
         """Proposes a swap if it is time; when all are made, A rests. Returns entries changed."""
-        # proposal p is due at TRYING + (PROPOSING - TRYING) p / PROPOSALS, the rest of A after the
-        # last
+        # evenly spread between TRYING and PROPOSING; at the end of these A rests
         due = TRYING + (PROPOSING - TRYING) * self.proposals / PROPOSALS
         if share < due or self.proposals > PROPOSALS:
             return 0
@@ -216,7 +215,7 @@ class OnePass:
         found = worth(self.net, self.A_bar, self._judging(SCORED + JUDGED))
         network = (self.size, self.images.shape, self.device, self.config.latency_by)
         self.A_bar = within(budget, found, self.A_bar, *network)
-        # none is left: at the next look A comes to rest
+        # none is left to propose: A comes to rest
         self.proposals = PROPOSALS
 
     def _rest(self) -> None:

@@ -104,7 +104,7 @@ class ImageTask:
         return channels_last(self.space.network(genotype, size, searched=True).to(self.device))
 
     def loss(self, network: nn.Module, batch: Batch, of_weights: bool = True) -> Tensor:
-        # the floor of an architecture step: gradients run back to the input, none to weights
+        # without those of weights the gradient of the input makes the backward pass run through all
         network.requires_grad_(of_weights)
         return nn.functional.cross_entropy(network(batch.x.requires_grad_(not of_weights)), batch.y)
 

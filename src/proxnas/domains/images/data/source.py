@@ -208,7 +208,6 @@ def _as_it_is(batch: Any) -> Any:
 def _begin_worker(_: int) -> None:
     """Signals to the whole group of processes are for the first one, which decides what to do."""
     warnings.simplefilter("ignore")
-    # a Ctrl-C reaches the whole group; the worker must live until the checkpoint is written
     for signum in STOPPING:
         signal.signal(signum, signal.SIG_IGN)
     # 0: else the loader would interrupt the first one
