@@ -70,7 +70,7 @@ def _table(entries: list[zoo.ZooEntry]) -> Table:
 
     caption = "error: CIFAR-10 test error in %, or PTB test perplexity (ppl), as published"
     table = Table(caption=caption, box=None)
-    # what cannot be read in two lines has one
+    # no_wrap: what would be misread in two lines
     table.add_column("name", no_wrap=True)
     table.add_column("kind", no_wrap=True)
     table.add_column("params", justify="right", no_wrap=True)

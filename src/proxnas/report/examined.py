@@ -86,7 +86,7 @@ def reliability(points: list[tuple[float, float, float]]) -> str:
     dots, line = [], []
     for confidence, accuracy, count in points:
         x, y = place(confidence, accuracy)
-        # a dot is as large in area as there are answers, so its radius goes by the root
+        # by the root of how many answers there are: what the eye compares is the area
         line.append(f"{x:.1f} {y:.1f}")
         radius = 2 + 5 * (count / max(most, 1)) ** 0.5
         dots.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>')

@@ -80,7 +80,7 @@ def _quantised(source: Path, images: Array, kept: Sequence[str]) -> bytes:
 
     with tempfile.TemporaryDirectory() as folder, _quiet():
         place = Path(folder) / "int8.onnx"
-        # QDQ: pairs of quantise and dequantise nodes, which every runtime can read or fuse
+        # QDQ: pairs of quantise and dequantise nodes, which runtimes fuse into operations on bytes
         quantize_static(
             str(source),
             str(place),

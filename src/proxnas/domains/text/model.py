@@ -122,7 +122,7 @@ class TextModel:
         return prompt + gap + written
 
     def _draw(self, logits: Tensor, temperature: float, generator: torch.Generator) -> int:
-        # no text has this word
+        # it stands for words that are not known, and is none to write
         logits[self.vocabulary.index(words.UNKNOWN)] = -torch.inf
         if temperature == 0:
             return int(logits.argmax())
