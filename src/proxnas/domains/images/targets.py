@@ -17,6 +17,7 @@ import numpy as np
 from proxnas.common.errors import InputError
 from proxnas.common.seeds import Array
 from proxnas.common.stored import is_figure
+from proxnas.domains.images.label_figures import label_figures
 from proxnas.training.answers import Answer, Value
 
 if TYPE_CHECKING:
@@ -210,28 +211,7 @@ class Labels(Target):
     def figures(self, answers: Array, y: Array) -> dict[str, Any]:
         """Average precision and F1 of each label that occurs, their means, and how often all labels
         of an image are right."""
-        from sklearn.metrics import average_precision_score
-
-        truth, said = y > CERTAIN, answers > CERTAIN
-        precision: list[float | None] = []
-        f1: list[float | None] = []
-        for k in range(y.shape[1]):
-            # neither figure is defined without a true image: the label does not count in the means
-            if not truth[:, k].any():
-                precision.append(None)
-                f1.append(None)
-                continue
-            precision.append(float(average_precision_score(truth[:, k], answers[:, k])))
-            # F1 = 2 TP / (true + answered), which is the harmonic mean of precision and recall
-            both = (truth[:, k] & said[:, k]).sum()
-            f1.append(float(2 * both / (truth[:, k].sum() + said[:, k].sum())))
-        known = [value for value in precision if value is not None]
-        return {
-            "map": float(np.mean(known)) if known else 0.0,
-            "f1": float(np.mean([value for value in f1 if value is not None])) if known else 0.0,
-            "subset_accuracy": float((truth == said).all(1).mean()),
-            "each": {"average_precision": precision, "f1": f1},
-        }
+        return label_figures(y > CERTAIN, answers > CERTAIN, answers)
 
     def for_model(self, y: Array, names: Sequence[str], known: Sequence[str]) -> Array:
         # labels that the data do not have are absent in all their images
@@ -297,13 +277,10 @@ def require_classes(target: Target, name: str) -> None:
 
 def rename_accuracy(values: Any, metric: str) -> Any:
     """JSON values with test_accuracy called test_r2, and so on, wherever they are."""
-    if isinstance(values, Mapping):
-        own = {
-            f"{part}_accuracy": f"{part}_{metric}" for part in ("train", "valid", "test", "float")
-        }
-        return {
-            own.get(name, name): rename_accuracy(value, metric) for name, value in values.items()
-        }
-    return (
-        [rename_accuracy(value, metric) for value in values] if isinstance(values, list) else values
-    )
+    if isinstance(values, list):
+        return [rename_accuracy(value, metric) for value in values]
+    if not isinstance(values, Mapping):
+        return values
+    parts = ("train", "valid", "test", "float")
+    own = {f"{part}_accuracy": f"{part}_{metric}" for part in parts}
+    return {own.get(name, name): rename_accuracy(value, metric) for name, value in values.items()}

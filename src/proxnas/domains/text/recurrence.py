@@ -136,7 +136,6 @@ class _Recurrence(torch.autograd.Function):
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         J, T, (B, H) = len(weights), len(xz), h.shape
-        # all of it at once, for the gradients of the weights and for scoring
         states = h.new_empty(J, T, B, H)
         gates = h.new_empty(J, T, B, 2 * H)
         output = h.new_empty(T, B, H)
@@ -194,7 +193,6 @@ def _forward(
         zip(xz, states[first : last + 1].unbind(1), output, strict=True)
     ):
         now: list[Tensor] = [h]
-        # each state is masked once, whatever the number of nodes that read it
         masked = {0: h if mask is None else h * mask}
         for j, (node, w) in enumerate(zip(plan.nodes, weights, strict=True)):
             if j == 0:
@@ -258,8 +256,7 @@ def _backward(
                 z_[j][place].zero_()
                 continue
             s, gate = s_[node.source][t], c_[j][t]
-            # computed again: kept for all nodes and times it would take as much memory as the
-            # states
+            # computed again: to keep it would take as much memory as all states do
             y = ACTIVATIONS[node.activation](x_[j][t])
             if plan.norm:
                 g_j = _through_norm(g_j, torch.lerp(s, y, gate), node.value, *statistics[j][t])
