@@ -22,6 +22,7 @@ def main(argv: list[str]) -> None:
     config = parse_options(BenchConfig, "proxnas bench", argv)
     if config.run:
         make_folder(Path(config.run))
+    # before the measurement, which takes minutes
     for target in _targets(config):
         if not target.parent.is_dir():
             raise InputError(

@@ -52,6 +52,7 @@ def main(argv: list[str]) -> None:
     from proxnas.common.environment import set_threads
     from proxnas.domains.trained import load_model
 
+    # before the model is loaded: its latency is measured by so many
     set_threads(options.threads)
     model = load_model(options.model, options.device)
     exported = model.export(options.onnx, options.torch, options.card, options.data or None)

@@ -47,6 +47,7 @@ def _print_result(result: dict[str, Any], folder: Path) -> None:
 
     print_cell(result)
     print_fit(result, folder)
+    # only a language model has written something
     if "sample" in result:
         say(
             f"exported logits differ by at most {result['export_difference']:.1e}; it"

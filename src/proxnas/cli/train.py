@@ -62,6 +62,7 @@ def default_folder(options: TrainOptions) -> str:
 
 def _cell_word(cell: str) -> str:
     try:
+        # the folder of a search: what it searched says more than its name
         found = read_json(Path(cell) / "config.json")
         return slug(f"{found['space']}-{found['method']}")
     except (OSError, ValueError, TypeError, KeyError):

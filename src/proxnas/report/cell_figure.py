@@ -43,6 +43,7 @@ def save_cell(genotype: Genotype, path: Path) -> None:
 def _paint(axis: Any, cell: Drawing, x: float, y: float) -> None:
     _write(axis, Label(x, y, cell.title, 14, middle=False), weight="bold")
     for order, shape in enumerate(cell.shapes, start=1):
+        # matplotlib paints by zorder, not by the order of calls
         if isinstance(shape, Stroke):
             (x0, y0), (x1, y1) = shape.start, shape.end
             style = {"color": LINE} if shape.solid else {"color": PALE, "dashes": (4, 3)}

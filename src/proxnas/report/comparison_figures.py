@@ -184,6 +184,7 @@ def _over_time(axis: Any, found: Comparison, names: Sequence[str]) -> None:
         reached = _common([_by_epoch(entry, figure) for entry in entries])
         x, y, spread = minutes.mean(0), reached.mean(0), reached.std(0)
         axis.plot(x, y, label=name, **_style(i))
+        # a standard deviation either way
         if len(entries) > 1:
             axis.fill_between(
                 x, y - spread, y + spread, color=COLOURS[i % len(COLOURS)], alpha=0.12, linewidth=0

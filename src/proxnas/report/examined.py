@@ -80,6 +80,7 @@ def reliability(points: list[tuple[float, float, float]]) -> str:
     side, edge = WIDE - 40, 30
 
     def place(x: float, y: float) -> tuple[float, float]:
+        # within the square, whatever the file says; y of SVG points down
         return edge + side * min(max(x, 0.0), 1.0), 10 + side * (1 - min(max(y, 0.0), 1.0))
 
     most = max((count for _, _, count in points), default=1.0)

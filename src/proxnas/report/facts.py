@@ -187,6 +187,7 @@ def reproduce(record: Record) -> str:
         ]
     elif "data" in record.config:
         words.append(str(record.config["data"]))
+    # flags of a search depend on its space, so that must be known before the file is read
     if "space" in record.config and record.command == "search":
         words += ["--space", str(record.config["space"])]
     # config.json has every value as it was used

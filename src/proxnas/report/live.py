@@ -55,6 +55,7 @@ class Snapshot:
 
     def _signs(self) -> object:
         """What is different whenever the data may be."""
+        # in_use too: a run that is killed changes no file
         folders = list(run_folders(self.folder))
         return [(path, in_use(path), *(_stat(path / name) for name in WATCHED)) for path in folders]
 
@@ -130,6 +131,7 @@ def _headers(kind: str, version: str) -> dict[str, str]:
     safe = {
         "Content-Type": kind,
         "Cache-Control": "no-store",
+        # frame-ancestors counts in a header only, not in the policy of the page itself
         "Content-Security-Policy": f"{policy(live=True)}; frame-ancestors 'none'",
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
@@ -144,5 +146,6 @@ def _bound(port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPSer
     except (OSError, OverflowError) as error:
         advice = f"cannot be used ({escape(error)}): choose another, or leave it out"
         raise OptionError("port", port, advice) from error
+    # a browser keeps its connection open: that must not keep the server alive
     server.daemon_threads = True
     return server

@@ -74,6 +74,7 @@ def json_for_script(data: Any) -> str:
 
 def _page(title: str, data: Any, live: bool) -> bytes:
     filled = Template(_part("page.html")).substitute(
+        # in the page itself: one that is opened as a file comes without headers
         policy=html.escape(policy(live)),
         title=html.escape(text(title)),
         style=_part("page.css"),

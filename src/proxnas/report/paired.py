@@ -75,6 +75,7 @@ def p_value(differences: Sequence[float]) -> float | None:
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's corrected p values, in the order given."""
     corrected, highest = [0.0] * len(p), 0.0
+    # from the smallest p value to the largest
     for rank, i in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
         # the r-th smallest of m (from 0) times m - r, and never below the one before
         highest = max(highest, min(1.0, (len(p) - rank) * p[i]))

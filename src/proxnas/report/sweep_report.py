@@ -110,6 +110,7 @@ def penalty(rows: Sequence[Row]) -> Figure:
             # linear up to the smallest weight, then logarithmic
             least = min((value for value in x if value), default=1.0)
             axis.set_xscale("symlog", linthresh=least)  # eta = 0 has its place too
+    # size and limit are of the same unit: what is above the line is too large
     if swept == "limit" and rows[0]["of"] == size:
         of_size.plot(x, x, color=COLOURS[-1], linestyle=":", marker="", label="limit")
         of_size.legend(frameon=False)

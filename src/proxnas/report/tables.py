@@ -191,6 +191,7 @@ def differences(found: Comparison, pairs: Sequence[Pair]) -> str:
     """What the tests say; nothing is called different without one."""
     told = [pair for pair in pairs if pair.corrected is not None]
     most = max((pair.seeds for pair in pairs), default=0)
+    # too few seeds for any test: say how many it takes
     if not told and most < FEWEST:
         seeds = f"{most} seed{'s' * (most != 1)}"
         return (

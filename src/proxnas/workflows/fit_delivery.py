@@ -107,6 +107,7 @@ def model_of(job: OnePass, network: Any, result: Mapping[str, Any]) -> Any:
     from proxnas.domains.images.model import Model
 
     images = job.images
+    # what the file of the model tells of it; the target decides which of them there are
     wanted = (
         *("params", "flops", "valid_accuracy", "test_accuracy", "test_images", "epochs"),
         *("seed", "test_mae", "test_f1", "calibration_error"),
