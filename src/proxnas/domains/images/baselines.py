@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,21 +64,35 @@ def baselines(
     if valid is not None:
         # columns in reverse order: left and right exchanged
         parts.append((features(np.asarray(valid[0])[:, :, ::-1]), valid[1]))
-    found = []
-    for name, fit in MODELS[target.kind].items():
-        start = time.monotonic()
-        predict, params = fit((x - middle) / scale, y)
-        figures: list[float | None] = []
-        for part in parts:
-            if part is None:
-                figures.append(None)
-            else:
-                rows, truth = part
-                figures.append(target.score(predict((rows - middle) / scale), truth))
-        known, right, *mirrored = figures
-        seconds = time.monotonic() - start
-        found.append(Baseline(name, known, right or 0.0, params, seconds, *mirrored))
-    return found
+
+    def scaled(rows: Array) -> Array:
+        found: Array = (rows - middle) / scale
+        return found
+
+    models = MODELS[target.kind].items()
+    return [_made(name, fit, (x, y), parts, scaled, target) for name, fit in models]
+
+
+def _made(
+    name: str,
+    fit: Callable[[Array, Array], tuple[Predict, int]],
+    train: tuple[Array, Array],
+    parts: Sequence[tuple[Array, Array] | None],
+    scaled: Callable[[Array], Array],
+    target: Target,
+) -> Baseline:
+    """A model fitted to rows and their answers, and how right it is on each of the parts."""
+    start = time.monotonic()
+    predict, params = fit(scaled(train[0]), train[1])
+    figures: list[float | None] = []
+    for part in parts:
+        if part is None:
+            figures.append(None)
+        else:
+            figures.append(target.score(predict(scaled(part[0])), part[1]))
+    known, right, *mirrored = figures
+    seconds = time.monotonic() - start
+    return Baseline(name, known, right or 0.0, params, seconds, *mirrored)
 
 
 def features(x: Pixels) -> NDArray[np.float32]:
