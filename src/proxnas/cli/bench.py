@@ -22,6 +22,7 @@ def main(argv: list[str]) -> None:
     config = parse_options(BenchConfig, "proxnas bench", argv)
     if config.run:
         make_folder(Path(config.run))
+    # before the measurement, which takes minutes
     for target in _targets(config):
         if not target.parent.is_dir():
             raise InputError(
@@ -61,6 +62,7 @@ def table(figures: dict[str, Any]) -> Table:
         ratio = f"{figures['ratio'][name]:.2f}" if figures["ratio"] else "-"
         seconds = [f"{part[key]:.3f}" for key in ("arch", "forward", "backward", "other", "total")]
         rows.add_row(name, *seconds, ratio, f"{part['peak_bytes'] / MIB:.0f}")
+    # the floor has two passes: for A and for w
     limit = figures["limit"]
     rows.add_row(
         "limit",

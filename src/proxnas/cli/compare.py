@@ -55,11 +55,13 @@ def study_command(
     config = parse_options(cls, prog, argv)
     plain = default_folder(config)
     folder = run_folder(config, plain, cls.from_values, "data", "space", *named, "seed", "seeds")
+    # a study always goes on, so its folder says what was asked for at first
     if not config.force and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, cls.COMMAND, cls), folder, prog)
     need(config, "data")
     check_executor(config)
     result = work(config, folder)
+    # tables first: runs that failed are an error, said last
     say(result.table)
     say(f"tables and figures in {result.path}")
     check_done(list(result.outcomes))

@@ -37,6 +37,7 @@ def main(argv: list[str]) -> None:
     from proxnas.runs.progress import shown
     from proxnas.searching.evaluation import evaluate
 
+    # a worker that was killed is started again by the search: it goes on
     with open_run(folder, resume=True) as run:
         if not run.finished:
             with shown(

@@ -52,6 +52,7 @@ def main(argv: list[str]) -> None:
     from proxnas.common.environment import set_threads
     from proxnas.domains.trained import load_model
 
+    # before the model is loaded: its latency is measured by so many
     set_threads(options.threads)
     model = load_model(options.model, options.device)
     exported = model.export(options.onnx, options.torch, options.card, options.data or None)
@@ -60,6 +61,7 @@ def main(argv: list[str]) -> None:
         return
     for kind, file in exported.files.items():
         checked = ""
+        # a card is written, not checked
         if kind in exported.differences:
             how = f"its answers differ by at most {exported.differences[kind]:.1e}"
             checked = f"; checked on {exported.checked_on}: {how}"

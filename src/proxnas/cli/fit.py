@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from proxnas.common.say import say
@@ -27,24 +28,26 @@ def main(argv: list[str]) -> None:
     folder = run_folder(
         config, default_folder(config), cls.from_values, "data", "space", "method", "seed"
     )
+    # only images can be finished early
     goes_on = config.resume or getattr(config, "finish", False)
     if goes_on and (folder / "config.json").exists():
         config = parse_resumed(argv, stored(folder, "fit", cls), folder, PROG)
+    # after the folder was read, which may know DATA
     need(config, "data")
     check_untimed(config.processes, config.minutes)
     tell: Callable[[str], None] = (lambda text: None) if config.quiet else say
     if config.dry_run:
         _print_plan(plan_by(config), config.json)
         return
-    result = fit_by(config, folder, tell)
-    from proxnas.report.terminal import (  # later than its errors
-        print_cell,
-        print_fit,
-        print_warning,
-    )
+    _print_result(fit_by(config, folder, tell), folder)
+
+
+def _print_result(result: dict[str, Any], folder: Path) -> None:
+    from proxnas.report.terminal import print_cell, print_fit, print_warning
 
     print_cell(result)
     print_fit(result, folder)
+    # only a language model has written something
     if "sample" in result:
         say(
             f"exported logits differ by at most {result['export_difference']:.1e}; it"

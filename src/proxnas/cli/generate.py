@@ -17,6 +17,7 @@ def main(argv: list[str]) -> None:
 
     set_threads(options.threads)
     model = load_text_model(options.model, pick_device(options.device))
+    # on stderr, and before it writes: words that it reads as <unk> explain what it makes of them
     if (unknown := model.unknown(options.prompt)) and not options.quiet:
         shown = ", ".join(map(repr, unknown[:5]))
         note(f"not in the model's vocabulary, read as <unk>: {shown}")

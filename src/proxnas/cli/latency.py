@@ -49,6 +49,7 @@ def build_command(argv: list[str]) -> None:
     need(config, "data")
     from proxnas.workflows.latency import build_table
 
+    # progress goes to stderr: stdout is the table
     path = build_table(config, note)
     say("\n".join(head_lines(json.loads(path.read_text(encoding="utf-8")))))
     say(f"kept in {path}")
@@ -59,6 +60,7 @@ def show(argv: list[str]) -> None:
     config = command_line(LatencyShowConfig, "proxnas latency show", argv)
     from proxnas.core.size.latency_file import kept_folder, read_rows
 
+    # one table in full, or the heads of all that are kept
     if config.file:
         data, rows = read_rows(Path(config.file))
         if config.json:

@@ -80,6 +80,7 @@ def _launched(arguments: list[str]) -> int:
         return _dispatch(arguments)
     # the others would print the same
     own = nullcontext() if place.leads else redirect_stdout(io.StringIO())
+    # whether a process may say what went wrong is known only while it takes its place
     with taking(place), own:
         return _answered(lambda: _together(place, command_to_continue(place, arguments)))
 
@@ -109,18 +110,12 @@ def _answered(work: Callable[[], int]) -> int:
         # else Python complains again when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except OSError as error:
-        # a full disk, a folder that vanished: nothing that a traceback would explain
-        return _say(
-            f"{error.filename or 'input or output'}: {error.strerror or error}: check the path and"
-            " the disk",
-            2,
-        )
+    except OSError as error:  # a full disk, a folder that vanished: no traceback would explain it
+        place, why = error.filename or "input or output", error.strerror or error
+        return _say(f"{place}: {why}: check the path and the disk", 2)
     except Interrupted as stop:
-        how = ""
-        if stop.saved:
-            how = "; a checkpoint is written: the same command with --resume goes on"
-        return _say(f"{stop}{how}", stop.exit_code)
+        goes_on = "; a checkpoint is written: the same command with --resume goes on"
+        return _say(f"{stop}{goes_on if stop.saved else ''}", stop.exit_code)
     except Ended as end:  # what went wrong was said by those who did the work
         return end.code
     except KeyboardInterrupt:
@@ -141,6 +136,7 @@ def _dispatch(arguments: list[str]) -> int:
     if arguments[0] in ("-V", "--version"):
         say(f"proxnas {__version__}")
         return 0
+    # only the module of this command is imported: help must be quick
     name, *rest = arguments
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)

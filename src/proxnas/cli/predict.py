@@ -25,6 +25,7 @@ def main(argv: list[str]) -> None:
 
     set_threads(options.threads)
     model, seen = load_model(options.model, pick_device(options.device)), Seen()
+    # an iterator: rows are printed while later images are still to be read
     rows = predict(model, options.images, options.top, seen)
     if options.json:
         say(json.dumps([_json(row) for row in rows], indent=2))

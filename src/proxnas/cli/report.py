@@ -35,6 +35,7 @@ def main(argv: list[str]) -> None:
     """Reads the runs, writes the report."""
     config = command_line(ReportConfig, "proxnas report", argv)
     records = [record for run in config.runs for record in find_runs(run)]
+    # beside a run that is alone; several belong to none of their folders
     out = Path(config.out or (Path(config.runs[0]) / FILE if len(config.runs) == 1 else FILE))
     say(f"report in {write_report(records, out)}")
     if config.figures:

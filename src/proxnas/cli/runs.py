@@ -35,6 +35,7 @@ def main(argv: list[str]) -> None:
     entries = list_runs(folder)
     if config.json:
         say(json.dumps(entries, indent=2))
+    # no runs are no error: --json gives an empty list
     elif not entries:
         say(f"no runs in {folder}")
     else:

@@ -82,7 +82,9 @@ def _resolve(argv: list[str]) -> SearchOptions:
     hints = SearchOptions.all_hints()
     file = config_file(argv, hints)
     chosen = chosen_by(argv, hints)
+    # the values below the flags depend on a few of the flags themselves: those are read first
     below = below_flags(chosen, file)
+    # before tyro, which would only say that it does not know the flag
     _check_foreign(argv, below.values["space"], below.values["method"])
     options = command_line(SearchOptions, PROG, argv, default=below.options())
     check_asked(options, default_values(chosen, file))
@@ -119,6 +121,7 @@ def main(argv: list[str]) -> None:
     if shows:
         say(json.dumps(storable(config), indent=2))
         return
+    # the first process only starts the others, which get the same words
     if number := to_start(config.job.processes):
         run_together(["search", *argv], number)
         return
@@ -127,12 +130,18 @@ def main(argv: list[str]) -> None:
         _dry_run(config)
         return
     check_workers(config)
+    _run_search(argv, config)
+
+
+def _run_search(argv: list[str], config: SearchOptions) -> None:
+    """The search that is asked for, new or from where its folder stands."""
     folder = run_folder(
         config, default_folder(config), resolve, "data", "space", "method", "seed", "seeds"
     )
     begun = (folder / "config.json").exists()
     new = config.job.force or not begun
     deadline = deadline_of(config.job.minutes)
+    # who names epochs gets them, as far as the time goes
     if new and config.job.minutes and not _says_epochs(argv):
         config = fitted_to_minutes(config, deadline)
     if config.job.resume and begun:
@@ -162,6 +171,7 @@ def _resume_options(argv: list[str], folder: Path) -> SearchOptions:
     """The options that the run in the folder was begun with, and those of this call."""
     known = stored(folder, "search", SearchOptions)
     named = {name: given_values(argv, flag_of(name)) for name in ("space", "method")}
+    # another space or method is refused by `parse_resumed`, which says so better
     if all(not given or given[-1] == getattr(known, name) for name, given in named.items()):
         _check_foreign(argv, known.what.space, known.what.method)
     return parse_resumed(argv, known, folder, PROG)

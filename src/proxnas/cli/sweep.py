@@ -27,6 +27,7 @@ def _sweep(config: SweepConfig, folder: Path) -> StudyResult:
 
 def default_folder(config: SweepConfig) -> str:
     """runs/sweep-<data>-<space>-<method>-<what>-<seeds>."""
+    # all settings are of one flag
     what = config.settings()[0].flag.replace("_", "-")
     seeds = "-".join(map(str, config.all_seeds()))
     return (

@@ -42,8 +42,10 @@ def main(argv: list[str]) -> None:
     )
     if options.resume and (folder / "config.json").exists():
         known = stored(folder, "train", domain.train_options)
+        # what the run was begun with, and of this call only what may change
         options = parse_resumed(argv, known, folder, PROG)
     need(options, "cell", "data")
+    # whoever names epochs gets them; else --minutes chooses
     choose = not epochs_given(argv, domain.train_options)
     result = train_in_folder(domain, options, folder, None, choose)
     from proxnas.report.terminal import print_summary, print_warning  # later than its errors
@@ -60,6 +62,7 @@ def default_folder(options: TrainOptions) -> str:
 
 def _cell_word(cell: str) -> str:
     try:
+        # the folder of a search: what it searched says more than its name
         found = read_json(Path(cell) / "config.json")
         return slug(f"{found['space']}-{found['method']}")
     except (OSError, ValueError, TypeError, KeyError):

@@ -38,6 +38,7 @@ def main(argv: list[str]) -> None:
         raise InputError(
             f"{config.run}: no such folder: start the run first (proxnas runs lists them)"
         )
+    # the port is bound here, so the address can be said before the first answer
     with serve(folder, config.port) as server:
         say(
             f"watching {folder} at http://{ADDRESS}:{server.server_port}/ (Ctrl-C ends)", flush=True

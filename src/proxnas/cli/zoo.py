@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -14,6 +14,9 @@ from proxnas.cells.designs import Design
 from proxnas.common.say import say
 from proxnas.common.words import command_line
 from proxnas.report.cell import cell_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -51,44 +54,45 @@ def main(argv: list[str]) -> None:
 def print_table(entries: list[zoo.ZooEntry]) -> None:
     """All cells for people; what does not fit a narrow terminal is folded, never cut."""
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(
-        caption="error: CIFAR-10 test error in %, or PTB test perplexity (ppl), as published",
-        box=None,
-    )
-    for title, place in (
-        ("name", "left"),
-        ("kind", "left"),
-        ("params", "right"),
-        ("published", "right"),
-    ):
-        table.add_column(title, justify=place, no_wrap=True)  # type: ignore[arg-type]
-    table.add_column("error", no_wrap=True)
-    table.add_column("GPU days", justify="right")
-    table.add_column("source", overflow="fold")
-    for e in entries:
-        cells = (e.name, e.genotype.kind, millions(e.params), millions(e.published.get("params")))
-        days = e.published.get("gpu_days")
-        table.add_row(
-            *cells,
-            quality(e.published),
-            "" if days is None else f"{days:g}",
-            e.published.get("source", ""),
-        )
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:  # wide enough for a file
         console = Console(width=160, highlight=False, markup=False)
-    console.print(table)
+    console.print(_table(entries))
     say(
         f"{zoo.PREFIX}{zoo.LSTM} (for `proxnas train` on text): an LSTM of the size of a recurrent"
         " cell with 8 nodes"
     )
 
 
+def _table(entries: list[zoo.ZooEntry]) -> Table:
+    from rich.table import Table
+
+    caption = "error: CIFAR-10 test error in %, or PTB test perplexity (ppl), as published"
+    table = Table(caption=caption, box=None)
+    # no_wrap: what would be misread in two lines
+    table.add_column("name", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("params", justify="right", no_wrap=True)
+    table.add_column("published", justify="right", no_wrap=True)
+    table.add_column("error", no_wrap=True)
+    table.add_column("GPU days", justify="right")
+    table.add_column("source", overflow="fold")
+    for e in entries:
+        days = e.published.get("gpu_days")
+        table.add_row(
+            *(e.name, e.genotype.kind, millions(e.params), millions(e.published.get("params"))),
+            quality(e.published),
+            "" if days is None else f"{days:g}",
+            e.published.get("source", ""),
+        )
+    return table
+
+
 def facts(entry: zoo.ZooEntry) -> list[str]:
     """What is known of a cell, a line each."""
     lines: dict[str, Any] = {"params here": entry.params}
+    # texts, such as a source, speak for themselves; figures are those of the paper
     for name, value in entry.published.items():
         lines[("" if isinstance(value, str) else "published ") + name.replace("_", " ")] = value
     lines["notes"] = entry.notes

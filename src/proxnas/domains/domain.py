@@ -173,6 +173,7 @@ ELSEWHERE = (
 def every_domain() -> Mapping[str, Domain]:
     """Ours, and before them those that other packages bring."""
     found: dict[str, Domain] = {}
+    # ours win where a name is taken
     for name, place in (of_others("domains") | DOMAINS).items():
         found[name] = resolve("domain", name, place)
     return found
@@ -188,6 +189,7 @@ def named(name: str) -> Domain:
 def every_space() -> dict[str, str]:
     """Space -> 'module:what makes it', of all domains; those of images first, as in all lists."""
     found: dict[str, str] = {}
+    # images are asked last, and listed first
     for domain in reversed(list(every_domain().values())):
         found |= domain.spaces
     return found
@@ -196,6 +198,7 @@ def every_space() -> dict[str, str]:
 def of_space(space: str) -> Domain:
     """The domain that a space is of."""
     for domain in every_domain().values():
+        # a module of the user's is no space that could be listed
         if space in domain.spaces or (space == CUSTOM and domain.name == "modules"):
             return domain
     raise unknown("space", space, every_space())
@@ -246,6 +249,7 @@ def trainable(domain: Domain) -> TrainableDomain:
 def load_for_search(space: str, data: Any, options: Any) -> Data:
     """DATA for a search in a space, unless it is of another domain than the space."""
     domain = of_space(space)
+    # said before anything is read as what it is not
     if other := _other_domain(domain, data):
         raise AboutOptions(
             f"{escape(data)}: is {other.name}, and {{space}} {space} is for {domain.name}: give"
@@ -256,8 +260,10 @@ def load_for_search(space: str, data: Any, options: Any) -> Data:
 
 def _other_domain(domain: Domain, data: object) -> Domain | None:
     """The domain that DATA is of, if it is surely not the one asked for."""
+    # images claim by reading: only the others are asked
     if domain.name == USUAL:
         return of_unusual_data(data)
     if domain.claims(data):
         return None
+    # not claimed by its own domain: whose are they?
     return next((other for other in every_domain().values() if other.claims(data)), None)

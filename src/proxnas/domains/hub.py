@@ -39,6 +39,7 @@ def is_local(name: str) -> bool:
 
 
 def _parse_spec(spec: str, choices: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    # a file may have a ? in its name
     name, _, query = (spec, "", "") if os.path.exists(spec) else spec.partition("?")
     chosen = dict(parse_qsl(query, keep_blank_values=True))
     for key in chosen:
@@ -63,6 +64,7 @@ def _load_splits(name: str, config: str | None, local: bool) -> Any:
         with _quiet(datasets, bars=not local):
             if local:
                 return datasets.load_dataset("parquet", data_files=_files(Path(name)))
+            # a set on the hub may bring a program along: it is never run
             safe = {"trust_remote_code": False} if _asks_for_trust(datasets.load_dataset) else {}
             return datasets.load_dataset(name, config, **safe)
     except InputError:
@@ -111,7 +113,8 @@ def _files(path: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for file in files:
         words = re.split(r"[^a-z]+", file.relative_to(path).as_posix().lower())
-        split = next((name for names in NAMES.values() for name in names if name in words), "train")
+        usual = (name for names in NAMES.values() for name in names)
+        split = next((name for name in usual if name in words), "train")
         found.setdefault(split, []).append(str(file))
     return found
 

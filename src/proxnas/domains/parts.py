@@ -31,4 +31,5 @@ def by_part(names: Iterable[str], where: str) -> dict[str, str]:
                 " one of them"
             )
         found[part] = name
+    # in the order train, valid, test
     return {part: found[part] for part in NAMES if part in found}

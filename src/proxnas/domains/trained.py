@@ -86,6 +86,7 @@ class TrainedModel:
         """The figures on a part of DATA, a word or path, or images as `proxnas.train` takes them;
         `options` as `proxnas test` takes them: part, ..."""
         named = data if isinstance(data, str) else "data"
+        # options hold a name; data in memory go beside them
         asked = build(self.domain.test_options, {"data": named, **options})
         return self.domain.test(self.model, asked, None if isinstance(data, str) else data)
 
@@ -131,6 +132,7 @@ class TrainedModel:
             raise InputError("nothing to write: give onnx, torch or card a file")
         check_places(wanted.get("onnx"), wanted.get("torch"))
         differences: dict[str, float] = {}
+        # a card alone needs no files, and nothing to check them on
         checked_on = ""
         if wanted or data is not None:
             differences, checked_on = self.domain.export(self.model, wanted, data, self.folder)
@@ -156,6 +158,7 @@ class TrainedModel:
         else:
             exported = self.export(torch=folder / PROGRAM, data=data)
             tell(f"{PROGRAM} written instead of {ONNX}: pip install 'proxnas[onnx]' to have that")
+        # the card comes last: it tells of the files that `more` has made
         told = dict(found_by(self.folder) if found is None else found)
         told |= more(exported.files) if more else {}
         return self._with_card(exported, folder / CARD, told)
@@ -171,6 +174,7 @@ def load_model(place: str | os.PathLike[str], device: str = "cpu") -> TrainedMod
     path = find_model(place)
     where = pick_device(device)
 
+    # the metadata say whose model it is before a network is built
     def read(file: Any, metadata: Mapping[str, str]) -> tuple[TrainableDomain, Model]:
         domain = of_metadata(metadata)
         return domain, domain.read_model(file, metadata, where)
@@ -197,6 +201,7 @@ def found_by(folder: Path | None) -> dict[str, Any]:
     if isinstance(search, Mapping) and isinstance(search.get("said"), str):
         return {**result, "said": search["said"]}  # a fit by the clock: search and training in one
     cell = result.get("cell")
+    # RUN/train lies beside RUN/search in a fit; else CELL may be the folder of a search
     places = [folder.parent / "search", *([Path(cell)] if isinstance(cell, str) and cell else [])]
     for place in places:
         if "method" in (result := read_result(place)):

@@ -114,6 +114,7 @@ def _element(shape: Shape) -> str:
 
 def _line(line: Stroke) -> str:
     (x, y), (right, low) = line.start, line.end
+    # lines are level or upright
     way = f"H{right:g}" if low == y else f"V{low:g}"
     style = f'stroke="{LINE}"' if line.solid else f'stroke="{PALE}" stroke-dasharray="4 3"'
     return f'<path d="M{x:g} {y:g}{way}" fill="none" {style}/>'
@@ -138,6 +139,7 @@ def _text(label: Label, style: str) -> str:
     """Subscripts are set by dy, because not every viewer knows 'sub'."""
     size = label.size
     small = f'<tspan dy="3" font-size="{0.75 * size:g}">\\1</tspan><tspan dy="-3">\\2</tspan>'
+    # what follows a subscript is brought up again
     body = re.sub(r"_\{(.*?)\}([^_]*)", small, escape(label.text))
     return (
         f'<text x="{label.x:g}" y="{label.y + 0.35 * size:g}" font-size="{size:g}" fill="{INK}"'

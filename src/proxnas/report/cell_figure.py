@@ -43,6 +43,7 @@ def save_cell(genotype: Genotype, path: Path) -> None:
 def _paint(axis: Any, cell: Drawing, x: float, y: float) -> None:
     _write(axis, Label(x, y, cell.title, 14, middle=False), weight="bold")
     for order, shape in enumerate(cell.shapes, start=1):
+        # matplotlib paints by zorder, not by the order of calls
         if isinstance(shape, Stroke):
             (x0, y0), (x1, y1) = shape.start, shape.end
             style = {"color": LINE} if shape.solid else {"color": PALE, "dashes": (4, 3)}
@@ -60,6 +61,7 @@ def _mark(axis: Any, mark: Mark, x: float, y: float, order: int) -> None:
 
     left, top = x + mark.at[0], y + mark.at[1]
     style: dict[str, Any] = {"color": LINE if mark.solid else PALE, "linewidth": 0, "zorder": order}
+    # as in the SVG: report/cell.py
     tip = [(left, top), (left - 7, top - 3.5), (left - 7, top + 3.5)]
     axis.add_patch(Polygon(tip, **style) if mark.tip else Circle((left, top), 2.5, **style))
 

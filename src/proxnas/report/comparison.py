@@ -98,6 +98,7 @@ def read_plan(folder: Path) -> StudyPlan:
 def read_comparison(folder: Path) -> Comparison:
     """The comparison in a folder, finished or not."""
     plan = read_plan(folder)
+    # folders of other runs may lie there too: the plan says which are of the study
     places = {(name, seed): f"{name}-{seed}" for name, seed in plan.runs()}
     found = [
         _entry(name, seed, folder / "search" / place, folder / "train" / place)
@@ -122,6 +123,7 @@ def _entry(name: str, seed: int, place: Path, trained: Path) -> RunEntry:
 
 def nodes_of(genotype: Any) -> int:
     """The nodes of the first cell; 0 if that cannot be said."""
+    # step by step: a file may hold anything
     cells = genotype.get("cells") if isinstance(genotype, dict) else None
     first = next(iter(cells.values()), None) if isinstance(cells, dict) else None
     nodes = first.get("nodes") if isinstance(first, dict) else None
@@ -146,6 +148,7 @@ def _check_alike(rows: Sequence[Row]) -> None:
     the other."""
     if not rows:
         raise ValueError("no epoch")
+    # group -> (E, K), epoch by epoch
     forms = [{name: (len(A), len(A[0])) for name, A in row.get("A", {}).items()} for row in rows]
     for row, form in zip(rows, forms, strict=True):
         if row.keys() != rows[0].keys() or form != forms[0]:
@@ -174,6 +177,7 @@ def value(entry: RunEntry, figure: str) -> float | None:
             if "test" in name and isinstance(number, float):
                 return number / 100 if number > 1 else number
         return None
+    # a test is of the trained network, everything else of the search
     source = entry.trained if figure.startswith("test_") else entry.result
     found: float | None = (source or {}).get(figure)
     return found
@@ -206,11 +210,13 @@ def _row(found: Comparison, name: str, operations: int) -> Row:
         **spread("", figures),
         "values": figures,
         **_others(entries),
+        # of the network that was trained, where it was: a protocol has sizes of its own
         **spread("params", [(e.trained or e.result)["params"] for e in entries]),
         **spread("flops", [(e.trained or e.result)["flops"] for e in entries]),
         **spread("seconds", [e.result["seconds"] for e in entries]),
         "train_seconds": train_seconds,
         "epochs": statistics.mean(e.result["epochs"] for e in entries),
+        # of how many runs
         "converged": sum(e.result["converged"] for e in entries),
         "ops": operations,
         "nodes": nodes_of(first.result["genotype"]),

@@ -84,6 +84,7 @@ def stability(found: Comparison) -> Figure | None:
     figure, (of_A, of_A_bar) = panels(1, 2)
     for i, name in enumerate(names):
         entries = found.of(name)
+        # (seeds, T - 1): mean |A_t - A_(t-1)| over edges and candidates
         steps = _common([np.abs(np.diff(weights(entry), axis=0)).mean((1, 2)) for entry in entries])
         of_A.plot(range(2, 2 + steps.shape[1]), steps.mean(0), label=name, **_style(i))
         changes = _common([_by_epoch(entry, "changes") for entry in entries])
@@ -103,6 +104,7 @@ def edges(entry: RunEntry) -> Figure:
     values = (
         weights(entry, group) if _family(entry.name) == "darts" else selected_by_epoch(entry, group)
     )
+    # a square of panels, about
     columns = math.ceil(math.sqrt(values.shape[1]))
     figure, axes = panels(math.ceil(values.shape[1] / columns), columns, SMALL)
     for axis in axes[values.shape[1] :]:
@@ -163,6 +165,7 @@ def selected_by_epoch(entry: RunEntry, group: str) -> Array:
     A = _stack(row["A"][group] for row in entry.metrics)
     if not all("selected" in row for row in entry.metrics):
         return np.asarray(A.max(-1, keepdims=True) == A, float)
+    # rows hold the selected pairs only: they are few
     A_bar = np.zeros_like(A)
     for t, row in enumerate(entry.metrics):
         for e, k in row["selected"].get(group, ()):
@@ -175,11 +178,13 @@ def _over_time(axis: Any, found: Comparison, names: Sequence[str]) -> None:
     for i, name in enumerate(names):
         entries = found.of(name)
         minutes = _common(
+            # minutes at the end of each epoch, of every seed
             [np.cumsum([sum(row["seconds"].values()) for row in e.metrics]) / 60 for e in entries]
         )
         reached = _common([_by_epoch(entry, figure) for entry in entries])
         x, y, spread = minutes.mean(0), reached.mean(0), reached.std(0)
         axis.plot(x, y, label=name, **_style(i))
+        # a standard deviation either way
         if len(entries) > 1:
             axis.fill_between(
                 x, y - spread, y + spread, color=COLOURS[i % len(COLOURS)], alpha=0.12, linewidth=0

@@ -42,6 +42,7 @@ def examined_figures(test: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _matrix(values: Any, count: int) -> list[list[int]]:
+    # (K, K) of whole numbers, or nothing
     rows = values if isinstance(values, list) and len(values) == count else []
     sound = all(
         isinstance(row, list) and len(row) == count and all(type(n) is int for n in row)
@@ -64,11 +65,11 @@ def _calibration(values: Any) -> dict[str, Any]:
     """The error as text, and the curve as a drawing."""
     if not isinstance(values, Mapping) or not isinstance(values.get("bins"), list):
         return {"calibration": "", "curve": ""}
-    points = [
-        (number(row[0]), number(row[1]), number(row[2]))
-        for row in values["bins"]
-        if isinstance(row, list) and len(row) == 3
-    ]
+    points = []
+    for row in values["bins"]:
+        if isinstance(row, list) and len(row) == 3:
+            confidence, accuracy, count = map(number, row)
+            points.append((confidence, accuracy, count))
     error = f"expected calibration error {number(values.get('error')):.4f}"
     return {"calibration": error, "curve": reliability(points)}
 
@@ -79,12 +80,14 @@ def reliability(points: list[tuple[float, float, float]]) -> str:
     side, edge = WIDE - 40, 30
 
     def place(x: float, y: float) -> tuple[float, float]:
+        # within the square, whatever the file says; y of SVG points down
         return edge + side * min(max(x, 0.0), 1.0), 10 + side * (1 - min(max(y, 0.0), 1.0))
 
     most = max((count for _, _, count in points), default=1.0)
     dots, line = [], []
     for confidence, accuracy, count in points:
         x, y = place(confidence, accuracy)
+        # by the root of how many answers there are: what the eye compares is the area
         line.append(f"{x:.1f} {y:.1f}")
         radius = 2 + 5 * (count / max(most, 1)) ** 0.5
         dots.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>')
@@ -113,6 +116,7 @@ def _mistakes(values: Any) -> list[dict[str, Any]]:
         if not isinstance(row, Mapping):
             continue
         png = row.get("png")
+        # base64 and nothing else may stand in a data: address
         if not isinstance(png, str) or not re.fullmatch(rf"[A-Za-z0-9+/=]{{1,{MOST_BYTES}}}", png):
             continue
         said = f"taken for {str(row.get('answer'))[:60]} ({number(row.get('probability')):.3f})"

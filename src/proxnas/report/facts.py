@@ -68,6 +68,7 @@ def figures(config: Mapping[str, Any], row: StoredRow, result: Mapping[str, Any]
     }  # those of one epoch, by part
     if row:
         now["epochs"] = row["epoch"]
+    # later ones win: what was asked for, what the last epoch says, what came out
     known = {**asked, **now, **{name: result[name] for name in LABELS if name in result}}
     return {name: known[name] for name in LABELS if known.get(name) is not None}
 
@@ -87,6 +88,7 @@ def facts(record: Record) -> dict[str, str]:
     """Label -> value of all that is known of a run."""
     last = record.rows[-1] if record.rows else {}
     known = figures(record.config, last, record.result)
+    # of a run without a result yet, all epochs so far
     known.setdefault("seconds", sum(map(seconds_of, record.rows)))
     return label_values(known) | int8_facts(record.result) | _search_said(record.result)
 
@@ -164,6 +166,7 @@ def duration(seconds: float) -> str:
     """12.3 s, 4 min 05 s or 2 h 03 min."""
     if seconds < 60:
         return f"{seconds:.1f} s"
+    # rounded before it is cut up: never 60 s
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
@@ -184,8 +187,10 @@ def reproduce(record: Record) -> str:
         ]
     elif "data" in record.config:
         words.append(str(record.config["data"]))
+    # flags of a search depend on its space, so that must be known before the file is read
     if "space" in record.config and record.command == "search":
         words += ["--space", str(record.config["space"])]
+    # config.json has every value as it was used
     return shlex.join([*words, "--config", str(where / "config.json"), "--run", f"{where}-again"])
 
 

@@ -34,6 +34,7 @@ CALLED = {"train": "training", "valid": "validation", "supernet": "validation of
 def curves(record: Record) -> Figure | None:
     """Training and validation: accuracy or perplexity, and loss."""
     pairs = {title: keys for title, keys in CURVES.items() if len(keys) > 1}
+    # keys that some row has a number for
     known = {
         title: [key for key in keys if _any_known(record, key)] for title, keys in pairs.items()
     }
@@ -73,6 +74,7 @@ def time_split(record: Record) -> Figure | None:
         axis.bar(
             [row["epoch"] for row in rows], heights, 1.0, bottom=floor, label=part, linewidth=0
         )
+        # bars stand on those below
         floor = [low + high for low, high in zip(floor, heights, strict=True)]
     axis.set(xlabel="epoch", ylabel="seconds of an epoch")
     axis.xaxis.get_major_locator().set_params(integer=True)
@@ -103,6 +105,7 @@ def _heat_maps(group: dict[str, Any], epochs: Sequence[int]) -> Figure:
         image = _heat_map(axis, group, e, epochs)
         axis.set_yticks(
             range(K),
+            # names at the first column only: there are many panels
             [matplotlib_label(name) for name in group["candidates"]]
             if e % columns == 0
             else [""] * K,
@@ -139,6 +142,7 @@ def _heat_map(axis: Any, group: dict[str, Any], e: int, epochs: Sequence[int]) -
         [_number(frame[e][k]) for frame in group["A"]] for k in range(len(group["candidates"]))
     ]
     low, high = group["range"]
+    # pixels are centred at (epoch, k)
     extent = (epochs[0] - 0.5, epochs[-1] + 0.5, len(image) - 0.5, -0.5)
     shown = axis.imshow(
         image,
@@ -149,12 +153,9 @@ def _heat_map(axis: Any, group: dict[str, Any], e: int, epochs: Sequence[int]) -
         extent=extent,
         interpolation="nearest",
     )
-    marks = [
-        (epoch, k)
-        for epoch, pairs in zip(epochs, group["selected"], strict=True)
-        for edge, k in pairs
-        if edge == e
-    ]
+    marks = []
+    for epoch, pairs in zip(epochs, group["selected"], strict=True):
+        marks += [(epoch, k) for edge, k in pairs if edge == e]
     # no gaps between epochs
     left, right = ([epoch + side for epoch, _ in marks] for side in (-0.51, 0.51))
     axis.hlines([k for _, k in marks], left, right, colors=COLOURS[1], linewidth=1.6)
@@ -180,6 +181,7 @@ def write_figures(records: Sequence[Record], folder: Path) -> list[Path]:
     for record in records:
         place = folder if len(records) == 1 else folder / slug(record.name)
         make_folder(place)
+        # made by somebody else, it may lead anywhere
         if place != folder and place.is_symlink():
             raise InputError(
                 f"{place}: is a symbolic link, through which nothing is written: remove it"

@@ -130,6 +130,7 @@ def _drawing(title: str, graph: _Graph) -> Drawing:
 
 def page(cells: Sequence[Drawing]) -> tuple[list[tuple[float, float]], float, float]:
     """(place of each drawing, width, height) when they stand side by side."""
+    # where each begins, and where the last one ends
     lefts = list(accumulate((cell.width + 2 * MARGIN for cell in cells), initial=MARGIN))
     height = max(cell.height for cell in cells) + 2.5 * MARGIN
     return [(left, 1.5 * MARGIN) for left in lefts[:-1]], lefts[-1] - MARGIN, height
@@ -185,6 +186,7 @@ def _tree(edges: Sequence[Sequence[Edge]]) -> tuple[list[int], list[int]]:
     children: list[list[int]] = [[] for _ in edges]
     for i, incoming in enumerate(edges):
         for edge in incoming:
+            # states come in order: whatever one reads has its depth already
             depth[i] = depth[edge.input] + 1
             children[edge.input].append(i)
     order: list[int] = []
@@ -206,8 +208,10 @@ def _draw(graph: _Graph) -> tuple[list[Shape], float, float]:
     for i, box in enumerate(boxes):
         shapes += _label_box(box, "input" if i < graph.inputs else "node", graph.labels[i])
         for row, edge in enumerate(graph.edges[i]):
+            # the middle of the row: each incoming edge has one of its own
             y = box.top + ROW * (row + 0.5) - 2
             solid, trunk = edge.op != "none", boxes[edge.input].middle[0]
+            # a trunk runs down to the last edge that leaves it; solid and dashed ones apart
             trunks[solid, edge.input] = max(y, trunks.get((solid, edge.input), y))
             lines += [*_arrow(trunk, box.left, y, solid), Mark(False, (trunk, y), solid)]
             shapes += _pill(box.left - GAP, y, operation(edge), edge.op)
@@ -236,6 +240,7 @@ def _boxes(graph: _Graph) -> list[Box]:
     # A label may begin right of the trunk before it: the box of that trunk is above.
     lefts = list(accumulate((width / 2 + labels for labels in room[1:]), initial=0.0))
     boxes, top = {}, GAP
+    # from top to bottom: no two boxes share a row, whatever their columns
     for i in graph.order:
         left, bottom = lefts[graph.columns[i]], top + ROW * max(1, len(graph.edges[i])) - 4
         boxes[i] = Box(left, top, left + width, bottom)
@@ -246,6 +251,7 @@ def _boxes(graph: _Graph) -> list[Box]:
 def _width(label: str, size: float = 12) -> float:
     """Of a text in a monospace font: 0.61 em a letter, subscripts are smaller."""
     plain = re.sub(r"_\{(.*?)\}", "", label)
+    # _{ and } take no room
     return 0.61 * size * (len(plain) + 0.75 * (len(label) - len(plain) - 3 * label.count("_{")))
 
 

@@ -30,6 +30,7 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
 
 def _entry(path: Path, folder: Path) -> dict[str, Any]:
     config, result = read_config(path), read_result(path)
+    # a finished run says everything in its result
     row = {} if result else last_row(path / "metrics.jsonl")
     known = figures(config, row, result)
     if row:  # all epochs would have to be read to know it exactly

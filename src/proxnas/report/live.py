@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 from proxnas.common.errors import InputError, OptionError, escape
 from proxnas.report.page import json_for_script, live_html, policy
@@ -54,6 +55,7 @@ class Snapshot:
 
     def _signs(self) -> object:
         """What is different whenever the data may be."""
+        # in_use too: a run that is killed changes no file
         folders = list(run_folders(self.folder))
         return [(path, in_use(path), *(_stat(path / name) for name in WATCHED)) for path in folders]
 
@@ -72,52 +74,56 @@ def _stat(path: Path) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
+class Answers(BaseHTTPRequestHandler):
+    """Answers by what stands in `routes`, to whoever names one of the `hosts`."""
+
+    routes: ClassVar[Mapping[str, Callable[[], tuple[bytes, str, str]]]] = {}
+    """Path -> (content, its version, its kind)."""
+    hosts: ClassVar[Collection[str]] = ()
+    server_version, sys_version = "proxnas", ""
+    protocol_version = "HTTP/1.1"
+    timeout = 30  # of a connection that says nothing
+
+    def do_GET(self) -> None:
+        if self.headers.get("Host") not in self.hosts:
+            self._answer(HTTPStatus.FORBIDDEN)
+        elif self.path not in self.routes:
+            self._answer(HTTPStatus.NOT_FOUND)
+        else:
+            content, version, kind = self.routes[self.path]()
+            # the page asks every few seconds: what it has already is not sent again
+            same = version != "" and self.headers.get("If-None-Match") == version
+            status = HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK
+            self._answer(status, content, kind, version)
+
+    def _answer(
+        self, status: HTTPStatus, content: bytes = b"", kind: str = "text/plain", version: str = ""
+    ) -> None:
+        body = b"" if status == HTTPStatus.NOT_MODIFIED else content or status.phrase.encode()
+        self.send_response(status)
+        headers = _headers(kind, version) | {"Content-Length": str(len(body))}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: the terminal belongs to whoever watches."""
+
+
 def serve(folder: Path, port: int) -> ThreadingHTTPServer:
     """A server that listens (port 0: a free one); `serve_forever` answers."""
     page, snapshot = live_html(folder.resolve().name), Snapshot(folder)
-    routes: dict[str, Callable[[], tuple[bytes, str, str]]] = {
-        "/": lambda: (page, "", PAGE),
-        "/data.json": lambda: (*snapshot.read(), JSON),
-    }
 
-    class Handler(BaseHTTPRequestHandler):
-        server_version, sys_version = "proxnas", ""
-        protocol_version = "HTTP/1.1"
-        timeout = 30  # of a connection that says nothing
-
-        def do_GET(self) -> None:
-            if self.headers.get("Host") not in hosts:
-                self._answer(HTTPStatus.FORBIDDEN)
-            elif self.path not in routes:
-                self._answer(HTTPStatus.NOT_FOUND)
-            else:
-                content, version, kind = routes[self.path]()
-                same = version != "" and self.headers.get("If-None-Match") == version
-                self._answer(
-                    HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK, content, kind, version
-                )
-
-        def _answer(
-            self,
-            status: HTTPStatus,
-            content: bytes = b"",
-            kind: str = "text/plain",
-            version: str = "",
-        ) -> None:
-            body = b"" if status == HTTPStatus.NOT_MODIFIED else content or status.phrase.encode()
-            self.send_response(status)
-            for name, value in (
-                _headers(kind, version) | {"Content-Length": str(len(body))}
-            ).items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing: the terminal belongs to whoever watches."""
+    class Handler(Answers):
+        routes: ClassVar = {
+            "/": lambda: (page, "", PAGE),
+            "/data.json": lambda: (*snapshot.read(), JSON),
+        }
 
     server = _bound(port, Handler)
-    hosts = {f"{name}:{server.server_port}" for name in (ADDRESS, "localhost")}
+    # the port is known only now, and nobody is answered before `serve_forever`
+    Handler.hosts = {f"{name}:{server.server_port}" for name in (ADDRESS, "localhost")}
     return server
 
 
@@ -125,6 +131,7 @@ def _headers(kind: str, version: str) -> dict[str, str]:
     safe = {
         "Content-Type": kind,
         "Cache-Control": "no-store",
+        # frame-ancestors counts in a header only, not in the policy of the page itself
         "Content-Security-Policy": f"{policy(live=True)}; frame-ancestors 'none'",
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
@@ -139,5 +146,6 @@ def _bound(port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPSer
     except (OSError, OverflowError) as error:
         advice = f"cannot be used ({escape(error)}): choose another, or leave it out"
         raise OptionError("port", port, advice) from error
+    # a browser keeps its connection open: that must not keep the server alive
     server.daemon_threads = True
     return server

@@ -61,6 +61,7 @@ def _network(card: Card) -> list[str]:
 def escape(text: object) -> str:
     """Any text as plain words in a paragraph or a table of Markdown."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    # everything that Markdown could read as markup, HTML or a formula
     return re.sub(r"([\\`*_\[\]<>|~&#!$])", r"\\\1", line)
 
 
@@ -71,6 +72,7 @@ def _table(rows: Mapping[str, str]) -> str:
 
 
 def _making(card: Card) -> str:
+    # a network made by hand was not searched
     found_one = card.genotype is not None and not isinstance(card.genotype, Design)
     if card.made:
         lines = [f"- {sentence}" for sentence in card.made]
@@ -82,11 +84,9 @@ def _making(card: Card) -> str:
 
 def _search_line(found: Mapping[str, Any]) -> str:
     if "method" in found:
-        numbers = _numbers(found, ("epochs", "seed")) + (
-            [f"{found['seconds']:.0f} seconds"]
-            if isinstance(found.get("seconds"), int | float)
-            else []
-        )
+        numbers = _numbers(found, ("epochs", "seed"))
+        if isinstance(found.get("seconds"), int | float):
+            numbers += [f"{found['seconds']:.0f} seconds"]
         place = f"in space {escape(found.get('space', '?'))} on {escape(found.get('data', '?'))}"
         return f"- The cell was found by {escape(found['method'])} {place}{_bracket(numbers)}."
     return f"- The cell: {escape(found['cell'])}." if found.get("cell") else ""

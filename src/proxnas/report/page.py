@@ -39,6 +39,7 @@ def write_report(records: Sequence[Record], out: Path) -> Path:
     """Writes the report of these runs; returns the file, which is replaced whole, and left alone if
     it is the same."""
     content = report_html(records)
+    # whoever watches the file must not think that it is new
     if out.is_file() and out.read_bytes() == content:
         return out
     write_atomically(out, content)
@@ -73,6 +74,7 @@ def json_for_script(data: Any) -> str:
 
 def _page(title: str, data: Any, live: bool) -> bytes:
     filled = Template(_part("page.html")).substitute(
+        # in the page itself: one that is opened as a file comes without headers
         policy=html.escape(policy(live)),
         title=html.escape(text(title)),
         style=_part("page.css"),

@@ -39,6 +39,7 @@ def page_data(records: Sequence[Record]) -> dict[str, Any]:
     frames = max((len(record.rows) for record in records), default=0)
     while True:
         data = {"runs": _once([run_data(record, frames) for record in records])}
+        # halved until it fits: a page that is opened at once is worth more than every epoch
         if frames <= 2 or len(json.dumps(data)) <= MOST_BYTES:
             return data
         frames //= 2
@@ -111,6 +112,7 @@ def _progress(record: Record) -> str:
         return ""
     line = f"epoch {done} of {total}"
     if record.status == "running" and 0 < done < total:
+        # seconds of an epoch so far
         each = sum(map(seconds_of, record.rows)) / done
         line += f", about {duration((total - done) * each)} left"
     return line
@@ -120,21 +122,22 @@ def _charts(rows: Sequence[StoredRow]) -> list[dict[str, Any]]:
     """Title and lines of every chart that has something to show."""
     found: list[dict[str, Any]] = []
     for title, keys in CURVES.items():
-        lines = [
-            {"name": key.split("_")[0], "values": [round_figure(row.get(key)) for row in rows]}
-            for key in keys
-        ]
-        lines = [line for line in lines if any(value is not None for value in line["values"])]
+        lines = []
+        for key in keys:
+            values = [round_figure(row.get(key)) for row in rows]
+            if any(value is not None for value in values):
+                lines.append({"name": key.split("_")[0], "values": values})
         if lines:
             found.append({"title": title, "lines": lines})
-    parts = dict.fromkeys(
-        part for row in rows if isinstance(row.get("seconds"), dict) for part in row["seconds"]
-    )
+    parts: dict[str, None] = {}  # in the order in which they are met
+    for row in rows:
+        if isinstance(row.get("seconds"), dict):
+            parts |= dict.fromkeys(row["seconds"])
     if parts:
-        shares = [
-            {"name": text(part), "values": [round_figure(_second(row, part)) for row in rows]}
-            for part in parts
-        ]
+        shares = []
+        for part in parts:
+            values = [round_figure(_second(row, part)) for row in rows]
+            shares.append({"name": text(part), "values": values})
         found.append({"title": "seconds of an epoch", "lines": shares, "stacked": True})
     return found
 
@@ -151,13 +154,13 @@ def _replay(record: Record, most: int) -> dict[str, Any] | None:
     kept = thin_rows([row | {"genotype": genotype} for row, genotype in known], most)
     if not kept and not record.genotype:
         return None
+    shown = [row["genotype"] for row in kept] or [record.genotype]
     drawings: dict[str, int] = {}  # drawing -> its number: most epochs change little
-    cells = [
-        [drawings.setdefault(svg, len(drawings)) for svg in cell_svgs(row["genotype"])]
-        for row in kept
-    ]
-    if not kept and record.genotype:
-        cells = [[drawings.setdefault(svg, len(drawings)) for svg in cell_svgs(record.genotype)]]
+    cells: list[list[int]] = []
+    for genotype in shown:
+        cells.append([])
+        for svg in cell_svgs(genotype):
+            cells[-1].append(drawings.setdefault(svg, len(drawings)))
     return {
         "epochs": [row["epoch"] for row in kept],
         "cells": cells,
@@ -184,7 +187,11 @@ def groups(record: Record, rows: Sequence[StoredRow]) -> list[dict[str, Any]]:
         if not values[0] or any(_form(frame) != _form(values[0]) for frame in values):
             continue  # not what we wrote
         edges, candidates = names(record, name, kind, len(values[0]), len(values[0][0]))
-        flat = [a for frame in values for row in frame for a in row if a is not None]
+        # one scale for all edges and epochs of a group
+        flat: list[float] = []
+        for frame in values:
+            for line in frame:
+                flat += [a for a in line if a is not None]
         found.append(
             {
                 "title": TITLES.get(name, text(name)),

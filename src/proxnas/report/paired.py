@@ -43,6 +43,7 @@ def compare_pairs(figures: Mapping[str, Mapping[int, float]]) -> list[Pair]:
     corrected = iter(holm([pair.p for pair in pairs if pair.p is not None]))
     found = []
     for pair in pairs:
+        # pairs without a p value are no tests, and do not count in the correction
         told = pair if pair.p is None else replace(pair, corrected=next(corrected))
         if pair.seeds:
             found.append(told)
@@ -50,6 +51,7 @@ def compare_pairs(figures: Mapping[str, Mapping[int, float]]) -> list[Pair]:
 
 
 def _pair(first: str, second: str, a: Mapping[int, float], b: Mapping[int, float]) -> Pair:
+    # a seed decides data and weights alike, so differences within a seed have less noise
     common = sorted(a.keys() & b.keys())
     differences = [a[seed] - b[seed] for seed in common]
     mean = statistics.mean(differences) if common else 0.0
@@ -73,7 +75,9 @@ def p_value(differences: Sequence[float]) -> float | None:
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's corrected p values, in the order given."""
     corrected, highest = [0.0] * len(p), 0.0
+    # from the smallest p value to the largest
     for rank, i in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
+        # the r-th smallest of m (from 0) times m - r, and never below the one before
         highest = max(highest, min(1.0, (len(p) - rank) * p[i]))
         corrected[i] = highest
     return corrected

@@ -161,6 +161,7 @@ def read_rows(path: Path) -> list[StoredRow]:
         lines = read_bytes(path, MOST_LINES_BYTES).splitlines(keepends=True)
     except OSError:
         return []
+    # a line without its end was being written, or was torn by a crash
     return [row for line in lines if line.endswith(b"\n") and (row := _row(line))]
 
 
@@ -176,15 +177,20 @@ def last_row(path: Path) -> StoredRow:
                 lines = file.read(size).splitlines(keepends=True)
                 if size < end:
                     lines = lines[1:]  # may have begun before
-                rows = (
-                    row for line in reversed(lines) if line.endswith(b"\n") and (row := _row(line))
-                )
-                row = next(rows, {})
+                row = _last_whole(lines)
                 if row or size >= min(end, MOST_LINES_BYTES):
                     return row
+                # rows may be long: A of a large space is in them
                 size *= 4
     except OSError:
         return {}
+
+
+def _last_whole(lines: list[bytes]) -> StoredRow:
+    for line in reversed(lines):
+        if line.endswith(b"\n") and (row := _row(line)):
+            return row
+    return {}
 
 
 def _row(line: bytes) -> StoredRow:
@@ -210,6 +216,7 @@ def in_use(folder: Path) -> bool:
 
     try:
         with open_regular(folder / ".lock") as file:
+            # shared, so that two reports do not take each other for a run
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -40,6 +40,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
     from matplotlib import rc_context
 
     files = [path.with_suffix(".svg"), path.with_suffix(".png")]
+    # names within the file by a fixed salt, and no date: the same bytes; texts stay texts
     with rc_context({"svg.hashsalt": "proxnas", "svg.fonttype": "none"}):
         write_figure(figure, files[0], metadata={"Date": None})
         write_figure(figure, files[1], dpi=150)

@@ -29,6 +29,7 @@ def with_front(rows: Sequence[Row]) -> list[Row]:
     points = [(row[f"{size}_mean"], row["mean"]) for row in rows]
 
     def beaten(point: Point) -> bool:
+        # as small and no worse, and smaller or better in one of them
         return any(
             other[0] <= point[0]
             and not is_better(point[1], other[1])
@@ -76,6 +77,7 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         n, mean, std = len(row["seeds"]), row["mean"], row["std"]
         if row["figure"].endswith("accuracy"):
+            # shares become errors in percent; the spread stays
             mean, std = 100 - 100 * mean, 100 * std
         sizes = [
             plus_minus(row[f"{size}_mean"] / 1e6, row[f"{size}_std"] / 1e6, n) for size in SIZES
@@ -105,8 +107,10 @@ def penalty(rows: Sequence[Row]) -> Figure:
         axis.errorbar(x, means, stds, color=COLOURS[0 if name else 1], capsize=3)
         axis.set(xlabel=swept if swept == "eta" else f"limit ({rows[0]['of']})", ylabel=label)
         if swept == "eta":
+            # linear up to the smallest weight, then logarithmic
             least = min((value for value in x if value), default=1.0)
             axis.set_xscale("symlog", linthresh=least)  # eta = 0 has its place too
+    # size and limit are of the same unit: what is above the line is too large
     if swept == "limit" and rows[0]["of"] == size:
         of_size.plot(x, x, color=COLOURS[-1], linestyle=":", marker="", label="limit")
         of_size.legend(frameon=False)
@@ -119,6 +123,7 @@ def pareto(found: Comparison, rows: Sequence[Row]) -> Figure:
     figure, (axis,) = panels(size=(6.0, 4.2))
     for i, row in enumerate(rows):
         runs = [(e.trained or e.result, value(e, row["figure"])) for e in found.of(row["setting"])]
+        # a run in the middle of a study may have no figure yet
         dots = [(result[size], figure_) for result, figure_ in runs if figure_ is not None]
         style: dict[str, Any] = {"color": COLOURS[i % len(COLOURS)], "linestyle": ""}
         axis.plot(*zip(*dots, strict=True), marker=".", alpha=0.4, **style)

@@ -52,6 +52,7 @@ def tests(found: Comparison) -> list[Pair]:
 def table_csv(rows: Sequence[Row]) -> str:
     """A line a method; lists with blanks between, parts of an epoch in columns of their own."""
     flat = [_flat(row) for row in rows]
+    # all columns that any row has, in the order in which they come up
     columns = list(dict.fromkeys(name for row in flat for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -105,7 +106,9 @@ def _introduction(found: Comparison, rows: Sequence[Row]) -> str:
 def costs(rows: Sequence[Row], spaces: bool = False) -> str:
     """The paper's tables of errors, parameters and search cost; with `spaces` as for the concurrent
     works."""
+    # a column a figure that at least one method has
     figures = [name for name in HEADINGS if any(_has(row, name) for row in rows)]
+    # as the paper's table of concurrent works has them
     middle = ["Ops", "Nodes"] if spaces else []
     named = [HEADINGS[name] for name in figures]
     headings = ["Method", *named, "Params (M)", *middle, "Time (min)", "Time (days)", "Seeds"]
@@ -166,6 +169,7 @@ def timing(rows: Sequence[Row]) -> str:
     lines = []
     for row in rows:
         seconds = row["epoch_seconds"]
+        # the paper's two columns, of which a method fills one
         times: list[float | None] = [None, None]  # of A, by order
         times[row["order"] - 1] = seconds["arch"]
         for part in ("forward", "backward", "other", "evaluate", "total"):
@@ -187,6 +191,7 @@ def differences(found: Comparison, pairs: Sequence[Pair]) -> str:
     """What the tests say; nothing is called different without one."""
     told = [pair for pair in pairs if pair.corrected is not None]
     most = max((pair.seeds for pair in pairs), default=0)
+    # too few seeds for any test: say how many it takes
     if not told and most < FEWEST:
         seeds = f"{most} seed{'s' * (most != 1)}"
         return (
@@ -200,6 +205,18 @@ def differences(found: Comparison, pairs: Sequence[Pair]) -> str:
     unlike = [pair for pair in told if pair.verdict == "different"]
     if not unlike:
         return f"No two methods could be told apart at the level {LEVEL}. {note}"
+    headings = [
+        "Better",
+        "Worse",
+        f"Difference in {found.figure.replace('_', ' ')}",
+        "Seeds",
+        "Corrected p",
+    ]
+    return f"{grid(headings, _difference_lines(found, unlike))}\n\n{note}"
+
+
+def _difference_lines(found: Comparison, unlike: Sequence[Pair]) -> list[list[str]]:
+    """A line a pair, the surest first."""
     is_better = better(found.figure)
     lines = []
     for pair in sorted(unlike, key=lambda pair: pair.corrected or 0.0):
@@ -208,14 +225,7 @@ def differences(found: Comparison, pairs: Sequence[Pair]) -> str:
         lines.append(
             [*names, f"{abs(pair.difference):.4g}", str(pair.seeds), f"{pair.corrected:.2g}"]
         )
-    headings = [
-        "Better",
-        "Worse",
-        f"Difference in {found.figure.replace('_', ' ')}",
-        "Seeds",
-        "Corrected p",
-    ]
-    return f"{grid(headings, lines)}\n\n{note}"
+    return lines
 
 
 def grid(headings: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:

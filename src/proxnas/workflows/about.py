@@ -32,6 +32,7 @@ def trainable_domains() -> list[TrainableDomain]:
 def training_domain(argv: list[str]) -> TrainableDomain:
     """What `train` is asked for: by its cell, or by the run that it is to go on with."""
     words = words_of(argv, *(domain.train_options for domain in trainable_domains()))
+    # flags are not parsed yet: whose they are is just what is asked
     stored = values_of(argv, "--run")
     given: dict[str, Any] = {"cell": words[0]} if words else values_of(argv, "--config") or stored
     cell = given.get("cell")

@@ -79,6 +79,7 @@ def settle_threads(config: BenchConfig, search: Search) -> None:
     """The same number of threads for all methods: the quickest for the steps of this one, unless
     one is asked for."""
     threads = threads_for(config.threads, search.device)
+    # the number of threads is tried out over some steps, whose times do not count
     while not threads.settled:
         with threads.step(0, 0):
             search.totals.add(search.method.step())
@@ -169,6 +170,7 @@ def limit_timer(search: Search) -> Timer:
 
     def measure() -> dict[str, float]:
         train, valid = search.train.next(), search.valid.next()
+        # built outside the timing
         network = bare_network(search)
         run_others = others(search.net, valid)
         start = now()
@@ -191,6 +193,7 @@ def bare_network(search: Search) -> nn.Module:
 def others(net: Supernet, batch: Batch) -> Callable[[], None]:
     """Runs every candidate that is not selected, on what it would read in this batch."""
     if net.choices:
+        # with one forward pass, what every candidate would read is known
         pairs = recorded_sources(net, batch.x)
         return lambda: run_all(pairs)
     with net.taped() as tape:
@@ -214,6 +217,7 @@ def recorded_sources(net: Supernet, x: Tensor) -> list[tuple[nn.Module, Tensor]]
         for choice, source in zip(call.choices, call.sources, strict=True):
             active = choice.active()
             for k, candidate in enumerate(choice.candidates):
+                # `none` costs nothing, and the selected ones run anyhow
                 if k not in active and choice.names[k] != NONE:
                     pairs.append((candidate, source.args[0].detach()))
     return pairs
@@ -236,6 +240,7 @@ def supernet_timer(search: Search) -> Timer:
             name: torch.zeros(group.shape, requires_grad=True) for name, group in net.groups.items()
         }
         start = now()
+        # a mixture of all candidates, as DARTS has it: A and w get gradients in one pass
         net.use({name: a.softmax(-1) for name, a in A.items()}, weighted=True)
         net.loss(batch)[0].backward()
         total = now() - start
@@ -247,6 +252,7 @@ def supernet_timer(search: Search) -> Timer:
 
 def in_own_process(measure: Callable[..., int], *arguments: Any) -> int:
     """The figure as a fresh process measures it."""
+    # spawn: a fork would begin with the memory of this process
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(measure, arguments)
 

@@ -47,6 +47,7 @@ class BenchConfig(RunConfig):
 
     def __post_init__(self) -> None:
         if not self.batch_size:
+            # before the check, which sees no 0
             object.__setattr__(self, "batch_size", 64 if self.on_text else 16)
         super().__post_init__()
 

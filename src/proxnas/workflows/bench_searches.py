@@ -30,12 +30,14 @@ def random_images(config: BenchConfig) -> Images:
     generator = np.random.default_rng(0)
     # an epoch longer than the measurement: what is done between epochs is timed apart
     n = 3 * config.batch_size * (config.rounds + MEMORY_STEPS) + 40
+    # (N, H, W, 3)
     x = generator.integers(0, 256, (n, config.image_size, config.image_size, 3), dtype=np.uint8)
     return from_arrays({"x_train": x, "y_train": np.arange(n) % 10}, "noise", "noise", flip=True)
 
 
 def random_text(config: BenchConfig) -> Text:
     """Noise in the size of a text: words drawn uniformly."""
+    # eight windows a column, and the token that the last one predicts
     tokens = config.batch_size * (8 * config.bptt + 1)
     parts = np.random.default_rng(0).integers(0, config.words, (3, tokens))
     return Text("noise", "word", tuple(map(str, range(config.words))), *parts)

@@ -110,6 +110,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data, classes = self._data(X, y, folder)
         options = {name: getattr(self, name) for name in OPTIONS}
         self.model_ = fit(data, run=folder, progress=bool(self.verbose), **options)
+        # names of the model; the labels that y had are what scikit-learn wants back
         own = getattr(self.model_.model, "classes", ())
         self.run_, self.result_ = folder, dict(self.model_.result)
         self.classes_ = np.asarray(own) if classes is None else _in_model_order(classes, own)
@@ -171,6 +172,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The images of X; how long rows of pixels are is noted, or held to what was noted."""
         columns = np.shape(X)[1] if np.ndim(X) == 2 else None
         if fitting:
+            # of an earlier fit, on rows of another length
             self.__dict__.pop("n_features_in_", None)
             if columns is not None:
                 self.n_features_in_ = columns
@@ -185,6 +187,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.run is not None:
             return Path(self.run)
         folder = Path(tempfile.mkdtemp(prefix="proxnas-classifier-"))
+        # when the classifier is collected, or Python ends
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return folder
 
@@ -223,6 +226,7 @@ def is_torch_dataset(X: Any) -> bool:
 def codes_of(y: Any) -> tuple[Array, Array]:
     """The labels that occur, in order, and the number of each image's in them."""
     labels = np.asarray(y) if hasattr(y, "dtype") else _one_each(y)
+    # a column of a table
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
@@ -232,6 +236,7 @@ def codes_of(y: Any) -> tuple[Array, Array]:
     if labels.dtype.kind == "f" and (labels != np.rint(labels)).any():
         raise BadImages("Unknown label type: continuous: y holds numbers that are no labels")
     try:
+        # sorted, as scikit-learn has `classes_`
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError:  # of several kinds, which have no order of their own
         return _by_name(labels)

@@ -56,6 +56,7 @@ class CompareConfig(StudyConfig):
 def claiming(space: str) -> list[str]:
     """The methods that can search the space: those whose configuration is not refused."""
     found = []
+    # asked, not looked up: a method of another package says itself what it can search
     for method in methods.names():
         try:
             SearchOptions.from_values({"space": space, "method": method})
@@ -67,6 +68,7 @@ def claiming(space: str) -> list[str]:
 
 def method_of(name: str) -> tuple[str, int]:
     """(method, order of its gradient) of a name in --methods."""
+    # darts-2nd is a method by itself: none is called darts
     base = name.removesuffix(SECOND)
     if base != name and base in methods.names() and "order" in flat_hints(methods.options_of(base)):
         return base, 2

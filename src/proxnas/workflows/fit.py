@@ -47,6 +47,7 @@ def fit_in(config: FitOptions, folder: Path, say: Say) -> dict[str, Any]:
     start = time.monotonic()
     asked, config = config, in_named_space(config)
     fitting = domain_of_fit(config).fitting
+    # the deadline runs from here on: what is read and built below is part of the time
     for_search = time_for(config, SEARCH_SHARE)
     new = config.force or not (folder / "search" / "config.json").exists()
     # built before the folder is touched: bad input must neither make a run nor harm an earlier one
@@ -58,13 +59,17 @@ def fit_in(config: FitOptions, folder: Path, say: Say) -> dict[str, Any]:
         if run.finished:
             return run.result(("exported", "model_card", "search", "train", *fitting.needed))
         run.write_json("environment.json", describe(pick_device(config.device)))
+        # a finished search returns what it has found before, and the training takes up where it
+        # stood
         found = _search(config, folder / "search", built, for_search, say)
         genotype = read_genotype(folder / "search")
         write_atomically(run / "genotype.json", genotype.to_json())
+        # by its own seconds or by the clock of this call: a search of an earlier call took time too
         for_training = time_for(config, spent=max(found["seconds"], time.monotonic() - start))
         trained = _train(config, genotype, folder / "train", for_training, say)
         result = fit_result(config, found, trained)
         files = _deliver(config, folder, found, say)
+        # warnings of the parts, then those of the files: both are said in one line
         doubts = [text for text in (result.get("warning"), files.pop("warning", "")) if text]
         result |= files | ({"warning": "; ".join(doubts)} if doubts else {})
         run.write_json("result.json", result)
@@ -73,6 +78,7 @@ def fit_in(config: FitOptions, folder: Path, say: Say) -> dict[str, Any]:
 
 def in_named_space(config: FitOptions) -> FitOptions:
     """With the space that `auto` stands for."""
+    # of images only: a fit on text has no such options
     for flag in ("finish", "flip_test"):
         if getattr(config, flag, False):
             raise AboutOptions(f"{{{flag}}}: is for {{space}} auto and resnet, without {{epochs}}")
@@ -100,6 +106,7 @@ def _search(
     built = built or prepare_search(config)
     asked = built.config
     if config.minutes and not config.search_epochs:
+        # how many epochs there is time for is known only now, by a few steps on this machine
         length, seconds = length_in_time(built, deadline.left())
         asked = changed(asked, **length)
         say(f"search: {length['epochs']} epochs of about {seconds:.1f} s")
@@ -125,6 +132,7 @@ def _train(
 
 def again(config: RunConfig, inner: Part) -> Part:
     """The configuration of a part as this call runs it."""
+    # what may differ from call to call; everything else stays as the part was begun with
     call = {name: getattr(config, name) for name in ("quiet", "device", "threads", "processes")}
     return changed(inner, resume=True, force=False, **call)
 
@@ -133,6 +141,7 @@ def fit_result(
     config: FitOptions, found: dict[str, Any], trained: dict[str, Any]
 ) -> dict[str, Any]:
     """What result.json says of search and training: `epochs` are those of the training."""
+    # told by the search, or by the fit itself
     of_training = {"schema", "cell", "method", "space", "data", "seed", "warning"}
     result: dict[str, Any] = {"schema": SCHEMA}
     for name in ("method", "space", "data", "seed", "converged", "budget"):

@@ -23,6 +23,7 @@ def simple_models(run: Run, images: Images) -> list[Baseline]:
 
     if (run / "baselines.json").exists():
         return [Baseline(**row) for row in run.read_json("baselines.json")]
+    # the same part is held out for the network, so that figures can be held against each other
     train, valid = train_parts(images, Plan.valid_share)
     found = baselines(train, valid, (images.x_test, images.y_test), images.target)
     run.write_json("baselines.json", [dataclasses.asdict(row) for row in found])
@@ -64,6 +65,7 @@ def _plain_row(job: OnePass, test: Any) -> dict[str, Any]:
     from proxnas.core.size.complexity import parameters
     from proxnas.domains.images.spaces.resnet import middle, resnet
 
+    # tested now, with the weights that it had then: it was not trained to the end
     network = resnet().network(resnet().genotype(middle()), job.size).to(job.device).eval()
     network.load_state_dict(job.choice["weights"])
     return {
@@ -84,15 +86,19 @@ def what_search_won(job: OnePass, params: int) -> dict[str, Any]:
     from proxnas.domains.images.spaces.resnet import middle, resnet
 
     seconds = job.choice.get("seconds", 0.0)
+    # the last entry of a row says whether the swap was made
     won = sum(swap[-1] for swap in job.tried)
     if not job.config.search:
         said = "no search: there are too few steps, or validation images, for it to pay"
     elif not job.choice:
         said = f"the search won nothing: of {len(job.tried)} swaps tried none was clear of noise"
+        # swaps that were made may have been undone by later ones
         said += "" if not won else " in the end"
     else:
         plain = parameters(resnet().network(resnet().genotype(middle()), job.size))
+        # of the validation loss, plain less found: positive is better
         gain, error = job.choice["gain"], job.choice["error"]
+        # A was projected onto the limit: that is no win, and may have cost something
         if job.budget and not won:
             said = f"within the limit: validation loss changed by {-gain:+.3f}"
         else:

@@ -14,7 +14,9 @@ from proxnas.workflows.fit_plan import SPACE, Say
 
 if TYPE_CHECKING:
     from proxnas.domains.images.baselines import Baseline
+    from proxnas.domains.images.evaluate import Evaluation, Judged
     from proxnas.domains.images.one_pass import OnePass
+    from proxnas.domains.images.pass_images import Verdict
     from proxnas.runs.folder import Run
 
 
@@ -22,21 +24,44 @@ def deliver_pass(
     config: FitConfig, job: OnePass, run: Run, simple: list[Baseline], seconds: float, say: Say
 ) -> dict[str, Any]:
     """Tests the network once, writes its files; returns the result."""
-    from proxnas.core.size.complexity import parameters
     from proxnas.domains.images.data.stream import ImageBatches
     from proxnas.domains.images.examine import examine
-    from proxnas.domains.images.model import save_model
-    from proxnas.domains.trained import load_model
     from proxnas.runs.folder import write_atomically
-    from proxnas.training.model_file import FILE
 
+    # before anything is told of the network: a run that was stopped early may be too large
     job.keep_limit()
     images, network = job.images, job.network()
     test = ImageBatches(images, (images.x_test, images.y_test), device=job.device)
     tested = job.evaluation(network, test, keep=True)
     valid = job.validation()
     write_atomically(run / "genotype.json", job.genotype().to_json())
-    result: dict[str, Any] = {
+    result = _figures(config, job, network, tested, valid, seconds)
+    if examined := examine(tested, images):
+        run.write_json(TEST, examined)
+        result["calibration_error"] = examined["calibration"]["error"]
+    files, doubts = _write_model(job, run, network, result, say)
+    latency = files.pop("latency_ms", None)
+    result["leaderboard"] = leaderboard(job, simple, test, result, latency)
+    result |= files
+    if warnings := warnings_of(job, tested, result["leaderboard"]) + doubts:
+        result["warning"] = "; ".join(warnings)
+    named: dict[str, Any] = images.target.named(result)
+    return named
+
+
+def _figures(
+    config: FitConfig,
+    job: OnePass,
+    network: Any,
+    tested: Evaluation | Judged,
+    valid: Verdict | None,
+    seconds: float,
+) -> dict[str, Any]:
+    """What result.json holds of the pass and of the test; all of it under the names that classes
+    have."""
+    from proxnas.core.size.complexity import parameters
+
+    return {
         "method": config.method,
         "space": SPACE,
         "data": config.data,
@@ -58,21 +83,22 @@ def deliver_pass(
         "search": what_search_won(job, parameters(network)),
         "train": {"epochs": job.epochs_done, "seconds": seconds},
     }
-    if examined := examine(tested, images):
-        run.write_json(TEST, examined)
-        result["calibration_error"] = examined["calibration"]["error"]
+
+
+def _write_model(
+    job: OnePass, run: Run, network: Any, result: Mapping[str, Any], say: Say
+) -> tuple[dict[str, Any], list[str]]:
+    """The model and the files made of it; what result.json says of them, and warnings."""
+    from proxnas.domains.images.model import save_model
+    from proxnas.domains.trained import load_model
+    from proxnas.training.model_file import FILE
+
     save_model(run / FILE, model_of(job, network, result))
     found = {name: result[name] for name in ("method", "space", "data", "seed", "params", "flops")}
     found["said"] = result["search"]["said"]
+    # what is exported is what was written: read back as anybody will read it
     model = load_model(run.folder)
-    files, doubts = write_files(model, run.folder, images, found, say)
-    latency = files.pop("latency_ms", None)
-    result["leaderboard"] = leaderboard(job, simple, test, result, latency)
-    result |= files
-    if warnings := warnings_of(job, tested, result["leaderboard"]) + doubts:
-        result["warning"] = "; ".join(warnings)
-    named: dict[str, Any] = images.target.named(result)
-    return named
+    return write_files(model, run.folder, job.images, found, say)
 
 
 def model_of(job: OnePass, network: Any, result: Mapping[str, Any]) -> Any:
@@ -81,6 +107,7 @@ def model_of(job: OnePass, network: Any, result: Mapping[str, Any]) -> Any:
     from proxnas.domains.images.model import Model
 
     images = job.images
+    # what the file of the model tells of it; the target decides which of them there are
     wanted = (
         *("params", "flops", "valid_accuracy", "test_accuracy", "test_images", "epochs"),
         *("seed", "test_mae", "test_f1", "calibration_error"),

@@ -41,6 +41,7 @@ def search_config(config: FitOptions) -> SearchOptions:
     values: dict[str, Any] = {"space": config.space, "method": config.method}
     values |= {"epochs": config.search_epochs, "batch_size": config.batch_size}
     values |= {"deterministic": config.deterministic} | budget_values(config)
+    # zeros and empty words are what nobody has asked for: the protocol decides
     values = {name: value for name, value in values.items() if value} | {
         name: value for name, value in config.same_values().items() if name != "deterministic"
     }
@@ -86,6 +87,7 @@ def prepare_search(config: FitOptions) -> Search:
         asked, data = fitting.size_search(config, search_config(config), None, free)
         search = build_search(asked, data)
     with fit_words.training(type(config)):
+        # where both read alike the data are read once
         same = fitting.reads_alike(asked, train_config(config))
         prepare_training(config, search.genotype(), data if same else None)
     return search

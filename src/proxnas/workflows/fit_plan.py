@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proxnas.common.errors import AboutOptions, OptionError
 from proxnas.domains.images.fitting import FitConfig
-from proxnas.domains.search_options import Precision
+from proxnas.workflows.fit_timing import step_timer
 
 if TYPE_CHECKING:
+    import torch
+
+    from proxnas.common.seeds import Array
     from proxnas.domains.images.baselines import Baseline
     from proxnas.domains.images.data.images import Images
     from proxnas.domains.images.recipe import Plan
+    from proxnas.methods.limit_options import Limit
     from proxnas.runs.folder import Run
 
 SPACE = "resnet"
@@ -48,6 +51,8 @@ def mirrors(
     from proxnas.domains.images.mirroring import keep_their_class
     from proxnas.domains.images.recipe import coloured
 
+    # what is asked for, what a reader knows (Tiny ImageNet, CIFAR), what is measured, what is
+    # likely
     if config.flip != "auto":
         return config.flip == "yes"
     told = None if config.flip_test else keep_their_class(simple, judged)
@@ -58,9 +63,6 @@ def check_asked(config: FitConfig, images: Images) -> None:
     """An error for what cannot be done with these images, before there is a run."""
     from proxnas.common.environment import pick_device
     from proxnas.core.size.stopwatch import choose
-    from proxnas.domains.images import recipe
-    from proxnas.domains.images.limits import budget_for
-    from proxnas.domains.images.networks.cnn import Size
 
     if config.flip_test and not mirrors(config, images):
         raise AboutOptions(
@@ -76,15 +78,52 @@ def check_asked(config: FitConfig, images: Images) -> None:
             " out",
         )
     choose(config.latency_by, device)  # what is not installed is said now
+    check_limit(config, images, device)
+
+
+def check_limit(config: FitConfig, images: Images, device: torch.device) -> None:
+    """An error for a limit that the data have no use for, or that no network is within."""
+    from proxnas.domains.images import recipe
+    from proxnas.domains.images.limits import budget_for
+    from proxnas.domains.images.networks.cnn import Size
+
     limit = config.limit()
     if not limit:
         return
     if not images.target.searchable:
         raise AboutOptions(f"{limit.asked()}: is for classes, not for {images.target.kind}")
+    # the narrowest that a plan may choose: what is too large there is too large everywhere
     width = config.channels or recipe.WIDTHS[0]
     size = Size(1, width, images.shape[0], images.num_classes)
     network = (size, images.shape, device, config.latency_by)
     budget_for(limit.of, limit.value, limit.asked(), *network)
+
+
+class Amount(NamedTuple):
+    """How many images there are, and how many are in a batch."""
+
+    y: Array
+    """Of the training part."""
+    judged: int
+    """In the validation part."""
+    tested: int
+    """Answered at the end: by the test, and by the last look at the validation part."""
+    batch_size: int
+
+    @property
+    def train(self) -> int:
+        return len(self.y)
+
+
+class Chosen(NamedTuple):
+    """What there is time for."""
+
+    channels: int
+    side: int
+    """Of the images."""
+    steps: int
+    testing: float
+    """Seconds of the test of such a network, if nobody else uses the machine."""
 
 
 def make_plan(
@@ -98,104 +137,115 @@ def make_plan(
 ) -> Plan:
     """The plan of the folder, or a new one. `start`: the clock and the processor time at which it
     all began."""
-    from proxnas.domains.images import recipe
-    from proxnas.domains.images.parts import train_parts
+    from proxnas.domains.images.recipe import Plan
 
     call: dict[str, Any] = {"device": config.device, "threads": config.threads}
-    limit = config.limit()
     if (run / RECIPE).exists():
-        return recipe.Plan(**run.read_json(RECIPE), **call)
+        return Plan(**run.read_json(RECIPE), **call)
     load_exporters()
-    train, valid = train_parts(images, recipe.Plan.valid_share)
     total = 60 * config.minutes or usual_seconds(len(images.y_train))
-    count = len(train[1])
-    batch_size = config.batch_size or recipe.batch_size_for(count)
-    judged = len(valid[1]) if valid else 0
-    tests = len(images.y_test) + judged
-    flip = mirrors(config, images, simple, judged)
-
-    side = min(images.shape[1:])
-    probe, precision = step_timer(config, images, batch_size, clock)
+    amount = count_images(config, images)
+    flip = mirrors(config, images, simple, amount.judged)
+    probe, precision = step_timer(config, images, amount.batch_size, clock)
     used = clock() - start[0]
+    # how many times longer all of it took than it computed: what follows will be as late
     busy = max(1.0, used / max(time.process_time() - start[1], 1e-3))
-    testing = recipe.tested_seconds(tests, batch_size, side, recipe.WIDTHS[1], probe)
-    left = max(SHORTEST, total - used - busy * EXPORT_SECONDS - testing)
-    width, side_chosen, steps = recipe.choose_sizes(
-        count, side, left, probe, may_shrink=not config.image_size
-    )
-    if limit and not config.channels:
-        width = recipe.width_within(width, limit.of, limit.value, images, config.latency_by)
-    width = config.channels or width
-    side = config.image_size or side_chosen
-    testing = recipe.tested_seconds(tests, batch_size, side, width, probe)
-    testing *= 2 if config.flip_test else 1
-    delivery = EXPORT_SECONDS + testing / busy
-    per_epoch = max(1, count // batch_size)
-    plan = recipe.Plan(
-        seconds=max(SHORTEST, total - (clock() - start[0]) - busy * delivery),
-        delivery=delivery,
-        busy=busy,
-        batch_size=batch_size,
-        channels=width,
-        image_size=side if side != min(images.shape[1:]) else config.image_size,
-        epochs=max(1, round(steps / per_epoch)),
-        search=bool(limit)
-        or (images.target.searchable and steps >= SEARCHED_STEPS and judged >= JUDGED_IMAGES),
-        flip=flip,
-        flip_test=config.flip_test,
-        reach=recipe.reach_for(steps / per_epoch),
-        rotation=recipe.rotation_for(steps / per_epoch, count, flip),
-        colour=recipe.colour_for(steps / per_epoch, images),
-        mixed=recipe.mixed_for(steps / per_epoch, images),
-        weighted=recipe.unequal(train[1], images.num_classes),
-        seed=config.seed,
-        limit_of=limit.of if limit else "",
-        limit=limit.value if limit else 0.0,
-        limit_asked=limit.asked() if limit else "",
-        latency_by=config.latency_by,
-        precision=precision,
-        **call,
-    )
+    chosen = choose_for_time(config, images, amount, total - used, busy, probe)
+    # the timing itself was as late as everything else: of its seconds only a share was computing
+    delivery = EXPORT_SECONDS + chosen.testing / busy
+    seconds = max(SHORTEST, total - (clock() - start[0]) - busy * delivery)
+    values = decide(config, images, amount, chosen, flip)
+    values |= {"seconds": seconds, "delivery": delivery, "busy": busy, "precision": precision}
+    plan = Plan(**values, **call)
     run.write_json(RECIPE, plan.to_json())
-    say(
-        f"{total / 60:.3g} minutes: {plan.seconds:.0f} s of training, about {plan.epochs} epochs of"
-        f" {count:,} images, {plan.channels} channels, batches of {plan.batch_size}"
-        + ("" if plan.search else "; too few steps to search, the plain network is trained")
-    )
+    say(plan_line(plan, total, amount.train))
     return plan
 
 
-def step_timer(
-    config: FitConfig, images: Images, batch_size: int, clock: Callable[[], float]
-) -> tuple[Callable[[int, int], float], Precision]:
-    """Seconds of a step of the plain network by its width and the side of images, with as many
-    threads as steps will take: as asked for, else one or all, whichever is quicker; and the
-    precision that is quicker."""
-    import torch
-
-    from proxnas.common.cores import available
-    from proxnas.common.environment import pick_device, set_threads
+def count_images(config: FitConfig, images: Images) -> Amount:
+    """The amounts of images, by which much is decided."""
     from proxnas.domains.images import recipe
-    from proxnas.domains.images.networks.cnn import Size
-    from proxnas.training.kept_memory import keep_freed_memory
+    from proxnas.domains.images.parts import train_parts
 
-    keep_freed_memory()
-    device, side = pick_device(config.device), min(images.shape[1:])
+    (_, y), valid = train_parts(images, recipe.Plan.valid_share)
+    judged = len(valid[1]) if valid else 0
+    batch_size = config.batch_size or recipe.batch_size_for(len(y))
+    return Amount(y, judged, len(images.y_test) + judged, batch_size)
 
-    def timed(width: int, side: int, precision: Precision = "fp32") -> float:
-        size = Size(1, width, images.shape[0], images.num_classes)
-        return recipe.step_seconds(size, side, batch_size, clock, device, precision)
 
-    def timed_by(threads: int) -> float:
-        torch.set_num_threads(threads)
-        return timed(recipe.WIDTHS[0], side)
+def choose_for_time(
+    config: FitConfig,
+    images: Images,
+    amount: Amount,
+    seconds: float,
+    busy: float,
+    probe: Callable[[int, int], float],
+) -> Chosen:
+    """The sizes that so many seconds are enough for, delivery included, as far as nobody has asked
+    for others."""
+    from proxnas.domains.images import recipe
 
-    set_threads(config.threads)
-    if config.threads == "auto" and available() > 1 and device.type == "cpu":
-        torch.set_num_threads(min((1, available()), key=timed_by))
-    small = min(side, recipe.SIDES[-1])
-    precision = recipe.quicker_precision(device, partial(timed, recipe.WIDTHS[1], small))
-    return cache(partial(timed, precision=precision)), precision
+    side, limit = min(images.shape[1:]), config.limit()
+
+    def testing(side: int, width: int) -> float:
+        return recipe.tested_seconds(amount.tested, amount.batch_size, side, width, probe)
+
+    # which network will be tested is not known yet: that of middle width on whole images stands in
+    left = max(SHORTEST, seconds - busy * EXPORT_SECONDS - testing(side, recipe.WIDTHS[1]))
+    may_shrink = not config.image_size
+    width, side, steps = recipe.choose_sizes(amount.train, side, left, probe, may_shrink)
+    if limit and not config.channels:
+        width = recipe.width_within(width, limit.of, limit.value, images, config.latency_by)
+    width, side = config.channels or width, config.image_size or side
+    # a test with mirror images answers each image twice
+    return Chosen(width, side, steps, testing(side, width) * (2 if config.flip_test else 1))
+
+
+def decide(
+    config: FitConfig, images: Images, amount: Amount, chosen: Chosen, flip: bool
+) -> dict[str, Any]:
+    """The values of a plan but for its times: sizes, whether it searches, augmentation, limit."""
+    from proxnas.domains.images import recipe
+
+    limit = config.limit()
+    # a limit is kept by the search; without one it must have steps and images enough to pay
+    pays = chosen.steps >= SEARCHED_STEPS and amount.judged >= JUDGED_IMAGES
+    whole = chosen.side == min(images.shape[1:])
+    # passes over the images, which may be fewer than one
+    epochs = chosen.steps / max(1, amount.train // amount.batch_size)
+    return {
+        "batch_size": amount.batch_size,
+        "channels": chosen.channels,
+        "image_size": config.image_size if whole else chosen.side,
+        "epochs": max(1, round(epochs)),
+        "search": bool(limit) or (images.target.searchable and pays),
+        "flip": flip,
+        "flip_test": config.flip_test,
+        "reach": recipe.reach_for(epochs),
+        "rotation": recipe.rotation_for(epochs, amount.train, flip),
+        "colour": recipe.colour_for(epochs, images),
+        "mixed": recipe.mixed_for(epochs, images),
+        "weighted": recipe.unequal(amount.y, images.num_classes),
+        "seed": config.seed,
+        **limit_values(limit),
+        "latency_by": config.latency_by,
+    }
+
+
+def limit_values(limit: Limit | None) -> dict[str, Any]:
+    """A limit as a plan holds it."""
+    if limit is None:
+        return {"limit_of": "", "limit": 0.0, "limit_asked": ""}
+    return {"limit_of": limit.of, "limit": limit.value, "limit_asked": limit.asked()}
+
+
+def plan_line(plan: Plan, total: float, images: int) -> str:
+    """The plan for people; `total`: seconds of everything."""
+    searched = "" if plan.search else "; too few steps to search, the plain network is trained"
+    return (
+        f"{total / 60:.3g} minutes: {plan.seconds:.0f} s of training, about {plan.epochs} epochs of"
+        f" {images:,} images, {plan.channels} channels, batches of {plan.batch_size}{searched}"
+    )
 
 
 def plan_minutes(config: FitConfig, figures: dict[str, Any]) -> dict[str, Any]:
@@ -203,16 +253,14 @@ def plan_minutes(config: FitConfig, figures: dict[str, Any]) -> dict[str, Any]:
     seconds as they will be."""
     from proxnas.domains.images import recipe
     from proxnas.domains.images.data.images import load
-    from proxnas.domains.images.parts import train_parts
 
     images = load(config.data, config.load_options())
-    count = len(train_parts(images, recipe.Plan.valid_share)[0][1])
+    amount = count_images(config, images)
     seconds = 60 * config.minutes or usual_seconds(len(images.y_train))
-    batch_size = config.batch_size or recipe.batch_size_for(count)
-    side = min(images.shape[1:])
-    probe, _ = step_timer(config, images, batch_size, time.monotonic)
-    _, _, steps = recipe.choose_sizes(count, side, seconds, probe, not config.image_size)
-    epochs = max(1, round(steps * batch_size / count))
+    probe, _ = step_timer(config, images, amount.batch_size, time.monotonic)
+    side, may_shrink = min(images.shape[1:]), not config.image_size
+    _, _, steps = recipe.choose_sizes(amount.train, side, seconds, probe, may_shrink)
+    epochs = max(1, round(steps * amount.batch_size / amount.train))
     each = seconds / epochs
     return figures | {
         "epochs": epochs,

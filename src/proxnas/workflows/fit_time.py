@@ -46,10 +46,13 @@ def fit_to_time(
 
     domain = of_options(usual.config)
     free, batches = free_in_training(config), train_config(config, genotype).batch_size
+    # first the network, then larger batches for it, then the epochs: each by a timing of the one
+    # before
     chosen = _largest_in_time(usual, genotype, free, deadline)
     seconds, _ = measure_training(chosen)
     options, most = chosen.config, MOST_TRAINING * usual.config.epochs
     epochs = fitting(deadline.left(), seconds, most)
+    # with so many epochs there may be steps enough for larger batches, which are quicker
     larger = domain.fitting.size_batches(options, chosen.data, batches, epochs, free)
     if larger != options:
         options = larger
@@ -73,6 +76,7 @@ def _largest_in_time(
     smallest = choices[-1]
     if len(choices) == 1:
         return smallest
+    # seconds of an epoch / its steps; others ~ multiply-adds
     step = measure_training(smallest)[0] / len(smallest)
     for choice in choices[:-1]:
         if LEAST_STEPS * step * choice.flops / smallest.flops <= deadline.left():
@@ -91,6 +95,7 @@ def plan_both(
         epochs = config.search_epochs or fitting(
             SEARCH_SHARE * budget, figures["seconds_per_epoch"], epochs
         )
+        # what the search leaves is for the training
         left = budget - epochs * figures["seconds_per_epoch"]
         train_epochs = config.epochs or fitting(left, seconds, MOST_TRAINING * train_epochs)
     return figures | {

@@ -41,6 +41,7 @@ def of_search(cls: type[RunConfig], name: str) -> str:
     known = {field.name for field in fields(cls)}
     if f"search_{name}" in known:
         return f"{{search_{name}}}"
+    # final_cells of a search are the cells of the network that a fit trains
     final = name.removeprefix("final_")
     if final != name and final in known:
         return f"{{{final}}}"

@@ -44,6 +44,7 @@ def plan_by(config: FitOptions) -> dict[str, Any]:
         from proxnas.workflows.fit_plan import SPACE, plan_minutes
         from proxnas.workflows.plan import plan_search
 
+        # of the space itself: what there is to choose, and how large it may become
         search = prepare_search(replace(config, space=SPACE))
         return plan_minutes(config, plan_search(search))
     from proxnas.workflows.fit import plan_fit
@@ -79,17 +80,23 @@ def fit(
     from proxnas.runs.guest import as_guest
 
     folder = Path(run) if run is not None else Path(tempfile.mkdtemp(prefix="proxnas-fit-"))
-    values = {"quiet": not progress} | options | keep_in(folder, data, options)
+    config = _options_of(folder, data, {"quiet": not progress} | options)
+    tell: Callable[[str], None] = say if progress else _say_nothing
+    # threads, seeds and the like of the calling program are as before when it is done
+    with as_guest(pick_device(config.device)):
+        fit_by(config, folder, tell, None)
+    return load_model(folder, config.device)
+
+
+def _options_of(folder: Path, data: Any, options: dict[str, Any]) -> FitOptions:
+    """The fit that a program asks for; what it goes on with, the values of its folder below."""
+    values = options | keep_in(folder, data, options)
     space = options.get("space")
     domain = of_space(space) if space not in (None, "auto") else of_data(values["data"])
     cls = trainable(domain).fitting.options
     if options.get("resume") and (folder / "config.json").exists():
         values = storable(stored(folder, "fit", cls)) | values
-    config = cls.from_values(values)
-    tell: Callable[[str], None] = say if progress else _say_nothing
-    with as_guest(pick_device(config.device)):
-        fit_by(config, folder, tell, None)
-    return load_model(folder, config.device)
+    return cls.from_values(values)
 
 
 def _say_nothing(text: str) -> None:

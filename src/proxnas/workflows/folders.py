@@ -52,8 +52,10 @@ def run_folder(
     """
     asked = flatten(config)
     first = Path(asked["run"] or plain)
+    # a named folder, or the plain one if it holds this very run
     if asked["run"] or _holds(first, config):
         return first
+    # what the flags would be by themselves: those that differ make the name
     usual = resolve({name: asked[name] for name in named if asked[name] != ""})
     beside = Path(f"{plain}-{_flags(config, usual)}")
     if _has_begun(beside):
@@ -78,6 +80,7 @@ def _holds(folder: Path, config: Options) -> bool:
     if not isinstance(stored, dict):
         return False
     asked = _values(config)
+    # epochs that were chosen by the clock then would be others now
     if flatten(config).get("minutes") and stored.get("minutes"):
         asked = {name: value for name, value in asked.items() if name not in CHOSEN}
     return all(stored.get(name, value) == value for name, value in asked.items())
@@ -97,6 +100,7 @@ def _flags(config: Options, plain: Options) -> str:
             f"{flag_of(name)}-{value}" for name, value in asked.items() if usual[name] != value
         )
     )
+    # whether the words without a flag are already in the name as they are, nothing cut off
     told = all(asked[name] == data_word(asked[name]) for name in POSITIONAL if name in asked)
     if given and told and len(given) < LONGEST:
         return given
@@ -129,6 +133,7 @@ def keep_in(folder: Path, data: Any, options: Mapping[str, Any]) -> dict[str, st
 def _keep(file: Path, content: bytes, replace: bool) -> str:
     """A file with this content; that of an earlier run stays as it is, and must hold the same."""
     if file.exists() and not replace:
+        # a run must not go on with other data than it was begun with
         if file.read_bytes() != content:
             what = file.stem.replace("_", " ")
             raise AboutOptions(

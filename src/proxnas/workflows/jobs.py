@@ -21,7 +21,9 @@ def fitted_to_minutes(config: SearchOptions, deadline: Deadline) -> SearchOption
     the case that it took longer."""
     from proxnas.searching.running import build_search
 
+    # warm-ups do less in a step: steps behind them are what most of the search is made of
     probe = build_search(changed(config, **config.method_options.traits.past_warmup))
+    # searches that one worker makes one after the other, rounded up
     in_turn = -(-len(config.job.all_seeds()) // config.workers)
     length, _ = length_in_time(probe, deadline.left() / in_turn)
     return changed(config, **length)
@@ -36,6 +38,7 @@ def length_in_time(probe: Search, seconds: float) -> tuple[dict[str, int], float
     config = probe.config
     per_epoch, _ = measure(probe, probe.figures)
     if config.refine:
+        # half for the search; whether a refinement is worth it depends on how many images that sees
         epochs = fitting(seconds / 2, per_epoch, config.epochs)
         if how_many(config, seen=epochs * len(probe.train) * config.batch_size):
             return {"epochs": epochs, "refine": config.refine}, per_epoch

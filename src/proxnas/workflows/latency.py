@@ -52,11 +52,13 @@ def measure_table(task: ImageTask, networks: int, say: Say) -> LatencyTable:
     say(f"operations of {task.space.name}, by {runtime.version}")
     operations = task.operations
     generator = torch.Generator().manual_seed(0)
+    # half of them fit the line, the others judge it; the extremes are among the former
     chosen = [*_ends(task), *(_random(task, generator) for _ in range(2 * networks - 2))]
     sums = [selected_sum(operations, A_bar) for A_bar in chosen]
     genotypes = [task.space.genotype(A_bar) for A_bar in chosen]
     say(f"{len(chosen)} whole networks")
     seconds = task.seconds_of([task.final_network(genotype) for genotype in genotypes])
+    # seconds of a network ~ a + b * sum of its operations
     fit = fitted(sums[:networks], seconds[:networks])
     predicted = [fit(total) for total in sums[networks:]]
     good = quality(predicted, seconds[networks:])
@@ -67,6 +69,7 @@ def _ends(task: ImageTask) -> list[Matrices]:
     """The quickest and the slowest network, by the sums."""
     total, groups = task.operations.total, task.net.groups
     return [
+        # the largest sum of -seconds is the quickest network
         best({name: sign * matrix for name, matrix in total.items()}, groups)
         for sign in (-1.0, 1.0)
     ]

@@ -30,6 +30,7 @@ REFINED = "and {} short trainings after it (--refine)"
 def plan(config: SearchOptions) -> dict[str, Any]:
     """The figures of `--dry-run`."""
     data = load_for_search(config.space, config.data, config)
+    # steps behind the warm-up are what most of a search is made of
     past_warmup = config.method_options.traits.past_warmup
     return plan_search(Search(changed(config, **past_warmup), data))
 
@@ -38,6 +39,7 @@ def plan_search(search: Search) -> dict[str, Any]:
     """The same for a search that is built; it makes some steps."""
     config = search.config
     seconds, peak = measure(search, search.figures)
+    seen = config.epochs * len(search.train) * config.batch_size
     return {
         "space": config.space,
         "method": config.method,
@@ -49,11 +51,7 @@ def plan_search(search: Search) -> dict[str, Any]:
         "steps_per_epoch": len(search.train),
         "seconds_per_epoch": seconds,
         "peak_bytes": peak,
-        "refine": (
-            how_many(config, seen=config.epochs * len(search.train) * config.batch_size)
-            if config.refine
-            else 0
-        ),
+        "refine": how_many(config, seen=seen) if config.refine else 0,
     }
 
 
@@ -63,11 +61,11 @@ def _ends(search: Search) -> dict[str, int]:
         found = {of: sizes(of, search.task, search.space) for of in ("params", "flops")}
     except NoSums:
         return {}
-    return {
-        f"{of}_{end}": round(getattr(size, end))
-        for of, size in found.items()
-        for end in ("smallest", "largest")
-    }
+    ends = {}
+    for of, size in found.items():
+        ends[f"{of}_smallest"] = round(size.smallest)
+        ends[f"{of}_largest"] = round(size.largest)
+    return ends
 
 
 def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
@@ -76,6 +74,7 @@ def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
     seconds: list[float] = []
     threads = threads_for(job.config.threads, job.device)
     with peak_memory(job.device) as peak:
+        # steps in which threads are still tried out are made, but do not count
         while len(seconds) < STEPS:
             with threads.step(1, len(seconds) + 1):
                 start = time.perf_counter()
@@ -89,6 +88,7 @@ def measure(job: Job, evaluate: Callable[[], object]) -> tuple[float, int]:
     # the first step also sets things up, so the median, not the mean
     step = statistics.median(seconds)
     if isinstance(job, Search):
+        # what is done only now and then, such as after an epoch, falls to the steps by shares
         step += occasional_seconds(job, len(job), job.config.epochs)
     return step * len(job) + evaluation, peak.bytes
 

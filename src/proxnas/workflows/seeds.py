@@ -65,6 +65,7 @@ def search_seeds(config: SearchOptions, folder: Path, deadline: Deadline) -> dic
         resume = config.resume or config.at_once
         results: list[dict[str, Any]] = []
         for part, place in parts.items():
+            # what an early stop leaves is for the others
             share = Deadline(deadline.left() / (len(parts) - len(results)))
             results.append(run_search(changed(part, resume=resume), place, deadline=share))
         result = _summary(results, config.pick)

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -32,6 +32,9 @@ from proxnas.runs.options import storable, stored
 from proxnas.searching.defaults import resolve
 from proxnas.workflows.folders import keep_in
 from proxnas.workflows.study_options import AnyStudy, StudyConfig, train_argv, train_values
+
+if TYPE_CHECKING:
+    from proxnas.runs.folder import Run
 
 NO_TIME = "the {} minutes were over before it began: give the same command more, and it goes on"
 
@@ -64,6 +67,7 @@ def search_tasks(study: Study, plan: StudyPlan, folder: Path) -> list[RunTask]:
 
 def train_tasks(config: StudyConfig, plan: StudyPlan, folder: Path) -> list[RunTask]:
     """The cell of each finished search, trained under the seed that found it."""
+    # a cell is trained where its search is finished, and only then
     found = {run: folder / "search" / f"{run[0]}-{run[1]}" for run in plan.runs()}
     return [
         RunTask(
@@ -80,7 +84,9 @@ def check_study(study: Study, config: StudyConfig) -> None:
     """An InputError for anything that a run would refuse, before the first is begun."""
     from proxnas.searching.running import build_search
 
+    # one seed stands for all: options do not depend on it
     seed = config.all_seeds()[0]
+    # all of them are resolved, which is quick; one is built, which reads the data
     searches = {name: resolve(study.search_values(name, seed)) for name in study.names}
     train_values(config)
     build_search(changed(searches[study.first], device=config.device))
@@ -111,6 +117,7 @@ class StudyResult:
     def best(self) -> Row:
         """The row with the best mean."""
         if not self.rows:
+            # what failed is a better reason than that nothing ended
             check_done(list(self.outcomes))
             raise InputError(f"{self.path}: no run has ended yet, so none is the best")
         is_better = better(self.rows[0]["figure"])
@@ -138,20 +145,11 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> StudyResult:
         if config.force:
             _clear(folder)
         store(config, config.COMMAND, run)
-        if not (run / "plan.json").exists():
-            run.write_json(
-                "plan.json", dataclasses.asdict(StudyPlan(study.names, config.all_seeds()))
-            )
-        plan = read_plan(folder)
-        for name in plan.methods:
-            if name not in study.names:
-                raise InputError(
-                    f"{folder / 'plan.json'}: {name} is not among what config.json names:"
-                    " restore it"
-                )
+        plan = _plan_of(run, study, config)
         run.write_json("environment.json", describe(pick_device(config.device)))
         outcomes: list[Outcome] = []
 
+        # after every run, so that a look at the folder in the middle shows what there is
         def done(outcome: Outcome) -> None:
             outcomes.append(outcome)
             study.write(folder, outcomes)
@@ -166,6 +164,19 @@ def fill(study: Study, config: StudyConfig, folder: Path) -> StudyResult:
                 "result.json", {"data": config.data, "space": config.space, "rows": rows}
             )
         return StudyResult(folder, rows, tuple(outcomes))
+
+
+def _plan_of(run: Run, study: Study, config: StudyConfig) -> StudyPlan:
+    """Which runs there are: as the first call of the study had it, whatever `all` is by now."""
+    if not (run / "plan.json").exists():
+        run.write_json("plan.json", dataclasses.asdict(StudyPlan(study.names, config.all_seeds())))
+    plan = read_plan(run.folder)
+    for name in plan.methods:
+        if name not in study.names:
+            raise InputError(
+                f"{run / 'plan.json'}: {name} is not among what config.json names: restore it"
+            )
+    return plan
 
 
 def _run(
@@ -188,6 +199,7 @@ def _run(
             outcomes = make_executor(
                 config, config.threads, in_turn(config.device, config.workers)
             ).run(timed, board, done)
+            # the time may be over before all are begun: the others are told of as runs that failed
             begun = {outcome.task.folder for outcome in outcomes}
             for task in left:
                 if task.folder not in begun:
@@ -232,6 +244,7 @@ def study_in_python(
     folder = Path(run) if run is not None else Path(tempfile.mkdtemp(prefix=made))
     values: dict[str, Any] = {"quiet": not progress}
     for name, value in options.items():
+        # as the command line writes lists
         values[name] = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
     values |= keep_in(folder, data, values)
     if not values.get("force") and (folder / "config.json").exists():

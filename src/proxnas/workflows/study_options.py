@@ -126,6 +126,7 @@ def _values_alike(config: StudyConfig, method: str, special: Mapping[str, Any]) 
     values |= special
     if config.preset in methods.options_of(method).presets:
         values["preset"] = config.preset
+    # the file is for all methods of a study: each is given what it knows
     names = flat_hints(SearchOptions, parts_for(config.space, method))
     return values | {name: v for name, v in search_values(config).items() if name in names}
 
@@ -146,6 +147,7 @@ def train_argv(config: StudyConfig, cell: Path, seed: int) -> list[str]:
     """The command line of the training of a cell."""
     flags: dict[str, Any] = {"protocol": config.train, "seed": seed}
     shared = trainable(of_space(config.space)).shared
+    # a cell found on words must not be trained on letters
     flags |= {key: value for key, value in search_values(config).items() if key in shared}
     flags |= train_values(config) | _machine(config)
     return ["train", *words_for({"cell": str(cell), "data": config.data} | flags)]
@@ -165,6 +167,7 @@ def train_values(config: StudyConfig) -> dict[str, Any]:
 
 def _machine(config: StudyConfig) -> dict[str, Any]:
     """The device if one is named, and determinism if asked for."""
+    # auto is left out: the words are the same on every machine
     machine: dict[str, Any] = {} if config.device == "auto" else {"device": config.device}
     return machine | ({"deterministic": True} if config.deterministic else {})
 

@@ -87,6 +87,7 @@ class SweepConfig(StudyConfig):
 
 def _value(name: str, text: str) -> float:
     if name == "eta":
+        # the text becomes part of a folder's name: nothing but digits, a point and an exponent
         if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?(e-?\d{1,2})?", text):
             advice = "give numbers of at least 0 with commas between, for example 0,0.1,1,10"
             raise OptionError("eta", text, advice)
@@ -144,6 +145,7 @@ def rows_of(config: SweepConfig, found: comparison.Comparison) -> list[compariso
         if setting.flag == "eta":
             swept = {"eta": setting.value}
         else:
+            # max_params -> params
             swept = {"limit": setting.value, "of": setting.flag[4:]}
         rows.append(row | {"setting": setting.name, "method": config.method} | swept)
     return sweep_report.with_front(rows)

@@ -64,8 +64,11 @@ def train(
 
     domain = of_cell(os.fspath(cell))
     data = os.fspath(data) if isinstance(data, os.PathLike) else data
-    loaded = None if isinstance(data, str) else data
-    named = data if isinstance(data, str) else str(getattr(data, "name", "data"))
+    # config.json can hold a name only; what is in memory goes along
+    if isinstance(data, str):
+        named, loaded = data, None
+    else:
+        named, loaded = str(getattr(data, "name", "data")), data
     values = {"cell": os.fspath(cell), "data": named, "quiet": not progress} | options
     folder = None if run is None else Path(run)
     if folder and options.get("resume") and (folder / "config.json").exists():
@@ -187,8 +190,10 @@ def _settle(
 ) -> TrainOptions:
     """The options that `make` makes of what the protocol, the data and the cell say that are
     `named`, with the values given over them."""
+    # of a run that goes on every value is known: its cell may be gone
     architecture = domain.read_cell(named.cell) if named.cell and not named.resume else None
     layers = domain.train_values(named.protocol, named.data, architecture)
+    # what protocol, data and cell say lies below what was given
     options = make(layers | {name: value for name, value in given.items() if name != "protocol"})
     domain.check_training(options, architecture)
     return options

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,29 +49,50 @@ def baselines(
     target: Target = CLASSES,
 ) -> list[Baseline]:
     """Each model, fitted to so many of the training images as there is time for."""
+    # validation, test, and at the end the validation images mirrored: (rows, y) of each
     parts = [(None if part is None else (features(part[0]), part[1])) for part in (valid, test)]
     answers = sum(0 if part is None else part[0].size for part in parts)
+    # brute-force neighbours take N_train * N_answered * features products
     most = min(MOST_TRAINING, max(LEAST_TRAINING, int(MOST_WORK / max(answers, 1))))
     some = np.arange(len(train[1]))
     if len(some) > most:  # a part of every class
         some = np.sort(np.random.RandomState(0).permutation(len(some))[:most])
     x, y = features(train[0][some]), train[1][some]
+    # pixels that hardly vary, such as black corners, must not be blown up
     scale = x.std(0).clip(min=1e-3 * max(float(x.std()), 1e-9))
     middle = x.mean(0)
     if valid is not None:
+        # columns in reverse order: left and right exchanged
         parts.append((features(np.asarray(valid[0])[:, :, ::-1]), valid[1]))
-    found = []
-    for name, fit in MODELS[target.kind].items():
-        start = time.monotonic()
-        predict, params = fit((x - middle) / scale, y)
-        figures = [
-            None if part is None else target.score(predict((part[0] - middle) / scale), part[1])
-            for part in parts
-        ]
-        known, right, *mirrored = figures
-        seconds = time.monotonic() - start
-        found.append(Baseline(name, known, right or 0.0, params, seconds, *mirrored))
-    return found
+
+    def scaled(rows: Array) -> Array:
+        found: Array = (rows - middle) / scale
+        return found
+
+    models = MODELS[target.kind].items()
+    return [_made(name, fit, (x, y), parts, scaled, target) for name, fit in models]
+
+
+def _made(
+    name: str,
+    fit: Callable[[Array, Array], tuple[Predict, int]],
+    train: tuple[Array, Array],
+    parts: Sequence[tuple[Array, Array] | None],
+    scaled: Callable[[Array], Array],
+    target: Target,
+) -> Baseline:
+    """A model fitted to rows and their answers, and how right it is on each of the parts."""
+    start = time.monotonic()
+    predict, params = fit(scaled(train[0]), train[1])
+    figures: list[float | None] = []
+    for part in parts:
+        if part is None:
+            figures.append(None)
+        else:
+            figures.append(target.score(predict(scaled(part[0])), part[1]))
+    known, right, *mirrored = figures
+    seconds = time.monotonic() - start
+    return Baseline(name, known, right or 0.0, params, seconds, *mirrored)
 
 
 def features(x: Pixels) -> NDArray[np.float32]:
@@ -103,6 +124,7 @@ def logistic(x: Array, y: Array) -> tuple[Predict, int]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        # strongly regularised: there are hundreds of pixels, and few images
         model = LogisticRegression(C=0.01, max_iter=MOST_ITERATIONS).fit(x, y)
     return model.predict, int(model.coef_.size + model.intercept_.size)
 

@@ -75,6 +75,7 @@ def image_card(facts: ImageFacts) -> Card:
 
 def _by_the_clock(facts: ImageFacts) -> list[str]:
     """How a run by the clock made it, which searches and trains in one go."""
+    # only a run by the clock has a line on what became of its search
     said = facts.found.get("said")
     if not said:
         return []
@@ -91,6 +92,7 @@ def _figures(facts: ImageFacts) -> dict[str, str]:
     return {
         "task": facts.task.format(len(facts.classes)),
         "data": escape(facts.info.get("data", "")),
+        # empty texts are left out of the table
         "test accuracy" if facts.kind == "classes" else "tested": _accuracy(facts.info),
         "validation accuracy": _percent(facts.info.get("valid_accuracy")),
         **{name: _figure(facts.info.get(key)) for name, key in OTHERS.items()},
@@ -115,11 +117,9 @@ def _percent(share: Any) -> str:
 def _accuracy(info: Mapping[str, Any]) -> str:
     top5, images = _percent(info.get("test_top5")), info.get("test_images")
     words = [_percent(info.get("test_accuracy")), top5 and f"(among the first five: {top5})"]
-    return " ".join(
-        word
-        for word in [*words, f"on {images:,} images" if isinstance(images, int) else ""]
-        if word
-    )
+    if isinstance(images, int):
+        words.append(f"on {images:,} images")
+    return " ".join(filter(None, words))
 
 
 def _latency(latency: Mapping[str, Any]) -> str:
@@ -168,9 +168,11 @@ def _input(facts: ImageFacts) -> str:
 
 def _use(facts: ImageFacts) -> list[str]:
     axes = f"(N, {facts.shape[1]}, {facts.shape[2]}, {facts.shape[0]})"
+    # "(N, H, W, C)"[4:-1] is "H, W, C"
     images = f'images = np.asarray(pictures, "{facts.pixels}").reshape(-1, {axes[4:-1]})  # {axes}'
     blocks = []
     if "onnx" in facts.files:
+        # program text: names of files are quoted as Python does
         session = f"session = onnxruntime.InferenceSession({facts.files['onnx']!r})"
         run = f'{facts.output} = session.run(None, {{"images": images}})[0]'
         blocks.append(["import numpy as np, onnxruntime", session, images, run, *_best(facts)])

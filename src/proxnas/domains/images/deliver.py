@@ -75,9 +75,11 @@ def images_for(model: Model, data: Any, folder: Path | None) -> tuple[Any, str]:
         if data:  # else it is not the user's doing that the run's data are gone
             raise
     C, H, W = model.shape
+    # the same noise each time: what was checked can be checked again
     noise = np.random.default_rng(0).integers(0, 256, (IMAGES, H, W, C))
     if model.pixels == "float32":
         mean, std = np.asarray(model.mean), np.asarray(model.std)
+        # 2 standard deviations either way about the mean of each channel
         return (mean + std * (noise / 64 - 2)).astype(np.float32), "noise (no DATA given)"
     return noise.astype(np.uint8), "noise (no DATA given)"
 

@@ -54,6 +54,7 @@ class ImageDomain:
             from proxnas.domains.images.data.images import Images, is_dataset
 
             return isinstance(data, Images | Mapping) or is_dataset(data)
+        # cheap questions first: the last one reads a whole folder
         if data == "digits" or data.partition(":")[0] in of_others("data"):
             return True
         if Path(data).suffix.lower() in (".npz", ".parquet"):
@@ -167,6 +168,7 @@ class ImageDomain:
         if len(figures["confusion"]) > MOST_SHOWN:
             return lines
         lines.append("confusion (row: true class, column: answer)")
+        # columns as wide as the largest count
         digits = len(str(max(map(max, figures["confusion"]))))
         for name, row in zip(figures["classes"], figures["confusion"], strict=True):
             counts = " ".join(f"{count:>{digits}}" for count in row)

@@ -65,6 +65,7 @@ class Evaluation:
     def beats_majority(self) -> bool:
         """Whether it is more accurate than that by more than chance makes: two standard errors of a
         share."""
+        # standard error of a share p of n images: sqrt(p (1 - p) / n)
         error = math.sqrt(self.majority * (1 - self.majority) / self.images)
         return self.accuracy > self.majority + NOISE * error
 
@@ -95,6 +96,7 @@ class Evaluation:
         """What is said of a network that has learnt nothing."""
         if self.beats_majority():
             return []
+        # better, but within two standard errors: with more images they are smaller
         if self.accuracy > self.majority and self.images < FEW:
             why = f"so few images do not tell ({step_count(steps)}): give more of them"
         else:
@@ -141,6 +143,7 @@ class Judged:
 
     def tested(self, names: Sequence[str]) -> dict[str, Any]:
         """What a test tells."""
+        # figure -> a value an output becomes output -> its figures, by name
         each = self.figures["each"]
         by_name = {
             name: {figure: values[k] for figure, values in each.items()}
@@ -206,11 +209,13 @@ def evaluate(
         logits = logits.float()
         if keep:
             kept.append((logits.cpu(), y.cpu()))
+        # a pair (true, answer) is the number true * K + answer
         confusion += torch.bincount(y * classes + logits.argmax(-1), minlength=classes * classes)
         loss = nn.functional.cross_entropy(logits, y, reduction="sum")
         among = (logits.topk(min(TOP, classes)).indices == y[:, None]).sum()
         sums.append(torch.stack([loss, among.to(loss.dtype)]))
     network.train(before)
+    # over all processes, each of which has seen its share of the batches
     confusion = total(confusion).view(classes, classes).cpu()
     loss_mean, top5 = (total(torch.stack(sums).cpu().double().sum(0)) / confusion.sum()).tolist()
     if not keep:

@@ -43,9 +43,11 @@ def examine(tested: Evaluation | Judged, images: Images) -> dict[str, Any]:
 
 def _confusion(counts: Array) -> dict[str, Any]:
     """The matrix, row: true class, column: answer; of many classes the most frequent pairs."""
+    # right answers are no confusion
     wrong = counts.copy()
     np.fill_diagonal(wrong, 0)
     order = np.argsort(-wrong, axis=None, kind="stable")[:PAIRS]
+    # flat number -> (true class, answer)
     pairs = [(int(k) // len(counts), int(k) % len(counts)) for k in order]
     found: dict[str, Any] = {
         "confused": [[a, b, int(wrong[a, b])] for a, b in pairs if wrong[a, b]]
@@ -59,6 +61,7 @@ def calibration(shares: Array, y: Array) -> dict[str, Any]:
     """Answers by their probability, in bins of equal width: how probable and how right they are;
     and the expected calibration error, the mean difference of the two."""
     sure, right = shares.max(1), shares.argmax(1) == y
+    # a probability of exactly 1 belongs to the last bin
     at = np.minimum((sure * BINS).astype(int), BINS - 1)
     bins, error = [], 0.0
     for k in range(BINS):
@@ -66,6 +69,8 @@ def calibration(shares: Array, y: Array) -> dict[str, Any]:
         if inside.any():
             confidence, accuracy = float(sure[inside].mean()), float(right[inside].mean())
             bins.append([confidence, accuracy, int(inside.sum())])
+            # ECE = sum over bins of (share of answers) |confidence - accuracy| (Guo et al., ICML
+            # 2017)
             error += inside.mean() * abs(confidence - accuracy)
     return {"error": float(error), "bins": bins}
 

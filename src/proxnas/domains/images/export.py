@@ -52,6 +52,7 @@ class Deployed(nn.Module):
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(-1, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
+        # (N, H, W, C) -> (N, C, H, W)
         x = (images.permute(0, 3, 1, 2).float() - self.mean) / self.std
         outputs: Tensor = self.network(x.contiguous(memory_format=torch.channels_last))
         return self.target.exported(outputs)
@@ -60,9 +61,11 @@ class Deployed(nn.Module):
 def deployed(model: Model) -> Deployed:
     """The model's network as it is exported: a copy on the host, without what only training
     needs."""
+    # the caller's model stays where it is, and whole
     network = copy.deepcopy(model.network).cpu().eval()
     if getattr(network, "auxiliary", None) is not None:
         network.auxiliary = None  # type: ignore[assignment]
+    # (x / 255 - mean) / std = (x - 255 mean) / (255 std): the file reads bytes as they are
     unit = 255.0 if model.pixels == "uint8" else 1.0
     mean, std = ([unit * value for value in values] for values in (model.mean, model.std))
     return Deployed(network, mean, std, model.target).eval()
@@ -159,6 +162,7 @@ def export_torch(
     was reloaded."""
     file = io.BytesIO()
     with quiet():
+        # the program that is checked is the one that was reloaded from the bytes to be written
         made = torch.export.export(
             _contiguous(network), (_several(example),), dynamic_shapes=_any_number()
         )
@@ -194,6 +198,7 @@ def _answers(run: Run, x: Tensor) -> Tensor:
 
 def _check(run: Run, example: Tensor, expected: Tensor, what: str) -> float:
     """The largest difference on all images at once and on the first alone, which must be small."""
+    # one image alone too: whether the file really reads any number
     got = torch.cat([_answers(run, example), _answers(run, example[:1])]).cpu()
     expected = torch.cat([expected, expected[:1]])
     difference = (got - expected).abs()

@@ -37,6 +37,7 @@ def write_files(
 
     made: dict[str, Any] = {"int8": {"skipped": "needs the extra onnx"}, "use_model": None}
 
+    # called when the network is written and the card is not: the card tells of these files too
     def more(written: Mapping[str, Path]) -> Mapping[str, Any]:
         if "onnx" in written:
             made["int8"] = write_int8(model, written["onnx"], images)
@@ -61,6 +62,7 @@ def write_int8(model: TrainedModel, onnx: Path, images: Images) -> dict[str, Any
         figures = compare_files(onnx, target, images)
         figures["latency_ms"] = 1000 * onnx_latency(target, model.model).seconds
     except Exception as error:  # the network that was trained for so long is there without it
+        # a half-made file would be taken for a good one
         target.unlink(missing_ok=True)
         return {"skipped": in_one_line(error)}
     figures["bytes"] = target.stat().st_size
@@ -80,6 +82,7 @@ def compare_files(onnx: Path, int8: Path, images: Images) -> dict[str, Any]:
     sessions = [onnx_session(path.read_bytes()) for path in (onnx, int8)]
     begin, done = time.monotonic(), 0
     found: list[list[Array]] = [[], []]
+    # at least one piece, whatever the time: both versions answer the same images
     while done < count and (not done or time.monotonic() - begin < TEST_SECONDS):
         part = rows[done : done + 250]
         x = np.asarray(images.x_test[part])
@@ -96,6 +99,7 @@ def warnings_about(int8: Mapping[str, Any]) -> list[str]:
     if "file" not in int8:
         return []
     lost = int8["float_accuracy"] - int8["test_accuracy"]
+    # said only where both hold: more than a point, and more images than chance makes
     if lost <= LOSS or lost * int8["test_images"] < FEWEST:
         return []
     return [

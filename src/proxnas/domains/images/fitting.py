@@ -101,6 +101,7 @@ class ImageFitting:
             "final_cells": training.cells,
             "final_channels": training.channels,
         }
+        # what is trained on large files is searched for on small ones
         side = config.image_size or (SEARCH_SIDE if training.image_size else 0)
         chosen = {"image_size": side, "eta": config.eta, "skip_broken": config.skip_broken}
         return values | {name: value for name, value in chosen.items() if value}
@@ -111,6 +112,7 @@ class ImageFitting:
         """Batches of a size that makes steps; files of large images are brought to SEARCH_SIDE
         where time is short."""
         images = data if data is not None else _load(search)
+        # time is short, and nobody asked for a side
         if config.minutes and not search.image_size and max(images.shape[1:]) > SEARCH_SIDE:
             search, images = _smaller_images(search, images)
         if free("batch_size"):
@@ -123,6 +125,7 @@ class ImageFitting:
     ) -> ImageTrainOptions:
         count = _count(training, data)
         if free("batch_size"):
+            # each part of a batch has two images, or its statistics are none
             smallest = max(SMALLEST_BATCH, 2 * training.accumulate)
             size = batch_for(count, training.epochs, training.batch_size, smallest)
             training = replace(training, batch_size=size)
@@ -149,6 +152,7 @@ class ImageFitting:
             if smaller != training:
                 training = smaller
                 yield training, data
+        # halved, rounded up, besides all that was given up before
         for name in ("channels", "cells"):
             if free(name):
                 training = replace(training, **{name: (getattr(training, name) + 1) // 2})

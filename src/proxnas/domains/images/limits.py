@@ -47,6 +47,7 @@ def _seconds(network: nn.Module, shape: Shape, runtime: Runtime) -> float:
     with torch.device("meta"):
         one = Source.of((torch.empty(1, *shape),), {})
     watch = Stopwatch(runtime)
+    # the watch remembers the best of each network, so the last round has the best of all
     return [watch.seconds(network, one) for _ in range(ROUNDS)][-1]
 
 
@@ -96,8 +97,10 @@ def worth(net: Supernet, A_bar: Matrices, batches: Sequence[Batch]) -> Matrices:
     with batch_statistics(net.module):
         plain = losses(net, A_bar, batches).mean()
         for name, matrix in A_bar.items():
+            # the selected kind is worth 0 by definition
             for e, k in (matrix == 0).nonzero().tolist():
                 changed = losses(net, swapped(A_bar, Row(name, e), k), batches)
+                # worth[e, k] = L(A_bar) - L(A_bar with k in row e)
                 found[name][e, k] = float(plain - changed.mean())
     net.use(A_bar)
     return found
@@ -115,6 +118,7 @@ def within(
     """The network within the limit that is worth most. Seconds do not quite add up: what is too
     slow is projected again, onto less."""
     chosen = budget.project(found, A_bar)
+    # what is counted adds up exactly: the first projection is the answer
     for _ in range(TRIES if budget.sizes.of == "latency" else 0):
         seconds = network_size("latency", chosen, size, shape, device, by)
         if seconds <= budget.limit or budget.aim < budget.sizes.smallest:

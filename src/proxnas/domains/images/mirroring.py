@@ -30,6 +30,8 @@ def keep_their_class(simple: Sequence[Baseline], images: int) -> bool | None:
     mirrored = known[LINEAR].mirrored_accuracy
     if chance is None or right is None or mirrored is None:
         return None
+    # the standard error of a share p of n images: sqrt(p (1 - p) / n)
     if right - chance < SURE * (chance * (1 - chance) / images) ** 0.5:
         return None
+    # beyond chance: of mirrored images at least so much as of the others
     return mirrored - chance >= AS_WELL * (right - chance)

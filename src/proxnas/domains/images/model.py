@@ -90,6 +90,7 @@ class Model:
         if x.dtype.is_floating_point != (self.pixels == "float32"):
             raise InputError(f"images of {x.dtype}: this model was trained on {self.pixels} images")
         unit = 255.0 if self.pixels == "uint8" else 1.0
+        # in float64 first, so that 255 * mean is rounded once, as in the training
         mean, std = (
             torch.tensor(v, dtype=torch.float64).mul(unit).float() for v in (self.mean, self.std)
         )
@@ -151,6 +152,7 @@ def picture(file: str, shape: tuple[int, int, int]) -> tuple[Any, Head]:
     from proxnas.domains.images.data.picture import head, open_picture, pixels, quiet
 
     C, H, W = shape
+    # a model of images that are not square reads only images of just its size
     with quiet(), open_picture(file) as image:
         found = head(image)
         resize = H == W and (found.height, found.width) != (H, W)
@@ -183,18 +185,7 @@ def load_model(place: str | os.PathLike[str], device: torch.device | str = "cpu"
 
 def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> Model:
     """The model of an open file and its metadata."""
-    if "vocabulary" in metadata:
-        raise InputError(
-            "a language model, which sees no images: let it write with proxnas generate"
-        )
-    if "genotype" not in metadata:
-        raise InputError(
-            "not written by proxnas (no genotype in its metadata): give the model of a train run"
-        )
-    try:
-        genotype = from_json(metadata["genotype"])
-    except InputError as error:
-        raise InputError(f"genotype: {error}") from error
+    genotype = _genotype(metadata)
     size = _size(metadata_entry(metadata, "size"), genotype)
     classes = _list(metadata, "classes", size.classes, lambda name: isinstance(name, str))
     shape = _list(metadata, "shape", 3, lambda side: type(side) is int and 0 < side <= 65536)
@@ -222,13 +213,27 @@ def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> 
     return model
 
 
+def _genotype(metadata: Mapping[str, str]) -> Architecture:
+    """What describes the network; an InputError for files that are no image model of ours."""
+    if "vocabulary" in metadata:
+        raise InputError(
+            "a language model, which sees no images: let it write with proxnas generate"
+        )
+    if "genotype" not in metadata:
+        raise InputError(
+            "not written by proxnas (no genotype in its metadata): give the model of a train run"
+        )
+    try:
+        return from_json(metadata["genotype"])
+    except InputError as error:
+        raise InputError(f"genotype: {error}") from error
+
+
 def _target(metadata: Mapping[str, str], outputs: int) -> Target:
     """What the model answers; of files that do not tell: classes."""
-    return (
-        read_target(metadata_entry(metadata, "target"), outputs)
-        if "target" in metadata
-        else CLASSES
-    )
+    if "target" not in metadata:
+        return CLASSES
+    return read_target(metadata_entry(metadata, "target"), outputs)
 
 
 def _list(
@@ -257,6 +262,7 @@ def _size(values: Any, genotype: Architecture) -> Size:
                 " damaged"
             )
     cells = genotype.cells.values() if isinstance(genotype, Genotype) else ()
+    # an upper bound: a cell is normal or reduction, not both
     edges = values["cells"] * sum(len(node) for cell in cells for node in cell.nodes)
     if edges > MOST_EDGES:
         raise InputError(f"a network of {edges} operations cannot be meant: the file is damaged")
@@ -281,6 +287,7 @@ def check_shape(shape: Sequence[int], size: Size, network: nn.Module) -> None:
 
 def _network(file: Any, genotype: Architecture, size: Size) -> nn.Module:
     """The network of the metadata with the weights of the file."""
+    # no memory for weights that are about to be read, whatever size the file claims
     with torch.device("meta"):
         network = networks.build_network(genotype, size)
     return channels_last(read_weights(file, network))

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from proxnas.cells.genotype import Genotype
 from proxnas.common.clock import Clock
@@ -27,7 +27,7 @@ from proxnas.core.selection import changed
 from proxnas.core.size.budget import Budget
 from proxnas.core.size.complexity import multiply_adds
 from proxnas.core.supernet import Supernet
-from proxnas.core.swaps import batch_statistics, losses, propose, swapped
+from proxnas.domains.images.data.augment import shrunk
 from proxnas.domains.images.data.images import Images
 from proxnas.domains.images.data.stream import ImageBatches
 from proxnas.domains.images.evaluate import Evaluation, Judged, evaluation_of
@@ -36,6 +36,7 @@ from proxnas.domains.images.model import check_shape
 from proxnas.domains.images.networks.chain import Chain
 from proxnas.domains.images.networks.cnn import Size, channels_last
 from proxnas.domains.images.pass_images import PassImages, Verdict
+from proxnas.domains.images.pass_swaps import compare, exchange_some, try_swap
 from proxnas.domains.images.recipe import Plan, sides
 from proxnas.domains.images.spaces.resnet import GROUPS, cut_out, middle, resnet
 from proxnas.runs.fingerprint import Fingerprint
@@ -76,28 +77,21 @@ class OnePass:
         self.device = pick_device(plan.device)
         set_threads(plan.threads)
         keep_freed_memory()
+        # the initial weights depend on the seed alone, whatever was computed before
         torch.manual_seed(stable_seed(plan.seed, "weights"))
         self.size = Size(
             *(plan.cells, plan.channels, images.shape[0], images.num_classes), mirror=plan.flip_test
         )
+        # with the normalisation of a final network: what is cut out of it is delivered as it is
         module = channels_last(resnet().choice_network(self.size).to(self.device))
         check_shape(images.shape, self.size, module)
         self.net = Supernet(module, GROUPS, precision=PRECISIONS[plan.precision])
         self.A_bar = middle()
-        self.budget: Budget | None = None
-        if plan.limit_of:
-            self.budget = budget_for(
-                of=plan.limit_of,
-                limit=plan.limit,
-                asked=plan.limit_asked,
-                size=self.size,
-                shape=images.shape,
-                device=self.device,
-                by=plan.latency_by,
-            )
+        self.budget = self._limit(plan)
         self.optimizer = MuonAndSgd(module, Rates(convolutions=plan.learning_rate))
         self.guard = self.optimizer.guard
         self.data = PassImages(plan, images, self.device)
+        # an epoch of the loop may be several passes over the images, of which the plan counts each
         passes = self._whole_epoch() // len(self.data.train)
         self.config = replace(plan, epochs=max(1, round(plan.epochs / passes)))
         self.pace = Pace(plan.seconds, follow, clock, plan.delivery, plan.busy)
@@ -107,6 +101,20 @@ class OnePass:
         """Swaps that were tried: group, row, old, new, gain, its error, whether it won."""
         self.choice: State = {}
         """When A came to rest: figures of both networks, and the weights of the plain one."""
+
+    def _limit(self, plan: Plan) -> Budget | None:
+        """What the delivered network may have only so much of."""
+        if not plan.limit_of:
+            return None
+        return budget_for(
+            of=plan.limit_of,
+            limit=plan.limit,
+            asked=plan.limit_asked,
+            size=self.size,
+            shape=self.images.shape,
+            device=self.device,
+            by=plan.latency_by,
+        )
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -127,6 +135,7 @@ class OnePass:
         train, valid = self.data.train, self.data.valid
         steps, judged = len(train), len(valid) if valid else 0
         least = max(LEAST_EPOCH, TRAINED_FOR_ONE * judged // train.order.batch_size)
+        # whole passes only, rounded up
         return steps * -(-least // steps)
 
     def done(self) -> bool:
@@ -134,12 +143,14 @@ class OnePass:
 
     def step(self) -> Metrics:
         """One update of the weights of the network in use; perhaps a swap after it."""
+        # the share of the time used decides everything: sides, kinds, learning rate, which images
         share = self.pace.next()
         self.net.module.train()
         self.net.use(self.path(share))
         batch = self.data.next(share, self._judge)
-        x = self._shrunk(batch.x, sides(min(self.images.shape[1:]), share))
+        x = shrunk(batch.x, sides(min(self.images.shape[1:]), share))
         with self.clock("forward"):
+            # (B, K), in fp32 whatever the precision of the operations
             logits = self.net(x).float()
             loss = self.data.loss(logits, batch.y)
         with self.clock("backward"):
@@ -153,6 +164,7 @@ class OnePass:
     def _judge(self, part: ImageBatches) -> Verdict:
         """The network of A_bar on a part."""
         with self.clock("evaluate"):
+            # a copy is cut out: the network of Choices keeps its path and its mode
             found = self.evaluation(self.network(), part)
         check_finite(found.loss)
         return Verdict(found.loss, found.accuracy)
@@ -161,34 +173,18 @@ class OnePass:
         """How good it is on images that were not trained on; None: there are none."""
         return self.data.validation(self._judge)
 
-    def _shrunk(self, x: Tensor, side: int) -> Tensor:
-        """Images with `side` pixels on their shorter side."""
-        shorter = min(x.shape[2:])
-        if side >= shorter:
-            return x
-        scaled = [max(4, round(length * side / shorter)) for length in x.shape[2:]]
-        small = nn.functional.interpolate(
-            x, size=scaled, mode="bilinear", antialias=True, align_corners=False
-        )
-        return small.contiguous(memory_format=torch.channels_last)
-
     def path(self, share: float) -> Matrices:
         """What runs in this step: A_bar, some of its blocks exchanged while kinds are tried out."""
         if not self.config.search or share >= TRYING:
             return self.A_bar
+        # by the number of the step: a run that goes on takes the same paths
         seed = stable_seed(self.config.seed, "path", len(self.pace.shares))
         random = torch.Generator().manual_seed(seed)
-        A_bar = {name: matrix.clone() for name, matrix in self.A_bar.items()}
-        for matrix in A_bar.values():
-            rows, kinds = matrix.shape
-            for e in range(rows):
-                if float(torch.rand((), generator=random)) < OFTEN:
-                    matrix[e] = 0.0
-                    matrix[e, int(torch.randint(kinds, (), generator=random))] = 1.0
-        return A_bar
+        return exchange_some(self.A_bar, OFTEN, random)
 
     def _search(self, share: float) -> int:
         """Proposes a swap if it is time; when all are made, A rests. Returns entries changed."""
+        # evenly spread between TRYING and PROPOSING; at the end of these A rests
         due = TRYING + (PROPOSING - TRYING) * self.proposals / PROPOSALS
         if share < due or self.proposals > PROPOSALS:
             return 0
@@ -204,16 +200,10 @@ class OnePass:
 
     def _propose(self) -> None:
         batches = self._judging(SCORED + JUDGED)
+        # a few images: the batch that proposes has to decide too
         score, judge = batches[:SCORED], batches[SCORED:] or batches
-        swap = propose(self.net, self.A_bar, score, judge)
-        if swap is None:
-            return
-        after = swapped(self.A_bar, swap.row, swap.new)
-        made = swap.wins and (self.budget is None or self.budget.meets(after))
-        if made:
-            self.A_bar = after
-        row = swap.row
-        self.tried.append([row.group, row.edge, swap.old, swap.new, swap.gain, swap.error, made])
+        self.A_bar, told = try_swap(self.net, self.A_bar, score, judge, self.budget)
+        self.tried += told
 
     def keep_limit(self) -> None:
         """A run that was stopped early may be too large still."""
@@ -225,21 +215,20 @@ class OnePass:
         found = worth(self.net, self.A_bar, self._judging(SCORED + JUDGED))
         network = (self.size, self.images.shape, self.device, self.config.latency_by)
         self.A_bar = within(budget, found, self.A_bar, *network)
+        # none is left to propose: A comes to rest
         self.proposals = PROPOSALS
 
     def _rest(self) -> None:
         """Both networks on the same images, as they are now."""
+        # nothing to compare where the plain network stayed
         if changed(self.A_bar, middle()):
-            judge = self._judging(SCORED + JUDGED)
-            with batch_statistics(self.net.module):
-                plain = losses(self.net, middle(), judge)
-                found = losses(self.net, self.A_bar, judge)
+            gain, error = compare(self.net, self.A_bar, self._judging(SCORED + JUDGED))
             network = cut_out(self.net.module, middle(), self.size).to(self.device).eval()
             valid = self.data.valid
             self.choice = {
                 "valid_accuracy": self.evaluation(network, valid).accuracy if valid else None,
-                "gain": float((plain - found).mean()),
-                "error": float((plain - found).std()) / len(plain) ** 0.5,
+                "gain": gain,
+                "error": error,
                 "seconds": self.pace.used(),
                 "weights": network.state_dict(),
             }
@@ -267,6 +256,7 @@ class OnePass:
         train_loss, train_accuracy = self.totals.means()
         check_finite(train_loss)
         figures = {"train_loss": train_loss, "train_accuracy": train_accuracy}
+        # once the validation images are trained on, no epoch has figures of them
         if self.data.last is None and (found := self.validation()):
             figures |= {"valid_loss": found.loss, "valid_accuracy": found.accuracy}
         return Row(

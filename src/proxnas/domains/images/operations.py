@@ -77,6 +77,7 @@ class Pointwise(nn.Conv2d):
         rows, columns = self.stride
         if self.in_channels >= self.FEW or rows == columns == 1:
             return super().forward(x)
+        # a 1x1 convolution of stride s reads every s-th pixel and nothing else
         return nn.functional.conv2d(x[:, :, ::rows, ::columns], self.weight)
 
 
@@ -91,10 +92,12 @@ class FactorizedReduce(nn.Module):
         self.norm = norm(C_out)
 
     def forward(self, x: Tensor) -> Tensor:
+        # shared: candidates that read the same tensor take its ReLU once (core/sharing.py)
         x = relu(x)
         # odd sides: a padded border keeps both halves equally large
         if x.shape[2] % 2 or x.shape[3] % 2:
             x = nn.functional.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2))
+        # even rows and columns in one half of the channels, odd ones in the other
         y: Tensor = self.norm(torch.cat([self.even(x), self.odd(x[:, :, 1:, 1:])], dim=1))
         return y
 
@@ -137,6 +140,7 @@ def grouped_stretched_conv(C: int, stride: int, norm: Norm) -> nn.Module:
 
 def depthwise(C: int, kernel: int, stride: int, dilation: int, norm: Norm) -> list[nn.Module]:
     """A depthwise convolution, a 1x1 convolution, normalisation; to be put after a ReLU."""
+    # keeps the map: a dilated kernel is dilation * (kernel - 1) + 1 wide
     pad = dilation * (kernel // 2)
     spatial = nn.Conv2d(
         C, C, kernel, stride=stride, padding=pad, dilation=dilation, groups=C, bias=False
@@ -245,6 +249,13 @@ def search_operation(name: str, C: int, stride: int) -> nn.Module:
     return Pure(f"{name}/{stride}", op, search_norm(C)) if "pool" in name else op
 
 
+def shuffled(x: Tensor, groups: int) -> Tensor:
+    """x (N, C, H, W) with the channels of its groups taken in turn, one of each: channel c of group
+    g comes to g + c * groups (Zhang et al., 'ShuffleNet', CVPR 2018)."""
+    parts: Tensor = x.unflatten(1, (groups, -1))  # (N, groups, C / groups, H, W)
+    return parts.transpose(1, 2).flatten(1, 2)
+
+
 class PartialChannels(nn.Module):
     """An operation on one in `part` channels; the others pass by, halved where it halves. Then all
     are shuffled, so that the next operation reads others (PC-DARTS)."""
@@ -258,9 +269,7 @@ class PartialChannels(nn.Module):
         passed = x[:, C:]
         if self.stride > 1:
             passed = nn.functional.max_pool2d(passed, 2, 2, ceil_mode=True)
-        both = torch.cat([self.operation(x[:, :C]), passed], dim=1)
-        groups: Tensor = both.unflatten(1, (self.part, C))
-        return groups.transpose(1, 2).flatten(1, 2)
+        return shuffled(torch.cat([self.operation(x[:, :C]), passed], dim=1), self.part)
 
 
 class Parts(NamedTuple):
@@ -286,5 +295,6 @@ def on_part_of_channels(parts: Parts, part: int) -> Parts:
 
 def usable_part(part: int, C: int) -> int:
     """One in how many channels is read: what divides `part` and C, and leaves at least two."""
+    # divisors of both; 1, all channels, is always one where there are two
     usable = [n for n in range(1, part + 1) if part % n == 0 and C % n == 0 and C // n >= 2]
     return max(usable, default=1)

@@ -167,6 +167,7 @@ class ImageSearchOptions(ImageFlags, DomainOptions):
     def sizes(cls, protocol: str, space: str) -> dict[str, Any]:
         """Of the paper, or of small data on a laptop; nasbench201 has its own final network, and
         one cell a stage is enough to search on small data."""
+        # a space has sizes of its own where those of cells make no sense
         values = dict(CIFAR if protocol == "cifar" else QUICK)
         return values | OF_SPACE.get(space, {}).get(protocol, {})
 

@@ -24,7 +24,9 @@ def held_out(y: Array, share: float) -> tuple[Array, Array]:
     to within one."""
     # RandomState: its numbers are frozen for all versions of numpy
     random = np.random.RandomState(stable_seed(0, "held out") % 2**32).random_sample(len(y))
+    # class by class, in random order within each (lexsort: the last key comes first)
     order = np.lexsort((random, y))
+    # every 1/share-th in that order is held out: where floor(n * share) rises by one
     count = np.floor(np.arange(1, len(y) + 1) * share)
     chosen = np.zeros(len(y), dtype=bool)
     chosen[order] = count > np.floor(np.arange(len(y)) * share)

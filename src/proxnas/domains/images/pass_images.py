@@ -51,6 +51,7 @@ class PassImages:
             hue=0.0,
         )
 
+        # both streams have batches of one size: no larger than the training part
         def stream(part: Part, name: str) -> Stream:
             batches = ImageBatches(images, part, augment, device=device)
             return Stream(batches, min(plan.batch_size, len(train[1])), plan.seed, name)
@@ -71,6 +72,7 @@ class PassImages:
 
     def next(self, share: float, judge: Callable[[ImageBatches], Verdict]) -> Batch:
         """The next batch; validation images are judged a last time before they are in one."""
+        # no image is judged after it was trained on: its answer would be known by heart
         stream = self.train
         if self.everything is not None and share >= TOGETHER:
             if self.last is None and self.valid:
@@ -81,6 +83,7 @@ class PassImages:
     def _mixed(self, batch: Batch, stream: Stream, share: float) -> Batch:
         """Some of the batches have parts of other images in them."""
         self.pasted = None
+        # seeded by the number of the batch: a run that goes on mixes as if it had not stopped
         seed = stable_seed(self.plan.seed, f"{stream.name}/mixed", stream.delivered)
         random = torch.Generator().manual_seed(seed)
         if share >= UNMIXED or float(torch.rand((), generator=random)) >= self.plan.mixed:
@@ -90,6 +93,7 @@ class PassImages:
 
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Of the answers to the last batch: of both images in one by their shares."""
+        # CutMix: L = kept * l(outputs, y) + (1 - kept) * l(outputs, y of the other image)
         asked = self.weights, self.plan.label_smoothing
         own = self.target.loss(outputs, y, *asked)
         if self.pasted is None:
@@ -105,6 +109,7 @@ class PassImages:
         """Batches that choose, others each turn: validation images, where there are some."""
         part = self.valid or self.train.part
         found = list(islice(part.evaluation_batches(batch_size), 64))
+        # the window moves on by `most` batches each turn, round and round
         first = turn * most % len(found)
         return (found[first:] + found[:first])[:most]
 

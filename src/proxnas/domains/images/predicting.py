@@ -49,6 +49,7 @@ class Seen:
 
     def note(self, head: Head, shape: tuple[int, int, int]) -> None:
         channels, height, width = shape
+        # resizing is no fault, but the figures of a test do not hold for such images
         if (head.height, head.width) != (height, width):
             self.resized.append(head)
         self.greyed += channels == 1 and not head.grey
@@ -91,6 +92,7 @@ def predict(model: Model, places: Sequence[str], top: int, seen: Seen) -> Iterat
     waiting = chain.from_iterable(map(_find_images, places))
     while batch := list(islice(waiting, PREDICT_BATCH)):
         rows = [_read(row, model, seen) for row in batch]
+        # the sound ones are answered together; their answers are dealt out in the order of the rows
         arrays = [array for _, array in rows if array is not None]
         answers = iter(model.predict(np.stack(arrays), top) if arrays else [])
         for row, array in rows:

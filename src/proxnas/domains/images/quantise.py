@@ -44,9 +44,11 @@ def quantise(source: Path, target: Path, images: Array) -> None:
     expected = answers(onnx_session(source.read_bytes()), images)
     ends, tail = _ends(source)
     tried: list[tuple[float, bytes]] = []
+    # first all layers in int8, then all but the first and the last
     for kept in (tail, ends + tail):
         file = _quantised(source, images, kept)
         error = answers(onnx_session(file), images) - expected
+        # root mean square error of the answers, as a share of their standard deviation
         different = float(np.sqrt(np.mean(error**2)) / max(expected.std(), 1e-12))
         tried.append((different, file))
         if different <= DIFFERENT:
@@ -78,6 +80,7 @@ def _quantised(source: Path, images: Array, kept: Sequence[str]) -> bytes:
 
     with tempfile.TemporaryDirectory() as folder, _quiet():
         place = Path(folder) / "int8.onnx"
+        # QDQ: pairs of quantise and dequantise nodes, which runtimes fuse into operations on bytes
         quantize_static(
             str(source),
             str(place),
@@ -90,6 +93,7 @@ def _quantised(source: Path, images: Array, kept: Sequence[str]) -> bytes:
             nodes_to_exclude=list(kept),
         )
         made, original = onnx.load(place), onnx.load(source)
+    # quantisation drops what the file tells of classes and input: it is put back
     del made.metadata_props[:]
     made.metadata_props.extend(original.metadata_props)
     content: bytes = made.SerializeToString()

@@ -119,6 +119,7 @@ class Plan:
 def batch_size_for(images: int) -> int:
     """Batches of 128; of fewer images smaller ones, which make more steps of an epoch."""
     size = 128
+    # about 20 steps an epoch at least, as far as batches of 32 can make them
     while size > 32 and images < 20 * size:
         size //= 2
     return max(2, min(size, images))
@@ -153,12 +154,14 @@ def coloured(images: Images) -> bool:
     """Whether some of the training images have colours."""
     if images.shape[0] != 3:
         return False
+    # ptp over the channels of a pixel, (N, H, W): 0 in grey images that are stored as RGB
     some = np.asarray(images.x_train[:64]).astype(np.float32)
     return bool(np.ptp(some, axis=3).mean() > 0.02 * max(1.0, float(some.max())))
 
 
 def class_weights(y: Array, classes: int) -> Array:
     """Weights of the classes in the loss: the root of what would make them equal, mean 1."""
+    # w_k = sqrt(N / (K n_k)), divided by their mean; clip: a class may have no image in this part
     counts = np.bincount(y, minlength=classes).clip(min=1)
     weights: Array = np.sqrt(len(y) / (classes * counts))
     weights /= weights.mean()
@@ -177,12 +180,14 @@ def sides(side: int, share: float) -> int:
     """The side of training images when that share of the time is used: a multiple of 4."""
     if side < SMALLEST_PROGRESS:
         return side
+    # each of the sides has the same share of the time
     part = PROGRESS[min(int(share * len(PROGRESS)), len(PROGRESS) - 1)]
     return side if part == 1 else max(4, 4 * round(part * side / 4))
 
 
 def progress_cost(side: int) -> float:
     """The mean cost of a step, if that at the whole side is 1."""
+    # a step costs as many pixels as it has: (side / whole side)^2, in the middle of each share
     shares = [(i + 0.5) / len(PROGRESS) for i in range(len(PROGRESS))]
     return sum((sides(side, share) / side) ** 2 for share in shares) / len(shares)
 
@@ -210,6 +215,7 @@ def step_seconds(
             logits = network(x)
         loss = nn.functional.cross_entropy(logits.float(), y)
         loss.backward()
+        # at rate 0: only the time is wanted
         optimizer.step(loss.detach(), 0.0)
         loss.item()  # a GPU has ended its work only then
         found.append(clock() - start)
@@ -225,6 +231,7 @@ def has_bf16(device: torch.device) -> bool:
         return False
     ask: Callable[[], dict[str, bool]] = getattr(torch.cpu, "get_capabilities", dict)
     known = ask()  # nothing in older versions of torch
+    # where torch does not tell, AVX-512 or SVE must do: the timing that follows decides anyway
     of_intel = [known[name] for name in ("avx512_bf16", "amx_bf16") if name in known]
     return any(of_intel) if of_intel else True
 
@@ -242,6 +249,7 @@ def width_within(
 ) -> int:
     """At most that width, and so wide only that the plain network is at most LARGER times as large
     as the limit: blocks that are much cheaper than 3x3 convolutions lose more than channels do."""
+    # from the widest on: the first that is small enough
     for narrower in (width, *(w for w in sorted(WIDTHS, reverse=True) if w < width)):
         size = Size(1, narrower, images.shape[0], images.num_classes)
         plain = network_size(of, middle(), size, images.shape, CPU, latency_by)
@@ -254,9 +262,11 @@ def tested_seconds(
     images: int, batch_size: int, side: int, channels: int, probe: Callable[[int, int], float]
 ) -> float:
     """Time to test so many images: a third of a step each, at their whole side."""
+    # timed on small images and scaled: seconds of a step ~ width^COST * side^2
     small = min(side, SIDES[-1])
     wider: float = (channels / WIDTHS[1]) ** COST
     step = probe(WIDTHS[1], small) * wider * (side / small) ** 2
+    # forward is about a third of a step, backward the rest
     return step / 3 / batch_size * images
 
 
@@ -266,8 +276,10 @@ def choose_sizes(
     """(channels, side, steps to expect): the largest side, then the widest network, that leave
     LEAST_STEPS steps in the time. `probe(channels, side)` gives the seconds of a step."""
     smaller = [s for s in SIDES if s < side] if may_shrink else []
+    # images above the largest side are never trained on as they are, unless their side is asked for
     tried = [side, *smaller] if side <= SIDES[0] or not smaller else smaller
     width = WIDTHS[1]
+    # seconds a pixel of a side squared, measured once, at the smallest side and the middle width
     base = probe(width, tried[-1]) / tried[-1] ** 2
 
     def steps(channels: int, at: int) -> int:

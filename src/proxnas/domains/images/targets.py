@@ -17,6 +17,7 @@ import numpy as np
 from proxnas.common.errors import InputError
 from proxnas.common.seeds import Array
 from proxnas.common.stored import is_figure
+from proxnas.domains.images.label_figures import label_figures
 from proxnas.training.answers import Answer, Value
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ class Numbers(Target):
     def strata(self, y: Array) -> Array:
         order = np.argsort(y[:, 0], kind="stable")
         found = np.empty(len(y), np.int64)
+        # the rank of each image, in SHARES equal steps: 0 .. SHARES - 1
         found[order] = np.arange(len(y)) * SHARES // len(y)
         return found
 
@@ -149,12 +151,15 @@ class Numbers(Target):
 
     def right(self, outputs: Tensor, y: Tensor) -> Tensor:
         """1 less the error, by the spread: its mean is about R2."""
+        # y is scaled to a spread of 1, so 1 - square error is about 1 - error / spread
         return (1 - (outputs.detach() - self._scaled(y)).square()).mean(1).sum()
 
     def figures(self, answers: Array, y: Array) -> dict[str, Any]:
         """R2 and the mean absolute error, of all and of each number."""
         error = ((answers - y) ** 2).mean(0)
         spread = y.var(0)
+        # R2 = 1 - mean (answer - y)^2 / var y, (T,); 0 where y is constant and the share is
+        # undefined
         r2 = np.where(spread > 0, 1 - error / np.where(spread > 0, spread, 1), 0.0)
         off = np.abs(answers - y).mean(0)
         each = {"r2": r2.tolist(), "mae": off.tolist()}
@@ -191,6 +196,7 @@ class Labels(Target):
     searchable = False
 
     def strata(self, y: Array) -> Array:
+        # each combination of labels is a stratum; numpy 2.0 gives the inverse as (N, 1)
         return np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
 
     def loss(self, outputs: Tensor, y: Tensor, weights: Tensor | None, smoothing: float) -> Tensor:
@@ -199,33 +205,16 @@ class Labels(Target):
         return functional.binary_cross_entropy_with_logits(outputs, y)
 
     def right(self, outputs: Tensor, y: Tensor) -> Tensor:
+        # a logit above 0 is a probability above one half
         return ((outputs > 0) == (y > CERTAIN)).float().mean(1).sum()
 
     def figures(self, answers: Array, y: Array) -> dict[str, Any]:
         """Average precision and F1 of each label that occurs, their means, and how often all labels
         of an image are right."""
-        from sklearn.metrics import average_precision_score
-
-        truth, said = y > CERTAIN, answers > CERTAIN
-        precision: list[float | None] = []
-        f1: list[float | None] = []
-        for k in range(y.shape[1]):
-            if not truth[:, k].any():
-                precision.append(None)
-                f1.append(None)
-                continue
-            precision.append(float(average_precision_score(truth[:, k], answers[:, k])))
-            both = (truth[:, k] & said[:, k]).sum()
-            f1.append(float(2 * both / (truth[:, k].sum() + said[:, k].sum())))
-        known = [value for value in precision if value is not None]
-        return {
-            "map": float(np.mean(known)) if known else 0.0,
-            "f1": float(np.mean([value for value in f1 if value is not None])) if known else 0.0,
-            "subset_accuracy": float((truth == said).all(1).mean()),
-            "each": {"average_precision": precision, "f1": f1},
-        }
+        return label_figures(y > CERTAIN, answers > CERTAIN, answers)
 
     def for_model(self, y: Array, names: Sequence[str], known: Sequence[str]) -> Array:
+        # labels that the data do not have are absent in all their images
         found = np.zeros((len(y), len(known)), np.float32)
         found[:, [list(known).index(name) for name in names]] = y
         return found
@@ -288,13 +277,10 @@ def require_classes(target: Target, name: str) -> None:
 
 def rename_accuracy(values: Any, metric: str) -> Any:
     """JSON values with test_accuracy called test_r2, and so on, wherever they are."""
-    if isinstance(values, Mapping):
-        own = {
-            f"{part}_accuracy": f"{part}_{metric}" for part in ("train", "valid", "test", "float")
-        }
-        return {
-            own.get(name, name): rename_accuracy(value, metric) for name, value in values.items()
-        }
-    return (
-        [rename_accuracy(value, metric) for value in values] if isinstance(values, list) else values
-    )
+    if isinstance(values, list):
+        return [rename_accuracy(value, metric) for value in values]
+    if not isinstance(values, Mapping):
+        return values
+    parts = ("train", "valid", "test", "float")
+    own = {f"{part}_accuracy": f"{part}_{metric}" for part in parts}
+    return {own.get(name, name): rename_accuracy(value, metric) for name, value in values.items()}

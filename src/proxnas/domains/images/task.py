@@ -59,10 +59,13 @@ class ImageTask:
     ) -> None:
         require_classes(images.target, images.name)
         self.config, self.images, self.space, self.device = config, images, space, device
+        # only the search network reads a part of the channels: what is counted and trained reads
+        # all
         searched = with_part(space, config.channel_part)
         module = channels_last(
             searched.search_network(self._size(config.cells, config.channels)).to(device)
         )
+        # negative: no limit
         limit = None if config.max_skip < 0 else config.max_skip
         groups = {name: replace(group, max_skip=limit) for name, group in space.groups.items()}
         self.net = Supernet(module, groups, precision=PRECISIONS[config.precision])
@@ -79,15 +82,18 @@ class ImageTask:
     @torch.no_grad()
     def evaluate(self, batches: int | None = None) -> Validation:
         """The network in use on the half for A, normalised by the batch."""
+        # (loss, right answers), summed over images
         sums, images = torch.zeros(2, device=self.device), 0
         for batch in self.part.evaluation_batches(max(self.config.batch_size, 64), batches):
             loss, right = self.net.objective.measure(*self.net.loss(batch), batch)
             sums += torch.stack([loss * len(batch.y), right.to(sums.dtype)])
             images += len(batch.y)
+        # over all processes, each of which has its share of the batches
         loss, right, count = total(torch.cat([sums, sums.new_tensor([images])]))
         return Validation(*(torch.stack([loss, right]) / count).tolist())
 
     def final_network(self, genotype: Genotype) -> nn.Module:
+        # shapes are enough to count: no memory, and no random numbers drawn for weights
         with torch.device("meta"):
             return self.space.network(
                 genotype, self._size(self.config.final_cells, self.config.final_channels)
@@ -98,6 +104,7 @@ class ImageTask:
         return channels_last(self.space.network(genotype, size, searched=True).to(self.device))
 
     def loss(self, network: nn.Module, batch: Batch, of_weights: bool = True) -> Tensor:
+        # without those of weights the gradient of the input makes the backward pass run through all
         network.requires_grad_(of_weights)
         return nn.functional.cross_entropy(network(batch.x.requires_grad_(not of_weights)), batch.y)
 
@@ -134,6 +141,7 @@ class ImageTask:
             one = Source.of((torch.empty(1, *self.images.shape),), {})
         found: list[float] = []
         for _ in range(ROUNDS):
+            # round by round through all networks, so that a slow moment hits everybody alike
             found = [self.watch.seconds(channels_last(network), one) for network in networks]
         return found
 
@@ -156,6 +164,7 @@ class ImageTask:
             return self.table.operations
         net, x = self._final_choices()
         met = costs.places(net, x)
+        # the watch keeps the best of all rounds, so the last has it
         return [costs.sums(net, met, self.watch.added) for _ in range(ROUNDS)][-1]
 
     def _final_choices(self) -> tuple[Supernet, Tensor]:

@@ -56,25 +56,20 @@ class ImageTraining:
         set_threads(config.threads)
         set_deterministic(config.deterministic)
         self.precision = PRECISIONS[config.precision]
+        # the initial weights depend on the seed alone, whatever was computed before
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.size = _size(config, images)
         self.network = networks.build_network(architecture, self.size).to(self.device)
         check_shape(images.shape, self.size, self.network)
         channels_last(self.network)
+        # of `forward`, which leaves the auxiliary tower out
         self.flops = multiply_adds(self.network, images.shape)
         train, valid = train_parts(images, config.valid_share)
         self.valid = self.batches(valid) if valid else None
         self.train = Stream(
             self.batches(train, augmentation(config)), config.batch_size, config.seed, "train"
         )
-        own = self.train.mine.stop - self.train.mine.start
-        if config.accumulate > own // 2:  # batch statistics of one image are none
-            raise OptionError(
-                "accumulate",
-                config.accumulate,
-                f"each of {here().size} processes has {own} images of a batch: give at most"
-                f" {own // 2}",
-            )
+        self._check_parts()
         self.optimizer = Optimizer(self.network, config, len(self.train))
         self.guard = self.optimizer.guard
         self.average = Average(self.network, rising(config.ema)) if config.ema else None
@@ -82,6 +77,17 @@ class ImageTraining:
         self.totals = Totals(self.device)
         self.epochs_done = 0
         self.best: State = {}
+
+    def _check_parts(self) -> None:
+        """An OptionError if parts of a batch are so small that they have no batch statistics."""
+        own = self.train.mine.stop - self.train.mine.start
+        if self.config.accumulate > own // 2:  # batch statistics of one image are none
+            raise OptionError(
+                "accumulate",
+                self.config.accumulate,
+                f"each of {here().size} processes has {own} images of a batch: give at most"
+                f" {own // 2}",
+            )
 
     @property
     def data(self) -> Images:
@@ -110,12 +116,16 @@ class ImageTraining:
         torch.manual_seed(stable_seed(self.config.seed, f"step{who}", self.optimizer.t))
         self.network.train()
         steps = len(self) * self.config.epochs
+        # it rises from 0 with the steps, as in DARTS
         set_drop_path(self.network, self.config.drop_path * self.optimizer.t / steps)
         batch = self.train.next()
         split = [tensor.tensor_split(self.config.accumulate) for tensor in batch]
         results = []
         for x, y in zip(*split, strict=True):
+            # weighted by their sizes, the parts add up to the gradient of the mean over the whole
+            # batch
             results.append(self._piece(Batch(x, y), len(y) / len(batch.y)))
+        # tensors still: the host does not wait for the device
         loss, right = (sum(values[1:], values[0]) for values in zip(*results, strict=True))
         with self.clock("update"):
             self.optimizer.step(loss, len(batch.y))
@@ -125,25 +135,23 @@ class ImageTraining:
 
     def _piece(self, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
         """(share of the loss, right answers); the gradient is added up."""
-        smooth = self.config.label_smoothing
         with self.clock("forward"):
-            half = torch.autocast(
-                self.device.type, self.precision, enabled=self.precision != torch.float32
-            )
+            lower = self.precision != torch.float32
+            half = torch.autocast(self.device.type, self.precision, enabled=lower)
             with half, shared_relu():
                 logits, auxiliary = forward_auxiliary(self.network, batch.x)
-            loss = (
-                nn.functional.cross_entropy(logits.float(), batch.y, label_smoothing=smooth) * share
-            )
+            # L = l(logits) + auxiliary * l(auxiliary logits); only the first term is reported
+            loss = self._loss(logits, batch.y) * share
             total = loss
             if auxiliary is not None:
-                more = nn.functional.cross_entropy(
-                    auxiliary.float(), batch.y, label_smoothing=smooth
-                )
-                total = loss + self.config.auxiliary * share * more
+                total = loss + self.config.auxiliary * share * self._loss(auxiliary, batch.y)
         with self.clock("backward"):
             self.optimizer.backward(total)
         return loss.detach(), correct(logits, batch.y)
+
+    def _loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        smooth = self.config.label_smoothing
+        return nn.functional.cross_entropy(logits.float(), y, label_smoothing=smooth)
 
     @property
     def kept(self) -> nn.Module:
@@ -172,13 +180,13 @@ class ImageTraining:
         """Remember the weights if they are the best yet; without a validation part the last ones
         are."""
         epoch = self.epochs_done + 1
+        # compared as lists: accuracy first, of equals the lower loss
         rank = [figures["valid_accuracy"], -figures["valid_loss"]] if self.valid else [epoch]
         if not self.best or rank > self.best["rank"]:
-            kept = {
-                n: w.clone()
-                for n, w in self.kept.state_dict().items()
-                if "auxiliary" not in n.split(".")
-            }
+            kept = {}
+            for name, weight in self.kept.state_dict().items():
+                if "auxiliary" not in name.split("."):  # it is for training only
+                    kept[name] = weight.clone()
             self.best = {
                 "rank": rank,
                 "epoch": epoch,
@@ -188,9 +196,8 @@ class ImageTraining:
 
     def best_network(self) -> nn.Module:
         """The network to keep: best weights, no auxiliary tower."""
-        network = networks.build_network(
-            self.architecture, dataclasses.replace(self.size, auxiliary=False)
-        ).to(self.device)
+        size = dataclasses.replace(self.size, auxiliary=False)
+        network = networks.build_network(self.architecture, size).to(self.device)
         network.load_state_dict(self.best["weights"])
         return channels_last(network).eval()
 
@@ -215,11 +222,8 @@ class ImageTraining:
 
     def _model(self, network: nn.Module, figures: Mapping[str, Any]) -> Model:
         images = self.images
-        known = {
-            "data": images.name,
-            "protocol": self.config.protocol,
-            FINGERPRINT: dict(images.fingerprint),
-        }
+        known: dict[str, Any] = {"data": images.name, "protocol": self.config.protocol}
+        known |= {FINGERPRINT: dict(images.fingerprint)}
         known |= {name: figures[name] for name in KNOWN if name in figures}
         return Model(
             network=network,

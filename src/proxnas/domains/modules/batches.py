@@ -59,6 +59,7 @@ class ItemPasses:
         return len(self.order)
 
     def one(self, number: int) -> Iterator[Any]:
+        # pass p are the batches p L to (p + 1) L - 1 of an endless order
         start = number * len(self)
         return (self._collated(self.order.index(t)) for t in range(start, start + len(self)))
 
@@ -96,6 +97,7 @@ class GivenPasses:
     def one(self, number: int) -> Iterator[Any]:
         generator = getattr(self.batches, "generator", None)
         if isinstance(self.batches, DataLoader) and isinstance(generator, torch.Generator):
+            # a generator of the loader's own is not reached by torch's global seed
             generator.manual_seed(stable_seed(self.seed, f"{self.name}/order", number))
         return iter(self.batches)
 
@@ -141,6 +143,7 @@ def fingerprint_of(data: Any) -> str | None:
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         x = part.detach().cpu().contiguous() if isinstance(part, Tensor) else torch.from_numpy(part)
+        # bytes alone do not tell a float from an int, nor (2, 3) from (3, 2)
         digest.update(f"{tuple(x.shape)}/{x.dtype}/".encode())
         if x.numel():
             rows = x.reshape(len(x) if x.ndim else 1, -1).contiguous().view(torch.uint8).numpy()
@@ -176,6 +179,7 @@ class UserStream:
     def _draw(self) -> Any:
         if self._running is None:
             self._running = self._seeded(self.data.one, self.number)
+            # a run that goes on draws again what it has seen: nobody else knows how to get there
             for _ in islice(self._running, self.position):
                 pass
         return next(self._running, _END)
@@ -183,6 +187,7 @@ class UserStream:
     def _seeded(self, begin: Callable[[int], Iterator[Any]], number: int) -> Iterator[Any]:
         """A pass in which each batch draws from a seed of its own."""
         place = f"{self.name}/{number}"
+        # shuffles are drawn when a pass begins, augmentations when a batch is asked for
         with seed_generators(stable_seed(self.seed, place, 0)):
             running = begin(number)
         for t in count():

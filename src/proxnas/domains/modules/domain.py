@@ -55,6 +55,7 @@ class ModuleDomain:
     def claims_model(self, metadata: Mapping[str, str]) -> bool:
         if "classes" in metadata or "vocabulary" in metadata or "genotype" not in metadata:
             return False
+        # not parsed: the file may be damaged, and this only decides who says so
         return f'"{CUSTOM}"' in metadata["genotype"]
 
     def load(self, data: Any, options: Any) -> CustomData:

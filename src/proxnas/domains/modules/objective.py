@@ -32,6 +32,7 @@ class CustomObjective:
 
     def loss(self, net: Supernet, batch: Batch, weights: bool) -> tuple[Tensor, Any]:
         output = net(batch.x)
+        # the loss is of the user: it is computed in full precision, whatever it is made of
         full = output if net.precision == torch.float32 else tree_map(_float, output)
         loss = self.criterion(full, target_of(batch))
         if not isinstance(loss, Tensor) or loss.ndim:
@@ -44,6 +45,7 @@ class CustomObjective:
     @torch.no_grad()
     def measure(self, loss: Tensor, output: Any, batch: Batch) -> tuple[Tensor, Tensor]:
         mean = self.metric(output, target_of(batch)) if self.metric else 0.0
+        # sums over examples are kept, and a metric is a mean
         return loss.detach(), torch.as_tensor(mean, dtype=torch.float32, device=loss.device) * len(
             batch.y
         )
@@ -107,6 +109,7 @@ def _float(x: Any) -> Any:
 
 
 def name_of(metric: Metric) -> str:
+    # <lambda> and the like are no name for a column
     name = getattr(metric, "__name__", type(metric).__name__).strip("<>")
     if name.isidentifier() and name not in ("loss", "lambda", "function", "partial"):
         return name

@@ -66,6 +66,7 @@ class CustomSpace:
         """`module` gets its rows named."""
         name_rows(module)
         self.module, self.name = module, CUSTOM
+        # a row that several Choices share is one group
         names = {
             row_name(part): part.names for part in module.modules() if isinstance(part, Choice)
         }
@@ -117,6 +118,7 @@ def derive(module: nn.Module, genotype: Mapping[str, str] | Genotype) -> nn.Modu
 
 def skeleton(module: nn.Module, genotype: Genotype) -> nn.Module:
     """The same without copying any weights: for counting."""
+    # what stands in the memo is not copied: the skeleton shares the weights
     return _derive(module, genotype, {id(x): x for x in (*module.parameters(), *module.buffers())})
 
 
@@ -134,6 +136,7 @@ def _derive(
 
 
 def _plain_choice(choice: Choice, edge: Edge, memo: dict[int, Any]) -> nn.Module:
+    # Choices inside the candidate are in the memo already: inside_out has them first
     plain = copy.deepcopy(choice.candidates[choice.names.index(edge.op)], memo)
     return plain if edge.value == 1 else Scaled(plain, edge.value)
 
@@ -141,6 +144,7 @@ def _plain_choice(choice: Choice, edge: Edge, memo: dict[int, Any]) -> nn.Module
 def _sum(node: Node, pick: Pick, memo: dict[int, Any]) -> Sum:
     choices = cast("list[Choice]", list(node.choices))
     kept = {i: memo[id(choice)] for i, choice in enumerate(choices) if pick(choice).op != NONE}
+    # a node must put something out: of nothing but `none` the first one, which is zero
     return Sum(kept or {0: memo[id(choices[0])]})
 
 
@@ -180,6 +184,7 @@ def inside_out(module: nn.Module, pick: Pick) -> list[Choice | Node]:
             return
         seen.add(id(part))
         choice = part if isinstance(part, Choice) else None
+        # of a Choice only what is selected is run, and only that is looked into
         for child in (
             [choice.candidates[choice.names.index(pick(choice).op)]] if choice else part.children()
         ):

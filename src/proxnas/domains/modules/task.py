@@ -80,6 +80,7 @@ class CustomTask:
         self.config, self.space, self.device = config, space, device
         metric = data.metric or (accuracy if data.loss is None else None)
         self.metric_name = name_of(metric) if metric else ""
+        # of the user's own, and in place: its weights are those that are trained
         module = space.module.to(device).train()
         self.objective = CustomObjective(data.loss or classification, metric)
         self.net = Supernet(
@@ -92,6 +93,7 @@ class CustomTask:
             for part, name in ((data.train, "train"), (data.valid, "valid"))
         )
         check_parameters(module)
+        # a real batch, for whatever must be measured: nobody else knows what the module reads
         self.example = next(self.valid.whole())
         check_candidates(self.net, self.example)
 
@@ -126,6 +128,7 @@ class CustomTask:
         meta tensors lack."""
         with by_the_batch(network), FlopCounterMode(display=False) as counter:
             run(network, self.example)
+        # torch counts a multiplication and an addition as two
         return int(counter.get_total_flops()) // 2 // len(self.example.y)
 
     @torch.inference_mode()
@@ -178,6 +181,7 @@ class CustomTask:
             for part in network.modules()
             if isinstance(part, _NormBase) and part.running_mean is not None
         ]
+        # nothing to measure: no batch is run
         if not norms:
             return
         momenta = [norm.momentum for norm in norms]
@@ -210,6 +214,7 @@ def by_the_batch(module: nn.Module) -> Iterator[None]:
         module.eval()
         for norm in norms:
             norm.train()
+            # running statistics stay as they are: (1 - 0) * old + 0 * new
             norm.momentum = 0.0
         yield
     finally:

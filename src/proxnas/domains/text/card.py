@@ -29,6 +29,7 @@ def text_card(
     figures = {
         "task": f"foresees the next {model.options.tokens} of a text, and writes on from one",
         "data": escape(info.get("data", "")),
+        # empty texts are left out of the table
         "test perplexity": " ".join(filter(None, perplexity)),
         "validation perplexity": _figure(info.get("valid_perplexity")),
         "vocabulary": f"{len(model.vocabulary):,}",

@@ -65,6 +65,7 @@ class TextDomain:
             return False
 
     def claims_model(self, metadata: Mapping[str, str]) -> bool:
+        # a file that names no domain is known by its vocabulary
         return metadata.get("domain") == json.dumps(self.name) or "vocabulary" in metadata
 
     def load(self, data: Any, options: Any) -> Text:
@@ -121,6 +122,7 @@ class TextDomain:
         return test_text_model(model, options)
 
     def score(self, figures: Mapping[str, Any]) -> float:
+        # more is better
         return -float(figures["loss"])
 
     def test_lines(self, figures: Mapping[str, Any]) -> list[str]:

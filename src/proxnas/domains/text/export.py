@@ -51,6 +51,7 @@ class PlainLSTM(nn.Module):
 
 
 def _lstm_step(layer: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    # gates in torch's order: input, forget, cell, output
     w = dict(layer.named_parameters())
     z = x @ w["weight_ih_l0"].t() + w["bias_ih_l0"] + h @ w["weight_hh_l0"].t() + w["bias_hh_l0"]
     i, f, g, o = z.chunk(4, -1)
@@ -145,6 +146,7 @@ def _check(run: Run, network: LanguageModel, what: str) -> float:
     alone."""
     largest = 0.0
     for texts in (TEXTS, 1):
+        # words from all over the vocabulary: 7919 is prime
         x = torch.arange(STEPS * texts).reshape(STEPS, texts) * 7919 % network.size.words
         expected, *_ = network(x)
         states: tuple[Tensor, ...] = network.initial(texts)

@@ -90,6 +90,7 @@ class TextFitting:
     def size_search(
         self, config: TextFitConfig, search: Any, data: Any, free: Free
     ) -> tuple[Any, Text]:
+        # the smaller of the two parts decides: one is for w, one for A
         text = data if data is not None else _load(search)
         return _fit_windows(
             search, min(len(text.train), len(text.valid)), free
@@ -142,5 +143,6 @@ def _load(options: Any) -> Text:
 def _fit_windows(options: Any, tokens: int, free: Free) -> Any:
     """Columns and windows that so many tokens are enough for."""
     fixed = not free("batch_size"), not free("bptt")
+    # short texts have fewer columns and shorter windows, or there would be no steps
     batch_size, bptt = windows_for(tokens, options.batch_size, options.bptt, fixed)
     return changed(options, batch_size=batch_size, bptt=bptt)

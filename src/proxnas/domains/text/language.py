@@ -53,6 +53,12 @@ class Dropouts:
     words: float = 0.0
     """Whole words."""
 
+    @classmethod
+    def of(cls, options: Any) -> Dropouts:
+        """As the options of a search or a training have them."""
+        o = options
+        return cls(o.drop_output, o.drop_hidden, o.drop_input, o.drop_embedding, o.drop_words)
+
 
 NOTHING = Dropouts(0, 0, 0, 0, 0)
 
@@ -126,6 +132,7 @@ class LanguageModel(nn.Module):
         """Fresh dropout masks for a window, or for some of its columns as if they were for all."""
         d, B, E = self.dropouts, batch_size, self.size.units
         chances = (d.output, d.hidden, d.input, d.embedding, d.words)
+        # one row a sequence, alike at all times; words are dropped as rows of the embedding
         shapes = ((B, E), (B, self._core.inner), (B, E), (B, E), (self.size.words, 1))
         made = Masks(
             *(self._mask(p, shape, generator) for p, shape in zip(chances, shapes, strict=True))
@@ -182,6 +189,7 @@ def speak(
     if activation:
         loss = loss + activation * dropped.square().mean()
     if slowness and len(raw) > 1:
+        # of the output before dropout, as in AWD-LSTM
         loss = loss + slowness * (raw[1:] - raw[:-1]).square().mean()
     return Spoken(loss, cross_entropy.detach(), right, tuple(s.detach() for s in after))
 
@@ -216,14 +224,20 @@ class _DecodedLoss(torch.autograd.Function):
             logits = torch.addmm(bias, part, weight.t())
             top, best = logits.max(-1, keepdim=True)
             right += (best == target).sum()
+            # taken before the logits are overwritten
             at_target = logits.gather(-1, target)
+            # p = exp(z - max z), not yet divided by its sum: in place, (rows, V) is the largest
+            # tensor there is
             p = logits.sub_(top).exp_()
             total = p.sum(-1, keepdim=True)
+            # -log softmax(z)_y = log sum exp(z - max) + max - z_y
             losses.append((total.log() + top - at_target).sum())
             if not (need_x or need_w or need_b):
                 continue
+            # dF/dz = softmax(z) - one_hot(y)
             p.div_(total).scatter_add_(-1, target, p.new_full(target.shape, -1.0))
             if dx is not None:
+                # dx = dz W, dW = dz' x, db = sum dz
                 torch.mm(p, weight, out=dx[start : start + rows])
             if dw is not None:
                 dw.addmm_(p.t(), part)

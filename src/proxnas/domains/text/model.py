@@ -84,6 +84,7 @@ class TextModel:
         """(V,) on the host: how probable each word is behind a prompt."""
         feed = torch.tensor(self.numbers(prompt), device=self.device)[:, None]
         features = self.network.features(feed, self.network.initial(1))
+        # the decoder shares the embedding's weights, (V, E)
         logits = self.network.embedding @ features.raw[-1, 0] + self.network.bias
         return logits.cpu().double().softmax(-1)
 
@@ -121,6 +122,7 @@ class TextModel:
         return prompt + gap + written
 
     def _draw(self, logits: Tensor, temperature: float, generator: torch.Generator) -> int:
+        # it stands for words that are not known, and is none to write
         logits[self.vocabulary.index(words.UNKNOWN)] = -torch.inf
         if temperature == 0:
             return int(logits.argmax())
@@ -193,11 +195,9 @@ def read_model(file: Any, metadata: Mapping[str, str], device: torch.device) -> 
         raise InputError(
             "not a language model written by proxnas: give the model of a train run on text"
         )
-    genotype = (
-        None
-        if metadata_entry(metadata, "genotype") == LSTM
-        else Genotype.from_json(metadata["genotype"])
-    )
+    genotype = None
+    if metadata_entry(metadata, "genotype") != LSTM:
+        genotype = Genotype.from_json(metadata["genotype"])
     vocabulary = words.check_vocabulary(metadata_entry(metadata, "vocabulary"), "its metadata")
     size = _size(metadata_entry(metadata, "size"), vocabulary, genotype)
     info = metadata_entry(metadata, "info")
@@ -228,6 +228,7 @@ def _size(values: Any, vocabulary: Sequence[str], genotype: Genotype | None) -> 
             f"a vocabulary of {len(vocabulary)} words for a network of {values['words']}: damaged"
         )
     nodes = len(genotype.cells["recurrent"].nodes) if genotype and genotype.kind == RECURRENT else 8
+    # a first node of 2H x 2H and H x 2H a node: 2 (n + 2) H^2 weights
     if 2 * (nodes + 2) * values["units"] ** 2 > MOST_WEIGHTS:
         raise InputError("a network of so many weights cannot be meant: the file is damaged")
     return LanguageSize(**values)

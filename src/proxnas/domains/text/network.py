@@ -33,6 +33,7 @@ def plan_of(cell: Cell, norm: bool = False) -> CellPlan:
     for node in cell.nodes:
         edge = node[0]
         op, value = ("identity", 0.0) if edge.op == "none" else (edge.op, edge.value)
+        # state 0 of a plan is the output before: the nodes of a cell count from 1
         nodes.append(Highway(edge.input + 1, op, value))
     return CellPlan(tuple(nodes), cell.concat, norm)
 
@@ -79,6 +80,7 @@ class LSTM(nn.Module):
 
     def __init__(self, size: LanguageSize) -> None:
         super().__init__()
+        # 4 (H + M)^2 = 20 H^2
         H, M = size.units, round((math.sqrt(5) - 1) * size.units)
         self.below, self.above = nn.LSTM(H, M), nn.LSTM(M, H)
         self.widths, self.inner = (M, M, H, H), M

@@ -46,6 +46,7 @@ def read_through(network: LanguageModel, tokens: Array, batch_size: int, bptt: i
     count, hidden = 0, None
     for x, y in windows(tokens, batch_size, bptt, device):
         spoken = speak(network, x, y, hidden)
+        # a mean over the window: the last one may be shorter
         loss += spoken.cross_entropy.item() * x.numel()
         right += spoken.right.item()
         count, hidden = count + x.numel(), spoken.hidden

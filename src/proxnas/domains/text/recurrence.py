@@ -107,14 +107,18 @@ def _outputs(
     """The plain computation, in which nothing is kept."""
     outputs = []
     for x in xz.unbind(0):
+        # state 0 is the output of the time step before, state j the node j - 1
         states = [h]
         for node, w in zip(plan.nodes, weights, strict=True):
             s = states[node.source]
             z = (s if mask is None else s * mask) @ w
+            # the first node reads the input too
             c, y = (z if len(states) > 1 else z + x).chunk(2, -1)
+            # lerp(s, f, g) = s + g * (f - s), a highway
             s = torch.lerp(s, ACTIVATIONS[node.activation](y), c.sigmoid())
             s = s if node.value == 1 else s * node.value
             states.append(normalise_batch(s) if plan.norm else s)
+        # the output of the cell is the mean of its nodes, (B, H)
         h = torch.stack([states[j + 1] for j in plan.outputs]).mean(0)
         outputs.append(h)
     return torch.stack(outputs)
@@ -152,6 +156,7 @@ class _Recurrence(torch.autograd.Function):
         # time step is enough
         steps = len(g) if need_x or any(need_w) else 1
         dz = gates.new_empty(len(weights), steps, *gates.shape[2:])
+        # (T, B, H): what each time step read as the output of the one before
         before = torch.cat([h[None], output[:-1]])
         dh = _backward(
             ctx.plan, g, before, mask, weights, states, gates, ctx.statistics, dz, probed
@@ -182,6 +187,7 @@ def _forward(
     s_, z_, (c_, y_) = table(states), table(gates), map(table, gates.chunk(2, -1))
     statistics: list[list[tuple[Tensor, Tensor]]] = [[] for _ in weights]
     read, first, last = {node.source for node in plan.nodes}, plan.outputs[0], plan.outputs[-1]
+    # a view of the states will do where the nodes that are averaged stand in a row
     in_a_row = plan.outputs == tuple(range(first, last + 1))
     for t, (x, after, out) in enumerate(
         zip(xz, states[first : last + 1].unbind(1), output, strict=True)
@@ -190,14 +196,17 @@ def _forward(
         masked = {0: h if mask is None else h * mask}
         for j, (node, w) in enumerate(zip(plan.nodes, weights, strict=True)):
             if j == 0:
+                # (c, h) = s W, and x W_x for the first node
                 torch.addmm(x, masked[0], w, out=z_[j][t])
             else:
                 torch.mm(masked[node.source], w, out=z_[j][t])
             c, y, s = c_[j][t], y_[j][t], s_[j][t]
+            # in place: from here on the first half of z holds sigmoid(c)
             torch.lerp(now[node.source], ACTIVATIONS[node.activation](y), c.sigmoid_(), out=s)
             if node.value != 1:
                 s *= node.value
             if plan.norm:
+                # v -> (v - mean) * scale, without running statistics
                 new, mean, scale = torch.native_batch_norm(
                     s, None, None, None, None, True, 0.0, EPSILON
                 )
@@ -230,9 +239,12 @@ def _backward(
     s_, (c_, x_) = [before.unbind(0), *table(states)], map(table, gates.chunk(2, -1))
     z_, (d_c, d_x) = table(dz), map(table, dz.chunk(2, -1))
     probes = None if probed is None else table(probed)
+    # dF/dh from the time step after; none behind the last one
     carried: Tensor | None = None
     for t, g_t in reversed(list(enumerate(g))):
+        # the output is a mean: each of its nodes gets an equal share
         at_output = (g_t if carried is None else g_t + carried) * share
+        # gradients at the states of this time step, added up from later nodes to earlier ones
         at: list[Tensor | None] = [None] * (J + 1)
         for j in plan.outputs:
             at[j + 1] = at_output
@@ -240,18 +252,22 @@ def _backward(
         for j in reversed(range(J)):
             node, g_j = plan.nodes[j], at[j + 1]
             if g_j is None:
+                # nobody reads this node: its weight has no gradient here
                 z_[j][place].zero_()
                 continue
             s, gate = s_[node.source][t], c_[j][t]
+            # computed again: to keep it would take as much memory as all states do
             y = ACTIVATIONS[node.activation](x_[j][t])
             if plan.norm:
                 g_j = _through_norm(g_j, torch.lerp(s, y, gate), node.value, *statistics[j][t])
             if probes is not None and j:
                 probes[j - 1][t].copy_(g_j)
             g_j = g_j if node.value == 1 else g_j * node.value
+            # u = s + gate * (y - s):   dc = g (y - s) gate (1 - gate),   dh = g gate f'(h)
             _aten.sigmoid_backward.grad_input((y - s).mul_(g_j), gate, grad_input=d_c[j][place])
             g_y = g_j * gate
             BACKWARD[node.activation](g_y, y, d_x[j][place])
+            # ds = g (1 - gate) + mask * (dz W'): past the node, and through its product
             g_s = torch.sub(g_j, g_y)
             if mask is None:
                 g_s.addmm_(z_[j][place], transposed[j])

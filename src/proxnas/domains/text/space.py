@@ -110,6 +110,7 @@ class SearchCell(nn.Module):
         """The discrete cell in use; None if a node has several terms, or if the factors are to be
         differentiated."""
         factors = self.route.factors.get(NAME)
+        # DARTS: A itself is differentiated, so the mixture must be computed
         if factors is not None and factors.requires_grad:
             return None
         nodes = [FIRST]
@@ -138,6 +139,7 @@ class SearchCell(nn.Module):
         mask: Tensor | None,
     ) -> Tensor:
         T, (B, H) = len(xz), h.shape
+        # a zero without memory, as if added to each node: its gradient is g
         probe = h.new_zeros(()).expand(len(plan.nodes) - 1, T, B, H).requires_grad_()
         output, trace = unroll(plan, xz, h, weights, mask, probe)
         assert trace is not None, "a tape needs gradients"
@@ -158,6 +160,7 @@ class SearchCell(nn.Module):
         terms = self._terms(h)
         outputs = []
         for x in xz.unbind(0):
+            # the first state is never searched: always tanh
             c, y = torch.addmm(x, h if mask is None else h * mask, weights[0]).chunk(2, -1)
             states = [self._normalised(torch.lerp(h, y.tanh(), c.sigmoid()))]
             for w, (sources, factors) in zip(weights[1:], terms, strict=True):
@@ -174,6 +177,7 @@ class SearchCell(nn.Module):
         E, K = self.group.shape
         active = torch.zeros(E, K, dtype=torch.float64)
         for e in range(E):
+            # 1 where a candidate runs; factors of others must not get in
             active[e, list(self._active(e))] = 1.0
         factors = self.route.factors.get(NAME)
         A = (active if factors is None else factors * active).to(like.device, like.dtype)
@@ -229,17 +233,20 @@ class RecurrentCall(NamedTuple):
     def scores(self, g: Tensor, share: Share) -> Iterator[tuple[Row, int, Tensor]]:
         """< g_j , O_k(s_i) > in parts of the sequence."""
         B = g.shape[2]
+        # the first n sequences stand for all B
         n = math.ceil(share.batch * B)
         if share.nodes < 1:
             luck = torch.rand(len(g), generator=share.generator).tolist()
         else:
             luck = [0.0] * len(g)
+        # so many time steps that their rows are about ROWS_AT_ONCE
         steps = max(1, ROWS_AT_ONCE // n)
         for start in range(0, g.shape[1], steps):
             part = _Part(self, slice(start, start + steps), n)
             for j, rows in enumerate(self.group.nodes):
                 if luck[j] < share.nodes:
                     g_j = part.rows(g[j])
+                    # scaled to the whole batch
                     yield from part.scores(j, rows, g_j if n == B else g_j * (B / n))
 
     def run_others(self) -> None:
@@ -281,6 +288,7 @@ class _Part:
     def scores(self, j: int, rows: Sequence[int], g: Tensor) -> Iterator[tuple[Row, int, Tensor]]:
         for e in rows:
             s, gate, h = self.edge(j, SOURCES[e])
+            # < g, s + gate (f - s) > = < g - g gate, s > + < g gate, f >
             gated = g * gate
             passed = inner(g - gated, s)  # < g , (1 - sigmoid(c)) s > is common to all candidates
             for k, name in enumerate(self.call.group.candidates):

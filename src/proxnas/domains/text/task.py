@@ -90,6 +90,7 @@ class CarriedStream:
         return Window.of(batch, self.carry, seed)
 
     def state_dict(self) -> State:
+        # of all processes: any number of them can go on with it
         hidden = None if self.carry.after is None else of_all_columns(self.carry.after)
         return {"stream": self.stream.state_dict(), "delivered": self.delivered, "hidden": hidden}
 
@@ -113,10 +114,12 @@ class NextWord:
         assert isinstance(batch, Window) and isinstance(net.module, LanguageModel)
         model, masks = net.module, None
         if batch.seed is not None:
+            # masks of the whole batch, of which each process takes its columns
             B = batch.x.shape[1] * here().size
             masks = model.masks(B, torch.Generator().manual_seed(batch.seed), here().part(B))
         with frozen(model, not weights):
             spoken = speak(model, *batch, batch.carry.before, masks, self.activation, self.slowness)
+        # each pass over the window writes it: the last one counts
         batch.carry.after = spoken.hidden
         return spoken.loss, spoken
 
@@ -171,9 +174,7 @@ class TextTask:
         self, config: TextSearch, text: Text, space: RecurrentSpace, device: torch.device
     ) -> None:
         self.config, self.text, self.space, self.device = c, _, _, _ = config, text, space, device
-        dropouts = Dropouts(
-            c.drop_output, c.drop_hidden, c.drop_input, c.drop_embedding, c.drop_words
-        )
+        dropouts = Dropouts.of(c)
         module = space.search_network(self._size(c.units), dropouts, c.norm == "batch").to(device)
         objective = NextWord(c.bptt, c.activation, c.slowness)
         self.net = Supernet(module, space.groups, objective=objective)
@@ -198,6 +199,7 @@ class TextTask:
         for batch in islice(parts, batches):
             window = Window.of(batch, carry)
             loss, right = self.net.objective.measure(*self.net.loss(window), window)
+            # the last window may be shorter: means are weighted by time steps
             sums += torch.stack([loss * len(batch.y), right])
             steps += len(batch.y)
             carry.advance(forget=False)
@@ -227,6 +229,7 @@ class TextTask:
     @torch.inference_mode()
     def seconds(self, network: nn.Module) -> float:
         real = materialised(network, self.device).eval()
+        # one word of one text, (T, B) = (1, 1)
         word = torch.zeros(1, 1, dtype=torch.long, device=self.device)
         return statistics.median(warm_runs(lambda: real(word), Clock(self.device, exact=True)))
 
@@ -238,12 +241,14 @@ class TextTask:
             seconds = [self._seconds_with(k) for k in range(len(group.candidates))]
         else:
             seconds = [0.0]
+        # what an activation adds to a node: the quickest one adds nothing
         each = (torch.tensor(seconds, dtype=torch.float64) - min(seconds)) / len(group.nodes)
         return {NAME: each.expand(group.shape).clone()}
 
     def _seconds_with(self, k: int) -> float:
         group = self.net.groups[NAME]
         A_bar = torch.zeros(group.shape, dtype=torch.float64)
+        # every node reads its first predecessor: what it reads does not change the time
         A_bar[[rows[0] for rows in group.nodes], k] = 1.0
         return self.total_seconds({NAME: A_bar})
 

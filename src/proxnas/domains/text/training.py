@@ -91,27 +91,28 @@ class TextTraining:
     def _fresh(self) -> LanguageModel:
         c = self.config
         torch.manual_seed(stable_seed(c.seed, "weights"))
-        dropouts = Dropouts(
-            c.drop_output, c.drop_hidden, c.drop_input, c.drop_embedding, c.drop_words
-        )
-        return language_network(self.architecture, self.size, dropouts).to(self.device)
+        network = language_network(self.architecture, self.size, Dropouts.of(c))
+        return network.to(self.device)
 
     def __len__(self) -> int:
         return len(self.train)
 
     def done(self) -> bool:
         c = self.config
+        # epochs since the best one, or since averaging began
         idle = self.epochs_done - max(self.best.get("epoch", 0), self.averaged_from)
         return self.epochs_done >= c.epochs or 0 < c.patience <= idle
 
     def step(self) -> Metrics:
         """One update by one window."""
         batch = self.train.next()
+        # the text begins anew: nothing comes before it
         if self.train.starts:
             self.hidden = self.network.initial(self.columns)
         spoken, loss, norm = self._gradient(batch)
         with self.clock("update"):
             for group in self.optimizer.param_groups:
+                # the loss is a mean over a window of random length: so every token weighs alike
                 group["lr"] = self.rate * len(batch.x) / self.config.bptt
             step_if_sound(self.optimizer, self.guard.judge(loss, norm))
             if self.average:
@@ -167,6 +168,7 @@ class TextTraining:
             "valid_loss": found.loss,
             "valid_perplexity": found.perplexity,
         }
+        # as they were in this epoch: `_note` may begin to average
         rate, averaged = self.rate, self.average is not None
         # remember the weights if they are the best yet
         if not self.best or found.loss < self.best["loss"]:

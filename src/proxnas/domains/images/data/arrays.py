@@ -128,40 +128,60 @@ def build_images(
         fingerprint = of_arrays(
             {part: (np.asarray(x), y) for part, (x, y) in parts.items()}, classes
         )
-    if for_model:
-        x, y = next(iter(parts.values()))
-        parts = {"train": (x[:0], y[:0]), "test": (x[:0], y[:0]), **parts}
-    elif "test" not in parts:
-        parts = dict(parts) | _set_aside(*parts["train"], where, target)
-    stored: dict[str, Any] = {
-        f"{kind}_{part}": array
-        for part, pair in parts.items()
-        for kind, array in zip("xy", pair, strict=True)
-    }
-    channels = parts["train"][0].shape[3]
-    mean, std = (
-        ((0.0,) * channels, (1.0,) * channels) if for_model else statistics(parts["train"][0])
-    )
-    fields: dict[str, Any] = {
-        "classes": tuple(classes),
-        "mean": mean,
-        "std": std,
-        "shift": shift,
-        "flip": flip,
-    }
+    parts = _with_test(parts, where, target, for_model)
+    mean, std = _scales(parts["train"][0], for_model)
     if not for_model:
         warnings += _without_test(parts["test"][1], classes, where)
     for line in warnings:
         tell(line)
-    fields |= {"skipped": skipped, "warnings": warnings, "stored": pictures or {}}
-    fields["target"] = target
-    return Images(name, **stored, **fields, fingerprint=fingerprint)
+    # the fields of Images by part: x_train, y_train, ...; x_valid and y_valid may be missing
+    stored: dict[str, Any] = {}
+    for part, (x, y) in parts.items():
+        stored |= {f"x_{part}": x, f"y_{part}": y}
+    return Images(
+        name,
+        **stored,
+        classes=tuple(classes),
+        mean=mean,
+        std=std,
+        shift=shift,
+        flip=flip,
+        skipped=skipped,
+        warnings=warnings,
+        stored=pictures or {},
+        target=target,
+        fingerprint=fingerprint,
+    )
+
+
+def _with_test(
+    parts: Mapping[str, Part], where: str, target: Target, for_model: bool
+) -> Mapping[str, Part]:
+    """The parts with one for testing; for a model with empty ones in place of those that are not
+    there."""
+    if for_model:
+        # empty, but of the right form: (0, H, W, C) and (0,), or (0, T)
+        x, y = next(iter(parts.values()))
+        return {"train": (x[:0], y[:0]), "test": (x[:0], y[:0]), **parts}
+    if "test" in parts:
+        return parts
+    return dict(parts) | _set_aside(*parts["train"], where, target)
+
+
+def _scales(x: Pixels, for_model: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and spread of each channel. Of images for a model nothing is measured: they will be
+    normalised as its own were."""
+    if not for_model:
+        return statistics(x)
+    channels = x.shape[3]
+    return (0.0,) * channels, (1.0,) * channels
 
 
 def bring_to_size(images: Images, options: LoadOptions) -> Images:
     """Arrays are made smaller as asked for, by the mean over areas; never larger, which would add
     nothing."""
     _, height, width = images.shape
+    # asked for, or what the model reads; else arrays stay as they are
     side = options.image_size or _side_for(options, min(height, width))
     if not side or (height, width) == (side, side):
         return images
@@ -180,6 +200,7 @@ def bring_to_size(images: Images, options: LoadOptions) -> Images:
             " the model reads"
         )
         return replace(images, x_train=x_train, x_valid=x_valid, x_test=x_test)
+    # anew: averaging over areas makes the spread smaller
     mean, std = statistics(x_train)
     return replace(images, x_train=x_train, x_valid=x_valid, x_test=x_test, mean=mean, std=std)
 
@@ -212,8 +233,10 @@ def _without_test(y: Array, classes: Sequence[str], where: str) -> tuple[str, ..
 def held_out_fifth(y: Array) -> Array:
     """Which images are set aside for testing: fixed, equal shares of each class, at least one of
     every class of two."""
+    # the last of five equal shares; of a class with fewer than five images it may have none
     test = split(y, 5, seed=0)[-1]
     labels, counts = np.unique(y, return_counts=True)
+    # classes of two images and more that no test image is of: each gives its last one
     rare = np.setdiff1d(labels[counts > 1], y[test])
     last = [np.flatnonzero(y == label)[-1] for label in rare]
     return np.union1d(test, np.array(last, dtype=np.int64))

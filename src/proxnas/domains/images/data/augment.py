@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, grid_sample
+from torch.nn.functional import affine_grid, grid_sample, interpolate
 
 from proxnas.common.errors import OptionError
 from proxnas.domains.images.data.arrays import Images
@@ -82,7 +82,11 @@ def geometry(augment: Augment, random: list[Tensor], height: int, width: int) ->
         return None
     zero, one = torch.zeros_like(random[0]), torch.ones_like(random[0])
     angle = (2 * random.pop(0) - 1) * math.radians(augment.rotation) if augment.rotation else zero
+    # half sides (across, down) and centre (x, y) of the rectangle in [-1, 1]^2
     across, down, x, y = _crop(random) if augment.resized_crop else (one, one, zero, zero)
+    # (x, y, 1) of the new image -> (x, y) in the old one:
+    # [ across cos      -down sin h/w   x cos - y sin h/w ]
+    # [ across sin w/h   down cos       x sin w/h + y cos ]
     cos, sin, aspect = angle.cos(), angle.sin(), height / width
     return torch.stack(
         (
@@ -95,6 +99,7 @@ def geometry(augment: Augment, random: list[Tensor], height: int, width: int) ->
 
 def _crop(random: list[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Half sides and centre of a random rectangle in [-1, 1]^2, each (B,)."""
+    # area and ratio of the sides as in Inception: sides are sqrt(area * ratio), sqrt(area / ratio)
     area = SMALLEST_AREA + (1 - SMALLEST_AREA) * random.pop(0)
     stretch = (
         math.log(LARGEST_RATIO) * (random.pop(0) - 0.5)
@@ -130,13 +135,26 @@ def cut_and_paste(x: Tensor, generator: torch.Generator) -> Pasted:
     """CutMix (Yun et al., 2019): a rectangle of x, (B, C, H, W), is that of the batch in another
     order; of any size, and of the form of the image."""
     others = torch.randperm(len(x), generator=generator)
+    # sides are sqrt(part) of the whole: an area uniform in [0, 1], CutMix's Beta(1, 1)
     part, down, across = torch.rand(3, generator=generator).tolist()
     height, width = (round(side * part**0.5) for side in x.shape[2:])
+    # wholly inside, so that the share of the area is exact
     top, left = int(down * (x.size(2) - height + 1)), int(across * (x.size(3) - width + 1))
     there = (..., slice(top, top + height), slice(left, left + width))
     found = x.clone()
     found[there] = x[there][others.to(x.device)]
     return Pasted(found, others, 1 - height * width / (x.size(2) * x.size(3)))
+
+
+def shrunk(x: Tensor, side: int) -> Tensor:
+    """Images (B, C, H, W) with `side` pixels on their shorter side."""
+    shorter = min(x.shape[2:])
+    if side >= shorter:
+        return x
+    # both sides by the same factor, of 4 pixels at least
+    scaled = [max(4, round(length * side / shorter)) for length in x.shape[2:]]
+    small = interpolate(x, size=scaled, mode="bilinear", antialias=True, align_corners=False)
+    return small.contiguous(memory_format=torch.channels_last)
 
 
 def colours(augment: Augment, random: list[Tensor]) -> tuple[Tensor, Tensor] | None:
@@ -146,11 +164,16 @@ def colours(augment: Augment, random: list[Tensor]) -> tuple[Tensor, Tensor] | N
     """
     if not augment.colour:
         return None
+    # uniform in [1 - colour, 1 + colour]
     brightness, contrast, saturation = (
         1 + augment.colour * (2 * random.pop(0) - 1) for _ in range(3)
     )
     hue = 2 * math.pi * augment.hue * augment.colour * (2 * random.pop(0) - 1)
     cos, sin, zero = saturation * hue.cos(), saturation * hue.sin(), torch.zeros_like(hue)
+    # (B, 3, 3) in YIQ: luma stays, chrominance is scaled by saturation and turned by hue
+    # [ 1   0    0  ]
+    # [ 0  cos -sin ]
+    # [ 0  sin  cos ]
     turn = torch.stack((zero + 1, zero, zero, zero, cos, -sin, zero, sin, cos), dim=1).view(
         -1, 3, 3
     )
@@ -163,10 +186,12 @@ def recoloured(x: Tensor, scales: Tensor, chroma: Tensor, black: float, white: f
     channels, no hue."""
     brightness, contrast = scales[:, :, None, None, None]
     x = (x * brightness).clamp_(black, white)
+    # contrast about the mean luma of the whole image, (B, 1, 1, 1), as torchvision does
     mean = _luma(x).mean((1, 2))[:, None, None, None]
     x = (mean + (x - mean) * contrast).clamp_(black, white)
     if x.shape[3] != 3:
         return x
+    # (B, H W, 3) times (B, 3, 3): pixels are rows, so the matrix is transposed
     return torch.bmm(x.flatten(1, 2), chroma.mT).view_as(x).clamp_(black, white)
 
 

@@ -43,6 +43,7 @@ class Layout:
 def find_cifar(folder: Path) -> tuple[Path, Layout] | None:
     """The CIFAR in a folder, or in one inside it; None if there is none."""
     for layout in LAYOUTS:
+        # the folder itself, even if it was renamed; or one above it
         if folder.name == layout.folder or (folder / layout.train[0]).is_file():
             return folder, layout
     inside = [
@@ -68,6 +69,7 @@ def read_cifar(folder: Path, layout: Layout) -> Images:
         raise InputError(
             f"{folder / layout.names}: {len(names)} class names, not {layout.classes}: {AGAIN}"
         )
+    # the last one is the test part
     parts = [layout.read(folder / file, layout.classes) for file in (*layout.train, layout.test)]
     x, y = (np.concatenate(arrays) for arrays in zip(*parts[:-1], strict=True))
     return build_images(
@@ -77,6 +79,7 @@ def read_cifar(folder: Path, layout: Layout) -> Images:
 
 def _binary(path: Path, classes: int) -> Labelled:
     """Records of label bytes (CIFAR-100: the coarse one, then the fine one) and planes."""
+    # bytes of labels before the 3072 of an image
     stored, head = np.fromfile(path, dtype=np.uint8), 1 if classes == 10 else 2
     if not stored.size or stored.size % (head + 3072):
         raise InputError(f"{path}: {stored.size} bytes are not records of {head + 3072}: {AGAIN}")
@@ -110,6 +113,7 @@ def _with_labels(planes: Array, y: Array, classes: int, path: Path) -> Labelled:
             f"{path}: label {y.max()} is above {classes - 1}, so this is no CIFAR-{classes}:"
             f" {AGAIN}"
         )
+    # (N, 3, 32, 32) -> (N, 32, 32, 3)
     x = np.ascontiguousarray(planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     return x, y.astype(np.int64)
 

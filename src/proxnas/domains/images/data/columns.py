@@ -82,19 +82,20 @@ def reads_as_number(cell: str) -> bool:
 def _numbers(
     columns: Sequence[str], parts: Mapping[str, Cells], where: str
 ) -> tuple[list[str], dict[str, Array], Target]:
-    found = {
-        part: [[_number(cell) for cell in row] for row in rows] for part, rows in parts.items()
-    }
+    found: dict[str, list[list[float | None]]] = {}
     bad = []
-    for rows in parts.values():
+    for part, rows in parts.items():
+        found[part] = []
         for row in rows:
+            found[part].append([_number(cell) for cell in row])
             bad += [cell for cell in row if _number(cell) is None]
     if bad:
         raise InputError(
             f"{where}: {len(bad)} cells are no numbers ({list_names(bad)}): mend them, or give"
             " ?kind=classes"
         )
-    y = {part: np.array(rows, np.float32) for part, rows in found.items()}
+    y = {part: np.array(numbers, np.float32) for part, numbers in found.items()}
+    # of the training part, where there is one: a scale must not know the test
     some = y.get("train", next(iter(y.values()))).astype(np.float64)
     std = some.std(0)
     if not (std > 0).all() and len(some) > 1:
@@ -108,23 +109,35 @@ def _labels(
     columns: Sequence[str], parts: Mapping[str, Cells], where: str
 ) -> tuple[list[str], dict[str, Array], Target]:
     if len(columns) > 1:
-        truth = {
-            part: [[TRUTH.get(cell.lower(), -1.0) for cell in row] for row in rows]
-            for part, rows in parts.items()
-        }
-        y = {part: np.array(rows, np.float32) for part, rows in truth.items()}
-        if bad := sum(int((values < 0).sum()) for values in y.values()):
-            raise InputError(f"{where}: {bad} cells of labels are neither 0 nor 1: mend them")
-        return list(columns), y, Labels()
-    words = {part: [_labels_in(cell) for (cell,) in rows] for part, rows in parts.items()}
-    names = sorted({word for rows in words.values() for row in rows for word in row})
+        return _truth_columns(columns, parts, where)
+    words: dict[str, list[list[str]]] = {}
+    known: set[str] = set()
+    for part, rows in parts.items():
+        words[part] = [_labels_in(cell) for (cell,) in rows]
+        known.update(*words[part])
+    names = sorted(known)
     number = {name: k for k, name in enumerate(names)}
     y = {}
-    for part, rows in words.items():
-        y[part] = np.zeros((len(rows), len(names)), np.float32)
-        for n, row in enumerate(rows):
+    for part, each in words.items():
+        y[part] = np.zeros((len(each), len(names)), np.float32)
+        for n, row in enumerate(each):
             y[part][n, [number[word] for word in row]] = 1
     return names, y, Labels()
+
+
+def _truth_columns(
+    columns: Sequence[str], parts: Mapping[str, Cells], where: str
+) -> tuple[list[str], dict[str, Array], Target]:
+    """A column a label, in which 0 or 1 stands."""
+    y, bad = {}, 0
+    for part, rows in parts.items():
+        # -1: neither
+        truth = [[TRUTH.get(cell.lower(), -1.0) for cell in row] for row in rows]
+        y[part] = np.array(truth, np.float32)
+        bad += int((y[part] < 0).sum())
+    if bad:
+        raise InputError(f"{where}: {bad} cells of labels are neither 0 nor 1: mend them")
+    return list(columns), y, Labels()
 
 
 def _labels_in(cell: str) -> list[str]:
@@ -145,6 +158,7 @@ def _classes(parts: Mapping[str, Cells], where: str, for_model: bool) -> list[st
                 f"{where}: {len(unseen)} classes of {part} are not in train ({list_names(unseen)}):"
                 " remove them or add some images to train"
             )
+    # 2 before 10, which the order of words has the other way round
     if all(label.lstrip("-").isdigit() for label in known):
         return sorted(known, key=int)
     return sorted(known)

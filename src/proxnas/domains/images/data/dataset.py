@@ -46,10 +46,8 @@ def from_dataset(
         if dataset is not None
     }
     known, y = reindex_labels({part: _labels(these) for part, these in items.items()}, name)
-    names = classes or getattr(train, "classes", ())
-    words = tuple(
-        str(names[label] if 0 <= label < len(names) else label) for label in known.tolist()
-    )
+    words = _names(known, classes or getattr(train, "classes", ()))
+    # floats are taken as they are; bytes and pictures go the way of image files
     if _array(items["train"].item(0)[0], "train[0]").dtype.kind != "f":
         parts = {part: (these, y[part]) for part, these in items.items()}
         return gather(parts, words, name, name, options, shift=shift, flip=flip)
@@ -57,6 +55,14 @@ def from_dataset(
     arrays |= {f"y_{part}": numbers for part, numbers in y.items()}
     images = bring_to_size(from_arrays(arrays, name, name, shift=shift, flip=flip), options)
     return replace(images, classes=words)
+
+
+def _names(labels: Array, names: Sequence[str]) -> tuple[str, ...]:
+    """What labels are called: by their place among the names; those beyond it, by themselves."""
+    words = []
+    for label in labels.tolist():
+        words.append(str(names[label] if 0 <= label < len(names) else label))
+    return tuple(words)
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,7 @@ def _items(dataset: Any, part: str, options: LoadOptions) -> Items:
         raise InputError(
             f"{part}: {type(dataset).__name__} has no items: give at least one image a class"
         )
+    # one sound item tells the size of all, and that there are labels
     for number in range(len(dataset)):
         try:
             image, _ = Items(dataset, part, False).item(number)
@@ -127,6 +134,7 @@ def _items(dataset: Any, part: str, options: LoadOptions) -> Items:
                 ) from error
             continue
         if isinstance(image, Image.Image):
+            # the first one that can be read stands for all of them
             size = np.asarray(image).nbytes
         else:
             size = _array(image, f"{part}[{number}]").nbytes
@@ -180,6 +188,7 @@ def _stack_floats(items: Items, options: LoadOptions) -> Array:
             " instead"
         )
     first = _array(items.item(0)[0], items.name(0))
+    # filled one by one: a list of all and its stack would take twice the memory
     found = np.empty((len(items), *first.shape), np.float32)
     for number in range(len(items)):
         try:

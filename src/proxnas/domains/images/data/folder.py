@@ -48,6 +48,7 @@ def _list_files(folder: Path, for_model: bool) -> tuple[dict[str, Listed], list[
     tops = _folders(folder)
     # a class may be called train: then it has images in it, not folders
     parted = [name for name in tops if part_of(name) and _folders(folder / name)]
+    # no train: class folders by themselves, unless a model is tested on parts alone
     if not any(part_of(name) == "train" for name in parted) and not (
         for_model and parted and parted == tops
     ):
@@ -75,6 +76,7 @@ def has_classes(folder: Path) -> bool:
 def _check_no_parts(folder: Path, tops: list[str]) -> None:
     """Folders that hold the same folders, or are called like parts, are no classes."""
     inside = [set(_folders(folder / name)) for name in tops]
+    # folders in which there are only folders
     pure = bool(tops) and all(inside) and not any(_loose(folder / name) for name in tops)
     if pure and all(part_of(name) for name in tops):
         raise InputError(
@@ -223,5 +225,6 @@ def _check_classes(folder: Path, part: str, listed: Listed, classes: list[str]) 
 
 def _part(listed: Listed, classes: list[str], root: Path) -> tuple[Files, Array]:
     files = [file for name in classes for file in listed.get(name, [])]
+    # files lie class by class: 0, 0, ..., 1, 1, ...
     y = np.repeat(np.arange(len(classes)), [len(listed.get(name, [])) for name in classes])
     return Files(tuple(files), str(root)), y

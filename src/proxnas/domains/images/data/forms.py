@@ -24,8 +24,10 @@ PARTS = ("train", "valid", "test")
 def check_forms(forms: Mapping[str, Form], where: str) -> None:
     """Everything that shapes and dtypes alone can tell, so that headers are judged before any array
     is read."""
-    for x, y in ((f"x_{part}", f"y_{part}") for part in PARTS):
-        if x not in forms and y not in forms and x != "x_train":
+    for part in PARTS:
+        x, y = f"x_{part}", f"y_{part}"
+        # only the training part must be there
+        if x not in forms and y not in forms and part != "train":
             continue
         if missing := [name for name in (x, y) if name not in forms]:
             found = ", ".join(sorted(forms)[:6]) or "no arrays"
@@ -37,24 +39,28 @@ def check_forms(forms: Mapping[str, Form], where: str) -> None:
             forms[x], (3, 4), "f", "(N, H, W) or (N, H, W, C), uint8 or float", f"{where}: {x}"
         )
         _check_form(forms[y], (1,), "iu", "(N,), integer", f"{where}: {y}")
-        (images, *sides), dtype = forms[x]
-        (labels,), _ = forms[y]
-        (_, *like), dtype_train = forms["x_train"]
-        if images != labels:
-            raise InputError(
-                f"{where}: {images} images in {x} but {labels} labels in {y}: give one label an"
-                " image"
-            )
-        if min(sides[:2]) < SMALLEST_SIDE:
-            raise InputError(
-                f"{where}: {x} is {forms[x][0]}: H and W of (N, H, W, C) must be at least"
-                f" {SMALLEST_SIDE}"
-            )
-        if [*sides, 1][:3] != [*like, 1][:3] or dtype.kind != dtype_train.kind:
-            raise InputError(
-                f"{where}: {x} and x_train differ in image shape or in uint8 / float: make them"
-                " alike"
-            )
+        _check_together(forms, x, y, where)
+
+
+def _check_together(forms: Mapping[str, Form], x: str, y: str, where: str) -> None:
+    """As many labels as images, which are large enough and like those of train."""
+    (images, *sides), dtype = forms[x]
+    (labels,), _ = forms[y]
+    (_, *like), dtype_train = forms["x_train"]
+    if images != labels:
+        raise InputError(
+            f"{where}: {images} images in {x} but {labels} labels in {y}: give one label an image"
+        )
+    if min(sides[:2]) < SMALLEST_SIDE:
+        raise InputError(
+            f"{where}: {x} is {forms[x][0]}: H and W of (N, H, W, C) must be at least"
+            f" {SMALLEST_SIDE}"
+        )
+    # (H, W) is (H, W, 1)
+    if [*sides, 1][:3] != [*like, 1][:3] or dtype.kind != dtype_train.kind:
+        raise InputError(
+            f"{where}: {x} and x_train differ in image shape or in uint8 / float: make them alike"
+        )
 
 
 def _check_form(form: Form, ndims: tuple[int, ...], kinds: str, wanted: str, where: str) -> None:
@@ -89,6 +95,7 @@ def reindex_labels(
 ) -> tuple[Array, dict[str, Array]]:
     """The labels that occur in train (for a model: anywhere), in order, and every part's labels as
     numbers 0 .. K-1 into them."""
+    # sorted, so that the same labels have the same numbers whatever the order of images
     known = np.unique(np.concatenate(list(labels.values())) if for_model else labels["train"])
     if len(known) < 2 and not for_model:
         raise InputError(

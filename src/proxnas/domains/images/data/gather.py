@@ -38,6 +38,7 @@ class Broken:
     def settle(self, of: int) -> None:
         """Stops unless they are to be skipped or there are none."""
         if self.reasons and not self.skip:
+            # the first with its reason, the others by name
             first, why = next(iter(self.reasons.items()))
             names = list(self.reasons)[1:]
             broken = f"{first}: broken image ({why})"
@@ -66,6 +67,7 @@ def gather(
     """Images of parts of pictures with labels 0 .. K-1, or what `target` has; errors begin with the
     name of a picture, or with `where`."""
     total, broken = sum(len(y) for _, y in parts.values()), Broken(options.skip_broken)
+    # heads first, pixels later: what is wrong with a large set is said before it is decoded
     with quiet():
         form, lazy, known = _looked_at(parts, broken, where, options)
         found: dict[str, Part] = dict(lazy)
@@ -76,15 +78,8 @@ def gather(
         else:
             broken.settle(total)
             _tell_size(total, form, where, options)
-        missing = absent(found["train"][1], classes) if "train" in found else []
-        if not options.for_model and missing:
-            raise InputError(
-                f"{where}: no readable image of class {missing[0]} in train: give some"
-            )
-        if not options.for_model and (
-            empty := [part for part, (_, y) in found.items() if not len(y)]
-        ):
-            raise InputError(f"{where}: no readable image in {empty[0]}: give some")
+        if not options.for_model:
+            _check_readable(found, classes, where)
         broken.tell(total)
         return build_images(
             found,
@@ -100,6 +95,16 @@ def gather(
             pictures=_picture_facts(known),
             target=target,
         )
+
+
+def _check_readable(found: Mapping[str, Part], classes: Sequence[str], where: str) -> None:
+    """An InputError if so many images are broken that a class or a part has none left."""
+    missing = absent(found["train"][1], classes) if "train" in found else []
+    if missing:
+        raise InputError(f"{where}: no readable image of class {missing[0]} in train: give some")
+    for part, (_, y) in found.items():
+        if not len(y):
+            raise InputError(f"{where}: no readable image in {part}: give some")
 
 
 def _picture_facts(known: Sequence[Head]) -> dict[str, Any]:
@@ -118,11 +123,11 @@ def _looked_at(
 ) -> tuple[tuple[int, int, int], dict[str, tuple[Lazy, Array]], list[Head]]:
     """The form that all can take, the parts without the pictures whose heads are broken, and the
     heads of the others."""
-    heads = {
-        part: [_head(pictures, number, broken) for number in range(len(y))]
-        for part, (pictures, y) in parts.items()
-    }
-    known = [found for row in heads.values() for found in row if found]
+    heads: dict[str, list[Head | None]] = {}
+    known: list[Head] = []
+    for part, (pictures, y) in parts.items():
+        heads[part] = [_head(pictures, number, broken) for number in range(len(y))]
+        known += filter(None, heads[part])
     if not known:
         broken.settle(len(broken.reasons))
         raise InputError(
@@ -130,20 +135,22 @@ def _looked_at(
             " data"
         )
     height, width, resize = _size(known, where, options)
-    if options.for_model:
-        channels = options.for_model[0]
-    elif all(found.grey for found in known):
-        channels = 1
-    else:
-        channels = 3
-    form = height, width, channels
+    form = height, width, _channels(known, options)
     lazy = {}
     for part, (pictures, y) in parts.items():
+        # numbers of the pictures that have a sound head
         rows = np.flatnonzero(np.array([found is not None for found in heads[part]], dtype=bool))
         kind = np.float32 if y.dtype.kind == "f" else np.int64
         images = Lazy(pictures, rows, form, resize, options.skip_broken)
         lazy[part] = (images, y[rows].astype(kind))
     return form, lazy, known
+
+
+def _channels(known: Sequence[Head], options: LoadOptions) -> int:
+    """As the model reads them; else grey only if all pictures are."""
+    if options.for_model:
+        return options.for_model[0]
+    return 1 if all(found.grey for found in known) else 3
 
 
 def _head(pictures: Pictures, number: int, broken: Broken) -> Head | None:
@@ -212,6 +219,7 @@ def _pixels(found: Head) -> int:
 
 def _tell_size(total: int, form: tuple[int, int, int], where: str, options: LoadOptions) -> None:
     """Said before anything is decoded: what is too large for the memory, or for a search."""
+    # bytes, of one byte a value
     size = total * prod(form)
     wide = max(form[:2]) > LARGE and not options.image_size and not options.for_model
     if size <= options.resident_limit and not wide:
@@ -224,6 +232,7 @@ def _tell_size(total: int, form: tuple[int, int, int], where: str, options: Load
 
 def _resident(x: Lazy, y: Array, broken: Broken) -> Part:
     """The part as one array, without the pictures that turn out to be broken."""
+    # threads write into their own rows of one array: no copy of all images at the end
     array, sound = np.empty(x.shape, np.uint8), np.ones(len(x), dtype=bool)
 
     def read(number: int) -> BrokenImage | None:

@@ -90,6 +90,7 @@ def _form_of(pixels: int, shape: Sequence[int] | None) -> tuple[int, ...]:
             )
         return tuple(shape)
     for channels in (1, COLOURS):
+        # three times a square is never a square: no row can be of both kinds
         side = math.isqrt(pixels // channels)
         if side >= 1 and side * side * channels == pixels:
             return (side, side) if channels == 1 else (side, side, channels)
@@ -100,6 +101,7 @@ def _kind_of(x: Array) -> Array:
     """Bytes stay bytes, and so do other whole numbers that are such; all else becomes float32."""
     if x.dtype == np.uint8:
         return x
+    # int64 of 0 .. 255 is what numpy makes of lists of bytes
     if x.dtype.kind in "biu" and x.min() >= 0 and x.max() <= 255:
         return x.astype(np.uint8)
     with np.errstate(over="ignore"):

@@ -70,6 +70,7 @@ class Column:
 
     def open(self, number: int) -> Image.Image:
         stored = self.split[number][self.column]
+        # the hub's form is {bytes, path}; other writers of parquet put plain bytes
         content = stored.get("bytes") if isinstance(stored, dict) else stored
         if isinstance(content, bytes):
             return open_picture(content)
@@ -94,6 +95,7 @@ def _columns(split: Any, chosen: dict[str, str], where: str) -> tuple[str, str]:
         if key in chosen and chosen[key] not in features:
             raise InputError(f"{where}: {unknown('column', chosen[key], features)}")
     images = [name for name, kind in features.items() if isinstance(kind, ImageFeature)]
+    # columns of the hub's own types first, then what looks like one
     images = images or [name for name, kind in features.items() if _is_content(kind)]
     labels = [name for name, kind in features.items() if isinstance(kind, ClassLabel)]
     labels = labels or [name for name in features if name in LABELS]

@@ -80,6 +80,7 @@ def is_dataset(data: object) -> bool:
 def _load(spec: str, options: LoadOptions) -> Images:
     if spec == "digits":
         return bring_to_size(_digits(), options)
+    # a reader of another package: NAME:what it takes
     reader, _, rest = spec.partition(":")
     if reader in of_others("data"):
         read = resolve("data", reader, of_others("data")[reader])
@@ -88,10 +89,16 @@ def _load(spec: str, options: LoadOptions) -> Images:
         from proxnas.domains.images.data import hub
 
         return hub.read_hub(spec.removeprefix("hf:"), options)
+    # before folders and files: a name with ?label=... is no path as it stands
     if table.is_table(spec):
         place, asked = table.split_words(spec)
         if os.path.isfile(os.path.expanduser(place)):
             return table.read_tables({"train": Path(place).expanduser()}, asked, options)
+    return _load_path(spec, options)
+
+
+def _load_path(spec: str, options: LoadOptions) -> Images:
+    """What a path names; an InputError for words that are neither a path nor anything else."""
     # os.path: unlike Path's, its questions never raise
     path = Path(place := os.path.expanduser(spec))
     if os.path.isdir(place):
@@ -109,6 +116,7 @@ def _load(spec: str, options: LoadOptions) -> Images:
         if os.path.exists(place):
             fault = "not a kind of data that can be read"
         raise InputError(f"{spec!r}: {fault}: {ACCEPTED}")
+    # no path at all: perhaps the one word that is known, misspelt
     hint = ""
     if difflib.get_close_matches(spec.lower(), ["digits"], cutoff=0.5):
         hint = "did you mean digits? "

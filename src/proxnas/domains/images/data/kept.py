@@ -35,6 +35,7 @@ def csv_of(data: Any) -> bytes:
         at = names.index(str(path_column(data)))
         names[at], columns[at] = "file", paths_of(data) or []
     at = names.index("file")
+    # a run may be resumed from elsewhere
     columns[at] = [os.path.abspath(path) for path in columns[at]]
     if len({len(column) for column in columns}) > 1:
         raise InputError("data: not as many labels as paths: give one label an image")

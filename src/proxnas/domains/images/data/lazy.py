@@ -131,6 +131,7 @@ class Lazy:
 def run_in_threads(function: Any, numbers: range) -> Iterator[Any]:
     """function(number) for each in turn; decoding lets other threads run."""
     waiting = iter(numbers)
+    # in pieces: `map` of a pool takes all of its arguments at once, and holds all of its results
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         while together := list(islice(waiting, TOGETHER)):
             yield from pool.map(function, together)

@@ -48,6 +48,7 @@ def _stored_arrays(path: Path) -> dict[str, Array]:
                 f"{path}: {len(names)} entries are too many for arrays of images: write x_train ..."
                 " only"
             )
+        # headers only: shape and dtype are known before anything is unpacked
         forms = {name[:-4]: _header(archive, name) for name in names if name.endswith(".npy")}
     check_forms(forms, str(path))
     known = [name for name in forms if re.fullmatch(f"[xy]_({'|'.join(PARTS)})|classes", name)]

@@ -130,6 +130,7 @@ def _orientation(image: Image.Image) -> int:
 def _eight_bits(image: Image.Image) -> Image.Image:
     """Without more than 8 bits a channel, without transparency (on white, as on paper)."""
     if image.mode in SIXTEEN_BITS:
+        # 257 v is v in both bytes, so that 255 becomes 65535; + 128 rounds
         wide = np.asarray(image).clip(0, 65535).astype(np.uint32)
         return Image.fromarray(((wide + 128) // 257).astype(np.uint8))
     if image.mode in WITH_ALPHA or "transparency" in image.info:
@@ -143,6 +144,7 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 def _middle(image: Image.Image, side: int) -> Image.Image:
     """The largest square in the middle, scaled."""
     shorter = min(image.size)
+    # half pixels are fine: `resize` takes any box
     left, top = ((length - shorter) / 2 for length in image.size)
     return image.resize(
         (side, side), Image.Resampling.BILINEAR, box=(left, top, left + shorter, top + shorter)

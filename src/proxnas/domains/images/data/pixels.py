@@ -30,6 +30,7 @@ def statistics(x: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
     unit = 255.0 if x.dtype == np.uint8 else 1.0
     mean = x.mean(axis=(0, 1, 2), dtype=np.float64)
     chunks = np.array_split(x, math.ceil(len(x) / 256))  # x.std() would hold all of x in float64
+    # sqrt(mean (x - mean)^2), (C,), in float64
     std = np.sqrt(
         sum(np.square(chunk - mean).sum(axis=(0, 1, 2)) for chunk in chunks) / x[..., 0].size
     )
@@ -43,6 +44,7 @@ def averaged(x: Array, side: int) -> Array:
     side, C)."""
     _, height, width, _ = x.shape
     shorter = min(height, width)
+    # the middle square
     top, left = (height - shorter) // 2, (width - shorter) // 2
     shares = _shares(shorter, side)
     found = np.empty((len(x), side, side, x.shape[3]), x.dtype)
@@ -50,6 +52,7 @@ def averaged(x: Array, side: int) -> Array:
         square = x[begin : begin + 256, top : top + shorter, left : left + shorter].astype(
             np.float32
         )
+        # y = S x S': rows and columns are averaged one after the other
         small = np.einsum("ij,njkc,lk->nilc", shares, square, shares, optimize=True)
         found[begin : begin + 256] = np.rint(small) if x.dtype == np.uint8 else small
     return found
@@ -57,8 +60,10 @@ def averaged(x: Array, side: int) -> Array:
 
 def _shares(many: int, few: int) -> Array:
     """(few, many): which share of each new pixel's length an old one covers; rows add up to 1."""
+    # where new pixels begin and end, in old ones
     edges = np.arange(few + 1) * (many / few)
     old = np.arange(many)
+    # the length that intervals [edge, next edge) and [old, old + 1) have in common; negative: none
     covered = np.minimum(edges[1:, None], old + 1) - np.maximum(edges[:-1, None], old)
     shares: Array = (covered.clip(min=0) * (few / many)).astype(np.float32)
     return shares

@@ -55,6 +55,7 @@ def duplicates(parts: Mapping[str, Pixels]) -> dict[str, int] | None:
 
 
 def _digests(x: Array) -> list[bytes]:
+    # 16 bytes an image: two of them are alike by chance once in 2^64 images or so
     return [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in x]
 
 

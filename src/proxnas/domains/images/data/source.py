@@ -92,6 +92,7 @@ class Streamed:
 
     def fetch(self, index: Tensor) -> Fetched:
         asked = index.tolist()
+        # what the workers read ahead is kept until it is asked for
         if self._next is None:
             self._next = self._from_workers()
         # not what was announced: read here and now

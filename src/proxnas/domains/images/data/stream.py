@@ -53,6 +53,7 @@ class ImageBatches:
         if not len(y):
             raise InputError(f"{images.name}: this part has no images: give more images a class")
         self.augment = augment.settled(images)
+        # how far an image may be shifted, in rows and columns; 0: not at all
         self.pad = tuple(
             max(1, int(side * self.augment.reach)) if self.augment.shift else 0
             for side in (self.height, self.width)
@@ -61,6 +62,7 @@ class ImageBatches:
         self.source = source_of(x, self.device, workers)
         self.y = torch.from_numpy(y.astype(np.float32 if y.dtype.kind == "f" else np.int64))
         self._labels = self.y.to(self.device)
+        # mean and std are of x / 255, the pixels are of 0 .. 255
         self._unit = 255.0 if x.dtype == np.uint8 else 1.0
         # nobody knows the black and the white of floats: they may be negative
         self._range = (0.0, 255.0) if x.dtype == np.uint8 else (-math.inf, math.inf)
@@ -78,19 +80,14 @@ class ImageBatches:
     ) -> Batch:
         """The images of `index` (B, on the host), changed at random; a part of them is changed as
         if all were asked for."""
-        draws = [
-            self._draw(2 * self.pad[0] + 1, index, generator),
-            self._draw(2 * self.pad[1] + 1, index, generator),
-            self._draw(2 if self.augment.flip else 1, index, generator),
-            self._draw(self.height, index, generator),
-            self._draw(self.width, index, generator),
-        ]
-        if self.augment.flip and self.augment.alternate:
-            draws[2] = (self._parity[index] + epoch) % 2
+        draws = self._draws(index, generator, epoch)
+        # drawn for the whole batch, of which a process takes its part: the same whatever their
+        # number
         random = list(torch.rand(self.augment.draws(), len(index), generator=generator)[:, part])
         theta = geometry(self.augment, random, self.height, self.width)
         colour = colours(self.augment, random)
         index, table, base = self.source.fetch(index[part])
+        # one copy to the device, not seven small ones
         index, base, top, left, mirrored, *centre = self._moved(
             torch.stack((index, base, *(d[part] for d in draws)))
         )
@@ -103,6 +100,7 @@ class ImageBatches:
         if self.augment.cutout:
             rows = self._hidden(self._rows, centre[0])
             columns = self._hidden(self._columns, centre[1])
+            # behind the normalisation: what is hidden is the mean, as in Cutout
             x = x.masked_fill_((rows[:, :, None] & columns[:, None, :])[..., None], 0.0)
         return self._batch(x, index)
 
@@ -115,6 +113,7 @@ class ImageBatches:
         """
         _check_batch_size(batch_size)
         order = self.evaluation_order()
+        # ceil(N / B) batches, whose sizes differ by one at most
         batches = list(order.tensor_split(-(-len(self) // batch_size)))[:most]
         return map(self._plain, self.source.each(batches[here().rank :: here().size]))
 
@@ -133,10 +132,26 @@ class ImageBatches:
     def _plain(self, fetched: tuple[Tensor, Tensor, Tensor]) -> Batch:
         index, table, base = fetched
         index, base = self._moved(torch.stack((index, base)))
+        # the middle of the padded image: not shifted
         top, left = (torch.full_like(index, pad) for pad in self.pad)
         return self._batch(
             self._normalised(self._crop(table, base, top, left, torch.zeros_like(index))), index
         )
+
+    def _draws(self, index: Tensor, generator: torch.Generator, epoch: int) -> list[Tensor]:
+        """Of each image the row and the column that it begins at, whether it is mirrored, and the
+        middle of the square that is hidden, each (B,)."""
+        # all five are drawn whatever is switched on: the others stay as they are
+        draws = [
+            self._draw(2 * self.pad[0] + 1, index, generator),
+            self._draw(2 * self.pad[1] + 1, index, generator),
+            self._draw(2 if self.augment.flip else 1, index, generator),
+            self._draw(self.height, index, generator),
+            self._draw(self.width, index, generator),
+        ]
+        if self.augment.flip and self.augment.alternate:
+            draws[2] = (self._parity[index] + epoch) % 2
+        return draws
 
     @staticmethod
     def _draw(below: int, index: Tensor, generator: torch.Generator) -> Tensor:
@@ -154,6 +169,8 @@ class ImageBatches:
         """(B, H, W, C) in float32 from row `top` and column `left` of the images `base` of the
         table as if they were padded with black; all arguments but the table, (pixels, C), are
         (B,)."""
+        # (B, H) and (B, W): coordinates in the image as it is stored, outside it where it was
+        # padded
         rows = top[:, None] + (self._rows - self.pad[0])
         across = torch.where(mirrored[:, None] == 1, self._columns.flip(0), self._columns)
         columns = left[:, None] + across - self.pad[1]

@@ -83,7 +83,9 @@ def _ends(path: str) -> bool:
 
 def beside(folder: Path) -> dict[str, Path]:
     """Part -> the table of it in a folder; a table of all parts is that of train."""
+    # sorted: what a folder lists first must not decide
     names = sorted(entry.name for entry in os.scandir(folder) if _ends(entry.name))
+    # a table of all parts comes before tables of one each
     alone = [name for name in names if name.lower() in ALONE]
     if alone:
         return {"train": folder / alone[0]}
@@ -102,6 +104,7 @@ def read_tables(
     where = paths["train"]
     entries: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
     columns: tuple[str, ...] = ()
+    # a table of train may have a column that gives its rows to other parts
     for part, path in paths.items():
         table = read_table(path)
         try:
@@ -121,11 +124,9 @@ def read_tables(
         str(where),
         bool(options.for_model),
     )
-    root = str(where.parent)
-    parts = {
-        part: (Files(tuple(file for file, _ in rows), root), y[part])
-        for part, rows in entries.items()
-    }
+    parts = {}
+    for part, rows in entries.items():
+        parts[part] = Files(tuple(file for file, _ in rows), str(where.parent)), y[part]
     name = short_name(where.parent.resolve() if where.name.lower() in ALONE else where)
     return gather(parts, names, name, str(where), options, target=target)
 
@@ -134,6 +135,7 @@ def read_table(path: Path) -> Table:
     """The rows of a CSV file; one line says what is wrong with it."""
     if path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path}: {path.stat().st_size} bytes are too many for names and labels")
+    # utf-8-sig: without the mark that spreadsheets put at the beginning
     text = path.read_bytes().decode("utf-8-sig", "replace")
     delimiter = _delimiter(text)
     try:
@@ -164,6 +166,7 @@ def _delimiter(text: str) -> str:
 
 def _is_header(cells: Sequence[str], folder: Path) -> bool:
     """Whether the first row names columns: it has usual names, or none of it is an image."""
+    # one usual name is enough: no file or label is called so
     known = (*FILE_COLUMNS, *LABEL_COLUMNS, *PART_COLUMNS)
     if any(cell.lower() in known for cell in cells):
         return True
@@ -212,6 +215,7 @@ def _file_column(table: Table, asked: str) -> int:
     """The column of file names: as it is called, or the first whose cells look like such."""
     if (found := _find_column(table, asked, FILE_COLUMNS)) is not None:
         return found
+    # no usual name: by what stands in the cells, mostly files
     rows = table.rows[:LOOKED_AT]
     for at in range(len(table.columns)):
         if rows and sum(_looks_like_file(row[at].strip()) for row in rows) > len(rows) / 2:
@@ -230,6 +234,7 @@ def _label_columns(table: Table, asked: Mapping[str, str]) -> list[int]:
         named = [_find_column(table, word.strip(), ()) for word in words.split(",")]
         return [at for at in named if at is not None]
     file = _file_column(table, asked.get("file", ""))
+    # columns that cannot be labels
     taken = {file, _find_column(table, asked.get("part", ""), PART_COLUMNS)}
     if (found := _find_column(table, "", LABEL_COLUMNS)) is not None and found not in taken:
         return [found]
@@ -271,6 +276,7 @@ class _Finder:
 
     def __call__(self, name: str) -> str:
         """The path of a file; where there is none, as it would be beside the table."""
+        # names without an ending are tried with each, in a fixed order
         endings = ("",) if _looks_like_file(name) else ("", *sorted(SUFFIXES))
         for folder, ending in (self.last, *((f, e) for f in self.folders for e in endings)):
             path = os.path.join(folder, name + ending)

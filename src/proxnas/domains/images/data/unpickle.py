@@ -127,6 +127,7 @@ class _Machine:
 
     def since_mark(self) -> list[Any]:
         """Takes everything above the last mark off the stack, and the mark."""
+        # by identity: what the pickle has made is never asked whether it is equal to something
         at = len(self.stack) - 1
         while at >= 0 and self.stack[at] is not MARK:
             at -= 1
@@ -173,6 +174,7 @@ class _Machine:
 
     def call(self) -> None:
         """An admitted function with its arguments, played here."""
+        # REDUCE: the function lies below its arguments
         arguments, function = self.stack.pop(), self.stack.pop()
         if not isinstance(function, _Name) or type(arguments) is not tuple:
             raise Refused("a pickle that calls what is no function of numpy's arrays")
@@ -208,10 +210,12 @@ class _Machine:
         _, shape, dtype, fortran, raw = state
         if not isinstance(dtype, _Built) or dtype.kind != "dtype" or type(shape) is not tuple:
             raise Refused("an array without dtype or shape")
+        # Python 2 wrote the bytes of an array as a string, one letter a byte
         content = raw if isinstance(raw, bytes) else self._encoded(raw)
         sides = [side for side in shape if type(side) is int and 0 < side <= len(content)]
         if not 0 < len(shape) <= 4 or len(sides) != len(shape):
             raise Refused("an array of an impossible shape")
+        # the array is a view of bytes that are there: it cannot be larger than the file
         if math.prod(sides) * dtype.value.itemsize != len(content):
             raise Refused(f"an array of shape {tuple(sides)} with {len(content)} bytes")
         return np.frombuffer(content, dtype.value).reshape(

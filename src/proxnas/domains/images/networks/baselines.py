@@ -31,6 +31,7 @@ class HandMade(nn.Module):
         self.classifier = nn.Linear(C, classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
+                # He et al., ICCV 2015: the spread of gradients stays the same from layer to layer
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
@@ -107,6 +108,7 @@ def mobilenet(size: Size) -> HandMade:
     Applications', 2017."""
     begin = form(size.stem)
     layers: list[nn.Module] = [conv(size.image_channels, 32, 3, begin.stride)]
+    # for large images the second block halves the map, where other networks pool
     early = 2 if begin.pool else 1
     strides = [1, early, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1]
     C_in = 32

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from proxnas.domains.images.networks.baselines import HandMade, conv, form, halving, stem
 from proxnas.domains.images.networks.cnn import Size
+from proxnas.domains.images.operations import shuffled
 
 
 class Inception(nn.Module):
@@ -79,9 +80,7 @@ class Shuffled(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         a, b = x.chunk(2, dim=1) if self.halves else (x, x)
-        both = torch.cat([self.passed(a), self.convolved(b)], dim=1)
-        groups: Tensor = both.unflatten(1, (2, -1))
-        return groups.transpose(1, 2).flatten(1, 2)
+        return shuffled(torch.cat([self.passed(a), self.convolved(b)], dim=1), 2)
 
 
 def _shufflenet(size: Size, widths: tuple[int, int, int], last: int) -> HandMade:
@@ -137,9 +136,11 @@ def densenet(size: Size, depth: int = 190, k: int = 40) -> HandMade:
     layers: list[nn.Module] = [first, *([halving()] if begin.pool else [])]
     for block in range(3):
         if block:
+            # theta = 0.5 of DenseNet-BC: half of the channels go on
             half = nn.AvgPool2d(2, ceil_mode=True, count_include_pad=False)
             layers += [*before(C, C // 2, 1), half]
             C //= 2
+        # depth = 4 + 3 blocks of n layers of two convolutions each
         for _ in range((depth - 4) // 6):
             layers.append(Dense(C, k))
             C += k

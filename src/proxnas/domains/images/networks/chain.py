@@ -95,6 +95,7 @@ def pair(kernel: int, excite: bool = False) -> Body:
     """Two convolutions."""
 
     def build(C: int, norm: Norm) -> nn.Module:
+        # the last ReLU comes after the addition
         first = [conv(C, C, kernel), norm(C), nn.ReLU()]
         second = [conv(C, C, kernel), norm(C)]
         return Residual(
@@ -106,6 +107,7 @@ def pair(kernel: int, excite: bool = False) -> Body:
 
 def grouped_conv(C: int, norm: Norm) -> nn.Module:
     """A 3x3 convolution in groups of channels, which a 1x1 mixes."""
+    # as many as divide C, at most GROUPS
     groups = math.gcd(C, GROUPS)
     first = [conv(C, C, 3, groups=groups), norm(C), nn.ReLU()]
     return Residual(*first, conv(C, C, 1), norm(C))
@@ -179,6 +181,7 @@ class Chain(nn.Module):
         self.blocks = nn.Sequential()
         C_in = size.image_channels
         for stage in range(STAGES):
+            # only the first convolution has a stride of its own: entries halve by pooling
             C = size.channels * 2**stage
             self.blocks.append(entry(stage, C_in, C, 1 if stage else STRIDES[size.stem]))
             self.blocks.extend(body(stage, C) for _ in range(size.cells))
@@ -186,6 +189,7 @@ class Chain(nn.Module):
         self.classifier = nn.Linear(C_in, size.classes)
 
     def forward(self, x: Tensor) -> Tensor:
+        # the mean of both logits, in the network itself: exported files do the same
         if self.mirror and not self.training:
             return (self._logits(x) + self._logits(x.flip(3))) / 2
         return self._logits(x)

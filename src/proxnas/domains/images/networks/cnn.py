@@ -74,6 +74,7 @@ class Stack(nn.Module):
         self.cells = nn.ModuleList()
         self.auxiliary: AuxiliaryHead | None = None
         self.auxiliary_place = 2 * size.cells // 3
+        # what the first cell reads: both outputs of the stem
         C_before_last, C_last, reduction_last = self.stem.C_out, self.stem.C_out, self.stem.halves
         for k, (C, reduction) in enumerate(widths(size.cells, size.channels)):
             place = CellPlace(C_before_last, C_last, C, reduction, reduction_last)
@@ -101,6 +102,7 @@ class Stack(nn.Module):
         two_thirds = last
         for k, cell in enumerate(self.cells):
             before_last, last = last, cell(before_last, last)
+            # the output of cell 2 L / 3, counted from 0
             two_thirds = last if k == self.auxiliary_place else two_thirds
         return self.classifier(last.mean((2, 3))), two_thirds
 
@@ -114,6 +116,7 @@ def forward_auxiliary(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor | N
 def widths(cells: int, channels: int) -> Iterator[tuple[int, bool]]:
     """(channels, reduction?) of each cell."""
     for k in range(cells):
+        # of one cell both places are the same, and it halves once
         reduction = k in (cells // 3, 2 * cells // 3)
         channels *= 2 if reduction else 1
         yield channels, reduction

@@ -31,6 +31,7 @@ def convolutions(C_in: int, C: int, number: int, norm: Norm, stride: int = 1) ->
     """A node."""
     layers: list[nn.Module] = []
     for i in range(number):
+        # the first one changes the channels, and has the stride
         conv = nn.Conv2d(C if i else C_in, C, 3, 1 if i else stride, 1, bias=False)
         layers += [conv, norm(C), nn.ReLU()]
     return nn.Sequential(*layers)

@@ -23,7 +23,7 @@ from proxnas.cells.parts import Edge
 from proxnas.common.errors import OptionError
 from proxnas.domains.images.networks.cnn import Size
 from proxnas.domains.images.networks.parts import DropPath, Scaled, SqueezeExcite
-from proxnas.domains.images.operations import Norm, final_norm, search_norm
+from proxnas.domains.images.operations import Norm, final_norm, search_norm, shuffled
 
 WIDTHS = (1.5, 2.5, 5, 6, 12, 20)
 """Channels of the stages, in units of those of the first block: 24, 40, 80, 96, 192, 320 of 16."""
@@ -65,8 +65,7 @@ class Shuffle(nn.Module):
         self.groups = groups
 
     def forward(self, x: Tensor) -> Tensor:
-        groups: Tensor = x.unflatten(1, (self.groups, -1))
-        return groups.transpose(1, 2).flatten(1, 2)
+        return shuffled(x, self.groups)
 
 
 class InvertedResidual(nn.Module):
@@ -76,6 +75,7 @@ class InvertedResidual(nn.Module):
         super().__init__()
         wide = C_in * kind.expansion
         layers: list[nn.Module] = []
+        # with expansion 1 there is no first 1x1 convolution, as in MobileNetV2; FBNet may have it
         if kind.expansion > 1 or kind.mixes:
             layers += [_pointwise(C_in, wide, kind.groups), norm(wide), nn.ReLU6()]
         if kind.groups > 1:
@@ -86,6 +86,7 @@ class InvertedResidual(nn.Module):
         layers += [depthwise, norm(wide), nn.ReLU6()]
         if kind.excite:
             layers.append(SqueezeExcite(wide, max(1, C_in // SQUEEZE)))
+        # linear: no activation on the narrow side (Sandler et al.)
         layers += [_pointwise(wide, C, kind.groups), norm(C)]
         self.f = nn.Sequential(*layers)
         self.adds = stride == 1 and C_in == C
@@ -173,6 +174,7 @@ def mobile_network(genotype: Genotype, size: Size, searched: bool = False) -> Mo
     """The discrete network of a genotype; `searched`: normalised as in a search network."""
     norm = search_norm if searched else final_norm
     edges = [node[0] for node in genotype.cells["mobile"].nodes]
+    # numbers of the blocks that begin a stage; the others are `later`, counted through
     begins = [sum(MOBILE_BLOCKS[:stage]) for stage in range(len(MOBILE_BLOCKS))]
     behind = [i for i in range(len(edges)) if i not in begins]
 

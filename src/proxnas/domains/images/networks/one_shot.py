@@ -54,6 +54,7 @@ class Unit(nn.Module):
             self.passed = nn.Sequential(depthwise(C_in, kernel, stride), conv(C_in, C_in))
 
     def forward(self, x: Tensor) -> Tensor:
+        # every other channel: this is the shuffle of ShuffleNet, done where it is read
         a, b = (x, x) if self.begins else (x[:, ::2], x[:, 1::2])
         return torch.cat([self.passed(a), self.convolved(b)], dim=1)
 

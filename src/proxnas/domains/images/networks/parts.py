@@ -80,6 +80,7 @@ class AuxiliaryHead(nn.Module):
         self.classifier = nn.Linear(768, classes)
 
     def forward(self, x: Tensor) -> Tensor:
+        # 5 + stride pixels are the fewest of which two windows can be had
         pool = self.pool if min(x.shape[2:]) >= self.smallest else self.small_pool
         logits: Tensor = self.classifier(self.features(pool(nn.functional.relu(x))).mean((2, 3)))
         return logits
@@ -96,6 +97,7 @@ class DropPath(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.probability == 0:
             return x
+        # (N, 1, 1, 1): whole images; E[kept / (1 - p)] = 1, so nothing is scaled when it is used
         kept = torch.rand(x.shape[0], 1, 1, 1, device=x.device) >= self.probability
         # in place: operations end in a normalisation or in pooling, whose backward does not read
         # what they put out

@@ -164,6 +164,7 @@ FBNET_C = Published(
 def block_kind(word: str) -> Kind:
     """The kind of block that a word of a stage stands for."""
     expansion, kernel, *more = word.split("_")
+    # 6_5_se -> mb6_5x5_se
     name = "_".join([f"mb{expansion}", f"{kernel}x{kernel}", *more])
     return FBNET_KINDS.get(name) or kind(name)
 
@@ -173,11 +174,14 @@ def build_published(network: Published, size: Size) -> HandMade:
     less = HALVED_LESS[size.stem]
     begin = nn.Conv2d(size.image_channels, network.first, 3, 1 if less > 1 else 2, 1, bias=False)
     layers: list[nn.Module] = [begin, nn.BatchNorm2d(network.first), nn.ReLU6()]
+    # halvings left out: of tinyimagenet one, by a stage; of cifar two, the first convolution's too
     C_in, unhalved = network.first, less - (less > 1)
     for stride, (C, words) in zip(STRIDES, network.stages.items(), strict=True):
+        # the first stages that would halve do not
         if stride == 2 and unhalved:
             stride, unhalved = 1, unhalved - 1
         for word in words.split():
+            # -: left out by the search, which it may only where the shape stays the same
             if word != "-":
                 layers.append(InvertedResidual(block_kind(word), C_in, C, stride, final_norm))
             C_in, stride = C, 1

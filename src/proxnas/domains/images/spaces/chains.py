@@ -43,6 +43,7 @@ class ChainSpace:
         return self.choices(size, final_norm)
 
     def genotype(self, A_bar: Matrices) -> Genotype:
+        # group -> the edges of its rows, in order: each block takes the next one of its group
         left = {}
         for name, group in self.groups.items():
             reads_input = [0] * len(group.nodes)
@@ -50,6 +51,7 @@ class ChainSpace:
         nodes: list[tuple[Edge, ...]] = []
         for name in self.order:
             edge = next(left[name])[0]
+            # block b reads state b, which block b - 1 made (state 0: what the chain reads)
             nodes.append((edge._replace(input=len(nodes)),))
         cell = Cell(tuple(nodes), (len(nodes),))
         return Genotype(self.kind, {self.kind: cell}, space=self.name)

@@ -64,6 +64,7 @@ class CellSpace:
 
     @property
     def groups(self) -> Mapping[str, Group]:
+        # node n reads its INPUTS + n predecessors: rows 0, 1 | 2, 3, 4 | 5 .. 8 | 9 .. 13
         starts = [sum(INPUTS + m for m in range(n)) for n in range(NODES)]
         nodes = tuple(tuple(range(start, start + INPUTS + n)) for n, start in enumerate(starts))
         return {
@@ -111,6 +112,7 @@ class SearchCell(nn.Module):
 
     @staticmethod
     def _choice(row: Row, candidates: Sequence[str], place: CellPlace, parts: Parts) -> Choice:
+        # states of a reduction cell are halved where they come from outside, once
         stride = 2 if place.reduction and SOURCES[row.edge] < INPUTS else 1
         return Choice({op: parts.operation(op, place.C, stride) for op in candidates}, share=row)
 
@@ -118,6 +120,7 @@ class SearchCell(nn.Module):
         states: list[Tensor] = self.preprocess(before_last, last)
         for node in self.nodes:
             states.append(node(states))
+        # (N, 4 C, H, W)
         return torch.cat(states[INPUTS:], dim=1)
 
 

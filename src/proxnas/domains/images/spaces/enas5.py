@@ -33,6 +33,7 @@ SOURCES = [i for n in range(NODES) for _ in range(SIDES) for i in range(INPUTS +
 
 
 def _sides() -> tuple[tuple[int, ...], ...]:
+    # both sides of node n read its INPUTS + n predecessors
     sizes = [INPUTS + n for n in range(NODES) for _ in range(SIDES)]
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     return tuple(
@@ -78,6 +79,7 @@ class Enas5:
     @staticmethod
     def _cell(A_bar: Tensor) -> Cell:
         sides = selected_edges(GROUP, A_bar.tolist(), SOURCES)
+        # two sides of one edge each make a node of two edges
         nodes = tuple(tuple(sides[i] + sides[i + 1]) for i in range(0, len(sides), SIDES))
         return Cell(nodes, tuple(range(INPUTS, INPUTS + NODES)))
 

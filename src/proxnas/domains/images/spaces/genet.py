@@ -30,6 +30,7 @@ from proxnas.domains.images.operations import Zero, final_norm, search_norm
 
 
 def _group(nodes: int) -> Group:
+    # node j has a row for each of the j nodes before it: 0 | 1, 2 | 3, 4, 5 | ...
     starts = [j * (j - 1) // 2 for j in range(1, nodes)]
     rows = tuple(tuple(range(a, a + j)) for j, a in enumerate(starts, 1))
     return Group((NONE, SKIP), rows, wired=True)

@@ -74,6 +74,7 @@ class SearchCell(nn.Module):
     @staticmethod
     def _choice(e: int, C: int, norm: Norm, part: int) -> Choice:
         ops: dict[str, nn.Module] = {}
+        # as far as the channels can be divided
         few = usable_part(part, C)
         for name, make in NASBENCH201.items():
             op = make(C // few, 1, norm)

@@ -59,6 +59,7 @@ def cut_out(chain: nn.Module, A_bar: Matrices, size: Size) -> Chain:
     for mine, choice in zip(network.blocks, blocks, strict=True):
         assert isinstance(choice, Choice) and choice.row is not None
         k = int(A_bar[choice.row.group][choice.row.edge].argmax())
+        # names within a block are the same in both networks
         mine.load_state_dict(choice.candidates[k].state_dict())
     network.classifier.load_state_dict(chain.get_submodule("classifier").state_dict())
     return network

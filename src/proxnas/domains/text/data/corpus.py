@@ -78,6 +78,7 @@ def cut_parts(text: str) -> tuple[str, str, str]:
 
 def _boundary(text: str, position: int) -> int:
     """The first end of a line from here on; where that is far away, of a word; else here."""
+    # near: within 2% of the text
     reach = position + max(1, len(text) // 50)
     for mark in ("\n", " "):
         if (found := text.find(mark, position, reach)) >= 0:
@@ -94,6 +95,7 @@ def _pydocs() -> Corpus:
         raise InputError(
             f"pydocs: this Python comes without pydoc_data ({error}): {ACCEPTED}"
         ) from error
+    # sorted: in the order of names on every machine
     cuts = [cut_parts(_lines(topics[name])) for name in sorted(topics)]
     train, valid, test = ("".join(parts) for parts in zip(*cuts, strict=True))
     return Corpus("pydocs", "pydocs", train, valid, test)
@@ -120,8 +122,10 @@ def _part_files(folder: Path) -> dict[str, Path]:
         fitting = [
             f for f in files if f.casefold().startswith(before) and f.casefold().endswith(after)
         ]
+        # what stands in between: the name of the part
         words = {file[len(before) : -len(after)]: file for file in fitting}
         for part, word in by_part(words, str(folder)).items():
+            # AROUND begins with our own names, which win
             found.setdefault(part, folder / words[word])
     return found
 
@@ -138,6 +142,7 @@ def read_text(path: Path) -> str:
     if not data.strip():
         raise InputError(f"{path}: is empty: give a file with text in it")
     try:
+        # the mark that some editors begin with is no text
         text = data.decode("utf-8-sig")
         fault = "NUL characters" if "\0" in text else ""
     except UnicodeDecodeError as error:
@@ -183,6 +188,7 @@ def _complete_parts(texts: dict[str, str]) -> dict[str, str]:
     if len(texts) == len(PARTS):
         return texts
     end = _boundary(whole, round(SHARES[1] * len(whole)))
+    # train is always there, so it is one of valid and test
     (missing,) = (part for part in PARTS if part not in texts)
     return texts | {"train": whole[:end], missing: whole[end:]}
 

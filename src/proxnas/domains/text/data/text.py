@@ -5,7 +5,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
@@ -57,29 +57,22 @@ def to_numbers(
 ) -> Text:
     """Cut into tokens, count the words of the training part, and number them."""
 
-    def tokens(
-        part: str,
-    ) -> Iterator[str]:  # twice over train: a list of its words takes many times its memory
+    # an iterator twice over train: a list of its words takes many times its memory
+    def tokens(part: str) -> Iterator[str]:
+        found = words.split_tokens(getattr(corpus, part), options.tokens, f"{corpus.where}, {part}")
         limit = options.train_tokens if part == "train" else 0
-        return islice(
-            words.split_tokens(getattr(corpus, part), options.tokens, f"{corpus.where}, {part}"),
-            limit or None,
-        )
+        return islice(found, limit or None)
 
-    used = tuple(
-        vocabulary or words.build_vocabulary(tokens("train"), options.max_words, options.min_count)
-    )
+    if not vocabulary:
+        vocabulary = words.build_vocabulary(tokens("train"), options.max_words, options.min_count)
+    used = tuple(vocabulary)
     if len(set(used) - {words.UNKNOWN, words.END}) < 2:
         raise AboutOptions(
             f"{escape(corpus.where)}: the training part has fewer than two words that occur more"
             " than once: give a longer text, or {min_count} 1"
         )
     parts = {part: words.encode(tokens(part), used) for part in PARTS}
-    for part, numbers in parts.items():
-        if len(numbers) < LEAST_TOKENS:
-            raise InputError(
-                f"{corpus.where}: {len(numbers)} tokens in part {part}: give a longer text"
-            )
+    _check_long_enough(parts, corpus.where)
     fingerprint = of_texts({part: getattr(corpus, part) for part in PARTS})
     return Text(
         corpus.name,
@@ -89,3 +82,10 @@ def to_numbers(
         warnings=corpus.warnings,
         fingerprint=fingerprint,
     )
+
+
+def _check_long_enough(parts: Mapping[str, Array], where: str) -> None:
+    """An InputError for a part of which nothing can be predicted."""
+    for part, numbers in parts.items():
+        if len(numbers) < LEAST_TOKENS:
+            raise InputError(f"{where}: {len(numbers)} tokens in part {part}: give a longer text")

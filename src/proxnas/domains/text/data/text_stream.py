@@ -64,9 +64,8 @@ class TextStream:
         self.mine = here().part(batch_size)
         self.batch_size, self.bptt, self.seed, self.name = batch_size, bptt, seed, name
         self.random_lengths = random_lengths
-        self.passes = self.delivered = (
-            0  # passes finished before this one; windows delivered of this one
-        )
+        # passes finished before this one; windows delivered of this one
+        self.passes = self.delivered = 0
         self._bounds = self._draw()
 
     def __len__(self) -> int:
@@ -92,6 +91,7 @@ class TextStream:
 
     def next(self) -> Batch:
         self.begin_pass()
+        # x are the tokens start .. stop - 1 of each column, y the same one later
         start, stop = self._bounds[self.delivered : self.delivered + 2]
         self.delivered += 1
         return Batch(
@@ -109,6 +109,7 @@ class TextStream:
         """Where the windows of this pass begin, and where the last one ends."""
         rows = len(self.columns) - 1
         if not self.random_lengths:
+            # the last window has what is left
             return [*range(0, rows, self.bptt), rows]
         # RandomState: its numbers are frozen for all versions of numpy
         random = np.random.RandomState(
@@ -136,6 +137,7 @@ def columns(tokens: Array, batch_size: int, device: torch.device | str = "cpu") 
             f"the text has {len(tokens)} tokens, and each column needs two: give 1 to"
             f" {max(1, len(tokens) // 2)}",
         )
+    # (B, L) -> (L, B): a window is rows of it, and column b goes on in the next window
     pieces = torch.from_numpy(tokens[: rows * batch_size].reshape(batch_size, rows))
     return pieces.t().contiguous().to(device)
 

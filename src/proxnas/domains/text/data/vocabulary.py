@@ -55,6 +55,7 @@ def build_vocabulary(
     least = min_count or (1 if UNKNOWN in counts else 2)
     words = [word for word, count in counts.most_common() if count >= least or word == UNKNOWN]
     if max_words:
+        # <unk> is one of them, however rare
         kept = {UNKNOWN, *[word for word in words if word != UNKNOWN][: max_words - 1]}
         words = [word for word in words if word in kept]
     return tuple(words) if UNKNOWN in counts else (*words, UNKNOWN)
