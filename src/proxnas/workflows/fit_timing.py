@@ -31,16 +31,18 @@ def step_timer(
     keep_freed_memory()  # as the steps of the run will have it
     device, side = pick_device(config.device), min(images.shape[1:])
 
-    def timed(width: int, side: int, precision: Precision = "fp32") -> float:
+    def timed(width: int, side: int, precision: Precision) -> float:
         size = Size(1, width, images.shape[0], images.num_classes)
         return recipe.step_seconds(size, side, batch_size, clock, device, precision)
 
     # first the threads: what is quicker in bf16 may depend on how many there are
-    choose_threads(config.threads, device, partial(timed, recipe.WIDTHS[0], side))
+    choose_threads(config.threads, device, partial(timed, recipe.WIDTHS[0], side, "fp32"))
+    known = cache(timed)  # a plan asks for the same sizes several times, and so does the precision
     small = min(side, recipe.SIDES[-1])
-    precision = recipe.quicker_precision(device, partial(timed, recipe.WIDTHS[1], small))
-    # a plan asks for the same sizes several times
-    return cache(partial(timed, precision=precision)), precision
+    precision = recipe.quicker_precision(
+        device, lambda asked: known(recipe.WIDTHS[1], small, asked)
+    )
+    return lambda width, side: known(width, side, precision), precision
 
 
 def choose_threads(asked: Asked, device: torch.device, seconds: Callable[[], float]) -> None:

@@ -167,7 +167,8 @@ def judge_nothing(part: Any) -> Verdict:
 
 def test_by_the_clock_it_ends_and_the_network_is_the_one_that_was_trained() -> None:
     job = finished(OnePass(PLAN, images()))
-    assert job.pace.used() >= PLAN.seconds and job.pace.shares[-1] < 1
+    # the clock is asked before a step and after it: a busy machine may use up the time between
+    assert job.pace.used() >= PLAN.seconds and job.pace.shares[-1] <= 1
     assert job.epochs_done >= 1 and job.done()
     x = torch.randn(4, 1, 8, 8)
     job.net.use(job.A_bar)

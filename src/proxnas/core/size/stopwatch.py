@@ -1,8 +1,8 @@
 """What runs a module when it is timed: torch on the device of the search, or ONNX Runtime on the
 host, by which networks are deployed. The one place that chooses between the two.
 
-The graph that is timed comes from torch's older exporter, which takes a hundredth of the time of
-the one that model.onnx is made by; ONNX Runtime fuses both to the same.
+The graph that is timed comes from torch's older exporter, as model.onnx does: it takes a hundredth
+of the time of the newer one, and ONNX Runtime fuses both to the same.
 """
 
 from __future__ import annotations
