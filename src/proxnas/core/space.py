@@ -62,6 +62,7 @@ class NoSumsOfSeconds(AboutOptions):
 
 def selected_edges(group: Group, A_bar: list[list[float]], sources: list[int]) -> list[list[Edge]]:
     """Node by node the edges with a non-zero entry; sources[e] is the state that row e reads."""
+    # the entry stays with its edge: value 1, or a_k
     return [
         [
             Edge(group.candidates[k], sources[e], a)
