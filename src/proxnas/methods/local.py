@@ -42,6 +42,7 @@ class Local:
         self.cells, self.generator = cells, generator
         self.proposals, self.within = proposals, within
         self.middle = within(start or cells.draw(generator))
+        # first of all the middle itself: its neighbours must beat it
         self.waiting = [self.middle]
         self.around: list[Cell] = []
         self.known: dict[Cell, float] = {}
@@ -63,6 +64,7 @@ class Local:
 
     def _move(self) -> None:
         """To the best neighbour; from a cell that has no better one to a random cell."""
+        # all around are known here: this is asked when none waits any more
         best = max(self.around, key=self.known.__getitem__, default=self.middle)
         if self.around and self.known[best] <= self.known[self.middle]:
             return self._begin_anew()
