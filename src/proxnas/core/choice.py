@@ -248,7 +248,11 @@ def _weighted_sum(
             total = total + term.output
         return total
     # scalars on the device, in the order of the terms; gradients reach A through them
-    factors = [values[row][term.k] for term in terms if (row := choices[term.edge].row) is not None]
+    factors = []
+    for term in terms:
+        row = choices[term.edge].row
+        if row is not None:
+            factors.append(values[row][term.k])
     total = terms[0].output * factors[0]
     for term, factor in zip(terms[1:], factors[1:], strict=True):
         total.addcmul_(term.output, factor)  # the sum itself is saved by nobody: in place is safe

@@ -25,11 +25,8 @@ def keep_inputs(A: Tensor, A_bar: Tensor, group: Group, priority: Tensor | None 
     next best candidate, and so on.
     """
     kept = _strongest(A, A_bar, group, priority)
-    if (
-        group.max_skip is None
-        or set(group.candidates) <= {SKIP, NONE}
-        or SKIP not in group.candidates
-    ):
+    others = set(group.candidates) - {SKIP, NONE}
+    if group.max_skip is None or not others or SKIP not in group.candidates:
         return kept
     skip = group.candidates.index(SKIP)
     # ends: each round turns one more row, and a row once turned is no skip connection again

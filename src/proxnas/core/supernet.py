@@ -184,10 +184,9 @@ class Supernet:
     def potentials(self, train: Batch, valid: Batch) -> Matrices:
         """For all entries what a step of the candidate's own weights on `train` would win on
         `valid`, over xi."""
-        if not any(
-            True for choice in self.choices.values() for _ in choice.candidates.parameters()
-        ):
-            return {}
+        choices = self.choices.values()
+        if all(next(choice.candidates.parameters(), None) is None for choice in choices):
+            return {}  # nothing that could be trained
         recorded, _ = self._recorded(train)
         with self.autocast():
             # numbers as many as weights: the tape, as large as the batch, is done with after this

@@ -174,7 +174,10 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
 
 def _ranks(values: Sequence[float]) -> list[float]:
     """1 for the smallest; equal values share the mean of their places."""
-    return [
-        (1 + 2 * sum(v < value for v in values) + sum(v == value for v in values)) / 2
-        for value in values
-    ]
+    ranks = []
+    for value in values:
+        below = sum(v < value for v in values)
+        equal = sum(v == value for v in values)
+        # the mean of the places below + 1 .. below + equal
+        ranks.append((1 + 2 * below + equal) / 2)
+    return ranks

@@ -114,6 +114,7 @@ class Stopwatch:
 
     def __init__(self, runtime: Runtime, time: Time | None = None) -> None:
         """`time`: seconds of some runs; by the clock."""
+        # exact: kernels of an accelerator run behind the host's back
         clock = Clock(runtime.device, exact=True)
         self.runtime = runtime
         self.time: Time = time or (lambda run: warm_runs(run, clock, RUNS, LIMIT))
