@@ -150,10 +150,9 @@ class Supernet:
         return nullcontext() if full else torch.autocast(self.device.type, self.precision)
 
     def __call__(self, x: Tensor | Inputs) -> Tensor:
+        output: Tensor
         with self.autocast():
-            output: Tensor = (
-                self.module(*x.args, **x.kwargs) if isinstance(x, Inputs) else self.module(x)
-            )
+            output = self.module(*x.args, **x.kwargs) if isinstance(x, Inputs) else self.module(x)
         return output
 
     def loss(self, batch: Batch, weights: bool = True) -> tuple[Tensor, Any]:

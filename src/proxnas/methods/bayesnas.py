@@ -159,10 +159,9 @@ class BayesNas:
 
     def _use(self, switches: list[Tensor]) -> None:
         edges, candidates = switches[: len(self.edges)], switches[len(self.edges) :]
+        # s_e s_ek: (E, 1) * (E, K)
         factors = {
-            # (E, 1) * (E, K)
-            name: e * k
-            for name, e, k in zip(self.net.groups, edges, candidates, strict=True)
+            name: e * k for name, e, k in zip(self.net.groups, edges, candidates, strict=True)
         }
         self.net.use(factors, weighted=True)
 

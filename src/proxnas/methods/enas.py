@@ -108,9 +108,10 @@ class Enas:
         loss, right = weight_step(self.net, batch, self.w_optimizer, self.clock)
         if self.w_optimizer.t % len(self.train) == 0:
             with self.clock("arch"):
-                self.A = _mean(
-                    [cell for _ in range(self.updates) for cell in self.update()] or [self.A]
-                )
+                cells: list[Matrices] = []
+                for _ in range(self.updates):
+                    cells += self.update()
+                self.A = _mean(cells or [self.A])
                 self.best = self.choose()
         return Metrics(loss, right, len(batch.y), changed(before, self.drawn))
 

@@ -82,9 +82,8 @@ class Gdas(Learns[GdasOptions]):
     def step(self) -> Metrics:
         """w on a sampled path, then A on another."""
         train, before, tau = self.train.next(), self.A_bar, self.tau
-        self.net.use(
-            {name: hard(p) for name, p in self.sample(self.learner.A, tau).items()} | self.fixed
-        )
+        path = {name: hard(p) for name, p in self.sample(self.learner.A, tau).items()}
+        self.net.use(path | self.fixed)
         loss, right = weight_step(self.net, train, self.learner.w_optimizer, self.clock)
         with self.clock("arch"):
             self.learner.A_optimizer.step(self.gradient(self.valid.next(), tau))

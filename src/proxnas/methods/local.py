@@ -71,8 +71,12 @@ class Local:
         self.middle = best
         self.around = self._around(best)
         self.waiting = [cell for cell in self._in_order(self.around) if cell not in self.known]
-        if not self.waiting:  # all of them are known, or there are none
-            self._move() if self.around else self._begin_anew()
+        if self.waiting:
+            return
+        if self.around:  # all of them are known
+            self._move()
+        else:
+            self._begin_anew()
 
     def _around(self, middle: Cell) -> list[Cell]:
         """Its neighbours, or what is proposed, each within the limits, once, and none of them the

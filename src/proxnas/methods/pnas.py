@@ -89,10 +89,8 @@ class Pnas(InRounds):
         known = {partial for partial, _ in self.seen}
         extended = [partial for partial in self._extensions() if partial not in known]
         if self.round == 1:
-            return [
-                extended[i]
-                for i in torch.randperm(len(extended), generator=self.generator)[:most].tolist()
-            ]
+            order = torch.randperm(len(extended), generator=self.generator)
+            return [extended[i] for i in order[:most].tolist()]
         return self.ranked(extended)[:most]
 
     def _extensions(self) -> list[Partial]:
@@ -102,9 +100,8 @@ class Pnas(InRounds):
         before = [
             (partial, score) for partial, score in self.seen if len(partial) == self.round - 1
         ]
-        parents = [
-            p for p, _ in sorted(before, key=lambda pair: -pair[1])[: self.options.parents]
-        ] or [()]
+        best = sorted(before, key=lambda pair: -pair[1])[: self.options.parents]
+        parents = [partial for partial, _ in best] or [()]
         # pair i has parent i // len(options) and option i % len(options): none is made in vain
         number = len(parents) * len(options)
         chosen: Sequence[int] = range(number)

@@ -147,10 +147,8 @@ def _log_cost(candidate: nn.Module, source: Source) -> float:
     args, kwargs = tree_map(on_meta, (source.args, dict(source.kwargs)))
     with torch.no_grad():
         output = copy.deepcopy(candidate).to("meta")(*args, **kwargs)
-    moved = (
-        sum(x.numel() for x in (*args, *kwargs.values(), output) if isinstance(x, Tensor))
-        / EXAMPLES
-    )
+    tensors = [x for x in (*args, *kwargs.values(), output) if isinstance(x, Tensor)]
+    moved = sum(x.numel() for x in tensors) / EXAMPLES
     # memory access of an example: what is read and written, and every weight once
     counted = (size, multiply_adds_at(candidate, source) / EXAMPLES, moved + size)
     return sum(math.log(max(1.0, value)) for value in counted) / 3

@@ -51,8 +51,9 @@ def run_epochs(
     with nullcontext(Request()) if run is None else stop_requests() as request:
         while not job.done() and not (rows and deadline.over()):
             try:
-                rows.append(_light(_epoch(job, kept, progress, request, deadline, threads), kept))
-                deadline.note(rows[-1])
+                row = _epoch(job, kept, progress, request, deadline, threads)
+                rows.append(_light(row, kept))
+                deadline.note(row)
             except Diverged as fault:
                 _go_back(job, kept, fault)
                 rows = _rows(job, kept)
@@ -100,10 +101,11 @@ def _load_state(kept: Run | InMemory) -> State | None:
 
 def _rows(job: Job, kept: Run | InMemory) -> list[MetricsRow]:
     rows = [_light(row, kept) for row in kept.cut_metrics(job.epochs_done)] if here().leads else []
-    found: list[MetricsRow] = (
-        rows if here().alone else json.loads(share(json.dumps(rows).encode()) or b"[]")
-    )
-    return found
+    if here().alone:
+        return rows
+    # process 0 has read them for all
+    shared: list[MetricsRow] = json.loads(share(json.dumps(rows).encode()) or b"[]")
+    return shared
 
 
 def _light(row: MetricsRow, kept: Run | InMemory) -> MetricsRow:

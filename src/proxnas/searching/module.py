@@ -148,7 +148,7 @@ def search(
                 return _run_in(folder, config, this, bar)
 
 
-def _configure(own: MethodOptions, values: Mapping[str, Any]) -> SearchOptions:
+def _configure(own: MethodOptions, values: dict[str, Any]) -> SearchOptions:
     """The options of the search, those of its method as they were given; an InputError for what
     would do nothing."""
     known = flat_hints(SearchOptions, parts_for(CUSTOM, values["method"]))

@@ -226,10 +226,8 @@ def _validation(config: SearchOptions, folder: Path, genotype: dict[str, Any]) -
     them."""
     data = load_for_search(config.space, config.data, config)
     this = Search(without_start(config), data)
-    state, A_bar = (
-        Run(folder).load_checkpoint(),
-        selecting(Genotype.from_object(genotype), this.space),
-    )
+    state = Run(folder).load_checkpoint()
+    A_bar = selecting(Genotype.from_object(genotype), this.space)
     assert state is not None and A_bar is not None  # both rounds began from there
     this.load_state_dict(state)
     return this.task.figures("valid", this.measure(A_bar))

@@ -132,13 +132,16 @@ class Budget:
 
     def to_json(self) -> dict[str, Any]:
         """What result.json says of it."""
-        whole = (lambda x: x) if self.sizes.of == "latency" else round
         sizes = {
             "limit": self.limit,
             "smallest": self.sizes.smallest,
             "largest": self.sizes.largest,
         }
-        return {"of": self.sizes.of} | {name: whole(size) for name, size in sizes.items()}
+        found: dict[str, Any] = {"of": self.sizes.of}
+        for name, size in sizes.items():
+            # parameters and multiply-adds are whole numbers, seconds are not
+            found[name] = size if self.sizes.of == "latency" else round(size)
+        return found
 
     def state_dict(self) -> State:
         return {"sizes": self.sizes.state_dict(), "aim": self.aim}

@@ -18,10 +18,8 @@ def materialised(module: nn.Module, device: torch.device) -> nn.Module:
     for name, x in (*real.named_parameters(), *real.named_buffers()):
         if x.is_floating_point():
             # weights in [-0.1, 0.1), running variances in [1, 1.2)
-            value = torch.rand(x.shape, generator=generator) * 0.2 + (
-                1.0 if name.endswith("running_var") else -0.1
-            )
-            x.data.copy_(value)
+            low = 1.0 if name.endswith("running_var") else -0.1
+            x.data.copy_(torch.rand(x.shape, generator=generator) * 0.2 + low)
         else:
             # counters and indices: 0 is valid wherever one is
             x.data.zero_()

@@ -105,14 +105,14 @@ def _lines(name: str, group: Group, A: Any, costs: Any) -> Iterator[Line]:
             # a skip connection uses up what others may want: there the beaten can matter
             present = _undominated([(k, prices[e][k], scores[e][k]) for k in usable], counted)
             yield Line(
-                name,
-                e,
-                (*present, (ABSENT, 0.0, 0.0)) if limited else tuple(present),
-                group.candidates.index(SKIP) if counted else ABSENT,
-                range(least, most + 1) if e == rows[-1] else None,
-                e == rows[-1] and n == len(group.nodes) - 1,
-                most,
-                group.max_skip if counted and group.max_skip is not None else 0,
+                group=name,
+                e=e,
+                options=(*present, (ABSENT, 0.0, 0.0)) if limited else tuple(present),
+                skip=group.candidates.index(SKIP) if counted else ABSENT,
+                inputs=range(least, most + 1) if e == rows[-1] else None,
+                ends=e == rows[-1] and n == len(group.nodes) - 1,
+                most_inputs=most,
+                most_skips=group.max_skip if counted and group.max_skip is not None else 0,
             )
 
 

@@ -170,13 +170,11 @@ def work(command: list[str], log: str, directory: str) -> tuple[int, str]:
     if not Path(log).parent.is_dir() or not Path(directory).is_dir():
         node = socket.gethostname()
         missing = directory if Path(log).parent.is_dir() else Path(log).parent
-        return (
-            2,
-            (
-                f"{missing}: node {node} of the cluster does not see it: keep runs and data where"
-                " all nodes see them"
-            ),
+        why = (
+            f"{missing}: node {node} of the cluster does not see it: keep runs and data where"
+            " all nodes see them"
         )
+        return 2, why
     os.chdir(directory)  # what a relative DATA refers to
     process = start_process([sys.executable, *command], Path(log))
     try:
