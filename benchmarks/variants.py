@@ -24,7 +24,7 @@ from proxnas.core import choice, scoring
 from proxnas.core.size.complexity import parameters
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images import operations as ops
-from proxnas.methods import discretizer, proximal
+from proxnas.methods import assembly, discretizer, proximal
 from proxnas.methods.base import Setup, random_cell
 from proxnas.methods.optimizers import WeightOptimizer
 
@@ -110,9 +110,9 @@ def in_turn(net: Supernet, t: int) -> Matrices:
 def from_the_largest() -> None:
     """No search: A is the size of each candidate, and stays so. With --refine a control of what the
     refinement makes of the largest cell."""
-    plain = proximal._draw
+    plain = assembly.draw
 
-    def draw(setup: Setup) -> proximal.Drawn:
+    def draw(setup: Setup) -> assembly.Drawn:
         drawn = plain(setup)
         sizes = {name: torch.zeros_like(A) for name, A in drawn.A.items()}
         for place in setup.net.choices.values():
@@ -123,7 +123,7 @@ def from_the_largest() -> None:
         A = {name: 0.9 * size / most + 0.01 * drawn.lots[name] for name, size in sizes.items()}
         return drawn._replace(A=A)
 
-    proximal._draw = draw
+    assembly.draw = draw
     proximal.Proximal.descend = lambda self, dA: self.A
 
 

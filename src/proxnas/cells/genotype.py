@@ -1,4 +1,4 @@
-"""The discrete cell a search returns: what it is made of, and how it is read_genotype and written.
+"""The discrete cell a search returns: what it is made of, and how it is read and written.
 
 States of a cell are numbered. cnn: 0 and 1 are the outputs of the two previous cells, node n (from
 0) is n + 2. rnn: 0 is the first state (tanh of the linear map), node n is n + 1 and has one input.
@@ -45,11 +45,13 @@ class Genotype:
             isinstance(self.space, str) and self.space.isprintable()
         ):
             raise InputError(f"space is a printable name or null, not {show(self.space)}")
+        # in the order of the kind, so that equal genotypes are written alike
         names = CELLS[self.kind] if self.kind != CUSTOM else check_names(self.cells)
         for name in self.cells:
             if name not in names:
                 raise unknown(f"cell of kind {self.kind}", str(name)[:40], names)
         cells = {name: check_cell(self.kind, name, self.cells.get(name)) for name in names}
+        # frozen: this is the one way to put a checked value in, and nobody changes it later
         object.__setattr__(self, "cells", MappingProxyType(cells))
 
     def __hash__(self) -> int:
@@ -186,6 +188,7 @@ def _read_published(data: dict[str, Any]) -> Genotype:
                 raise InputError(
                     f"cell {name}: {len(flat)} edges in a flat list do not make {width} a node"
                 )
+            # DARTS lists the edges of all nodes one after the other, two for each
             nodes = [flat[i : i + width] for i in range(0, len(flat), width)]
         if nodes is not None or flat is not None:
             concat = data.get(f"{name}_concat", data.get("concat"))
@@ -201,6 +204,7 @@ def _without_empty(nodes: tuple[tuple[Edge, ...], ...], concat: Any, first: int)
     if concat == "leaves":  # ENAS: all nodes that no other node uses
         used = {edge.input for node in nodes for edge in node}
         concat = [i for i in range(first, first + len(nodes)) if i not in used]
+    # what concat should be is checked later: here only what can be states counts
     seen = {i for i in concat if type(i) is int} if isinstance(concat, list) else set()
     empty = {i for i, node in enumerate(nodes, first) if not node and i not in seen}
     kept = []

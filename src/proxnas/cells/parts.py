@@ -63,6 +63,7 @@ def check_cell(kind: str, name: str, cell: Cell | None) -> Cell:
                 f"cell {name}: a {title} has {wanted} nodes (not {len(nodes)}) and concat"
                 f" {list(concat)}"
             )
+        # every state is read once: the order of edges says nothing, and one is kept to
         nodes = tuple(tuple(sorted(node, key=lambda edge: edge.input)) for node in nodes)
     if kind in CHAINS:
         check_chain(name, CHAINS[kind], nodes, cell.concat)
@@ -153,6 +154,7 @@ def check_concat(name: str, concat: Any, states: int) -> tuple[int, ...]:
                 f"cell {name}: concat names state {show(i)}, allowed are 0 to {states - 1}, each"
                 " once"
             )
+        # named once: a second time it is no longer there
         left.remove(i)
     return tuple(concat)
 

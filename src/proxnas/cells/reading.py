@@ -30,6 +30,7 @@ def read_genotype(path_or_text: str | os.PathLike[str]) -> Genotype:
             raise InputError(
                 "too large to be a genotype (over 1 MB): give the genotype.json of a run"
             )
+        # with or without the mark that some editors put before the text
         text = data.decode("utf-8-sig")
         if text.lstrip().startswith("|"):
             return Genotype.from_string(text)

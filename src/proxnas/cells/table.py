@@ -95,6 +95,7 @@ def check_table(path: Path) -> None:
 def _text(path: Path) -> str:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            # a few bytes can unpack to gigabytes: no table of that size has more text than this
             most = min(MAX_BYTES, BLANK + RATIO * path.stat().st_size)
             data = file.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:

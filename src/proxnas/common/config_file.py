@@ -70,7 +70,9 @@ def check_values(path: Path, values: Any, hints: Mapping[str, Any]) -> dict[str,
         raise InputError(f"{path}: not a JSON object of option names and values")
     kept: dict[str, Any] = {}
     for key, value in values.items():
+        # of a stored config.json, which is a file of options too
         if key not in STAMP:
+            # a file may spell options as flags do
             name = str(key).replace("-", "_")
             kept[RENAMED.get(name, name)] = value
     if kept.get("threads", 1) in (0, None):  # so earlier versions wrote "as many as torch takes"

@@ -30,6 +30,7 @@ def _quota(file: Path) -> int:
     """A container's limit in whole cores; where there is none, more than any machine has."""
     try:
         micros, period = file.read_text(encoding="ascii").split()
+        # a part of a core still lets one thread run
         return math.ceil(int(micros) / int(period))
     except (OSError, ValueError, ZeroDivisionError):  # no such file, or "max"
         return 2**20

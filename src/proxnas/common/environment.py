@@ -50,6 +50,7 @@ def _of_this_process(device: torch.device, name: str) -> torch.device:
             " (of torchrun: --nproc-per-node)"
         )
         raise OptionError("processes", here().local_size, advice)
+    # else messages between processes would all go through the first one
     torch.cuda.set_device(here().local_rank)
     return torch.device("cuda", here().local_rank)
 

@@ -17,6 +17,7 @@ def unknown(what: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a name that is not in a registry, with the nearest names suggested."""
     names = sorted(known)
     folded = {each.casefold(): each for each in names}
+    # the nearest whatever their case
     near = [
         folded[each] for each in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
     ]
@@ -76,6 +77,7 @@ class OptionError(AboutOptions):
         self.name, self.value, self.advice = name, value, advice
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # else it would be made anew of its message alone
         return type(self), (self.name, self.value, self.advice)
 
 
@@ -102,4 +104,5 @@ def escape(value: object) -> str:
 
 def unknown_value(name: str, value: object, known: Iterable[str]) -> AboutOptions:
     """The error for an option that names nothing in a registry, with the nearest names."""
+    # a sign that no name has keeps the place: braces would be doubled with all others
     return AboutOptions(escape(unknown("\0", str(value), known)).replace("\0", f"{{{name}}}"))

@@ -102,6 +102,7 @@ def append_line(path: Path, line: str) -> None:
     of a job."""
     if not here().leads:
         return
+    # to cut back to, if the disk is full in the middle of the line
     before = path.stat().st_size if path.is_file() else 0
     try:
         with open_to_append(path) as file:
@@ -118,6 +119,7 @@ def append_line(path: Path, line: str) -> None:
 def make_folder(folder: Path, option: str = "") -> None:
     """A folder and those above it; an InputError if a link leads out of the run that it is a part
     of. `option`: by which the user chose it."""
+    # the folder and those between it and the run: a run itself may be reached through links
     inside = [folder]
     for above in folder.absolute().parents[:DEEPEST]:
         if is_run(above):

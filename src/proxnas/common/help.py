@@ -36,6 +36,7 @@ def _docs_in(cls: type[Any]) -> dict[str, str]:
     body = ast.parse(source).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}
+    # a string on its own right below a field is its help
     for field, below in zip(body.body, body.body[1:], strict=False):
         if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
             continue

@@ -60,6 +60,7 @@ def stop_requests() -> Iterator[Request]:
 
     def note(signum: int, frame: FrameType | None) -> None:
         request.signum = signum
+        # from now on as without us: a second Ctrl-C ends the program at once
         signal.signal(signum, before[signal.Signals(signum)])
         if signum == HANGUP:
             leave_terminal()
@@ -126,6 +127,7 @@ def end_with_parent() -> None:
 
 
 def _watch() -> None:
+    # returns no bytes when the other end of the pipe is closed, by whatever death
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

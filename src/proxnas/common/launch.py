@@ -52,6 +52,7 @@ class ProcessPlace:
 
     def part(self, n: int) -> slice:
         """Its part of n things in a row: equal to within one, and together all of them."""
+        # the first `larger` processes have one more
         small, larger = divmod(n, self.size)
         start = self.rank * small + min(self.rank, larger)
         return slice(start, start + small + (self.rank < larger))
@@ -138,5 +139,6 @@ def command_to_continue(place: ProcessPlace, argv: list[str]) -> list[str]:
     stands."""
     if not place.restarts:
         return argv
+    # it would begin anew what the first start has begun
     kept = [word for word in argv if word != "--force"]
     return kept if "--resume" in kept else [*kept, "--resume"]

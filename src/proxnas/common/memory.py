@@ -33,6 +33,7 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
     else:
         before = _restart_peak()
         yield peak
+        # VmHWM: the most that was ever resident, since it was last forgotten
         peak.bytes = max(0, _status("VmHWM") - before)
 
 

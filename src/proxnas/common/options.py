@@ -55,16 +55,13 @@ class Range:
             return True
         high_enough = value > self.low if self.above else value >= self.low
         low_enough = value < self.high if self.below else value <= self.high
+        # NaN fails every comparison, and with them this
         return is_finite(value) and high_enough and low_enough
 
     def advice(self) -> str:
         """What to give."""
         if math.isinf(self.high):
-            words = (
-                f"above {_number_text(self.low)}"
-                if self.above
-                else f"of at least {_number_text(self.low)}"
-            )
+            words = f"{'above' if self.above else 'of at least'} {_number_text(self.low)}"
         elif self.above:
             words = f"above {_number_text(self.low)}, at most {_number_text(self.high)}"
         elif self.below:
@@ -170,6 +167,7 @@ AnyOptions = TypeVar("AnyOptions", bound=Options)
 def hints_of(cls: type[Options]) -> dict[str, Any]:
     """Field -> its type with its range, in the order in which they are declared."""
     if cls not in _HINTS:
+        # annotations are strings: reading them takes long enough to be done once a class
         hints = get_type_hints(cls, include_extras=True)
         _HINTS[cls] = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
     return _HINTS[cls]
@@ -262,9 +260,11 @@ def _changed(options: AnyOptions, left: dict[str, Any]) -> AnyOptions:
         value = getattr(options, field.name)
         if isinstance(value, Options):
             part = _changed(value, left)
+            # parts that nothing changes in stay the same objects
             if part is not value:
                 given[field.name] = part
         elif field.name in left:
+            # taken out: what is left at the end no part has
             given[field.name] = left.pop(field.name)
     return dataclasses.replace(options, **given) if given else options
 

@@ -19,6 +19,7 @@ from proxnas.common.errors import InputError, in_one_line
 @cache
 def of_others(group: str) -> dict[str, str]:
     """Name -> 'module:attribute' of all that is installed for a group."""
+    # asked once a process: it reads the metadata of all that is installed
     return {point.name: point.value for point in entry_points(group=f"proxnas.{group}")}
 
 

@@ -16,6 +16,7 @@ NUMBER = r"(\d{1,15}(?:\.\d{0,9})?|\.\d{1,9})"
 def count(name: str, text: str) -> int:
     """A whole number: 500000, 500k, 1.5M, 2G."""
     found = re.fullmatch(NUMBER + r"([kKMG]?)", text.strip())
+    # 1.001M is 1000999.9999999999 in floats: a millionth more before the fraction is cut off
     value = int(float(found[1]) * COUNTS[found[2]] + 1e-6) if found else 0
     if value <= 0:
         raise OptionError(name, text, "give a number above 0, for example 500k or 20M")

@@ -26,6 +26,7 @@ def plain(text: object) -> str:
 
 
 def _code_text(code: int) -> str:
+    # as Python writes them in a string
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
@@ -44,6 +45,7 @@ def say(text: object = "", file: IO[str] | None = None, flush: bool = False) -> 
 def note(text: object) -> None:
     """Prints one line about what happens, on standard error, so that it is not mixed with the
     answer."""
+    # one line, whatever the text has
     line = " ".join(str(text).split())
     say(f"proxnas: {line}", file=sys.stderr)
 

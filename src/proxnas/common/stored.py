@@ -53,6 +53,7 @@ def open_regular(path: Path) -> IO[bytes]:
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """All of a regular file; an OSError if it has more bytes than that."""
     with open_regular(path) as file:
+        # one more than allowed tells that there is more, and no more is read
         content = file.read(most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"more than {most} bytes, which no file of ours has", str(path))
@@ -68,6 +69,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def _whole(digits: str) -> int | float:
+    # past every float it becomes infinity, which no check takes for a figure
     return int(digits) if len(digits) <= LONGEST else float(digits)
 
 

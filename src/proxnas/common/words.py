@@ -41,6 +41,7 @@ def words_without_flags(argv: list[str], without_value: set[str]) -> list[str]:
             found.append(word)
         negated = word.replace("--no-", "--", 1)
         alone = "=" in word or {word, negated} & without_value
+        # the next word belongs to this flag, unless that takes none or has it behind a =
         is_value = flag and not is_value and not alone
     return found
 
@@ -54,6 +55,7 @@ def flag_words(name: str, value: Any) -> list[str]:
 
 def words_for(values: Mapping[str, Any]) -> list[str]:
     """The words of a command line that give these values."""
+    # DATA and CELL are words by their place, and so come first
     left = dict(values)
     words = [left.pop(name) for name in reversed(POSITIONAL) if name in left]
     for name, value in left.items():

@@ -19,7 +19,7 @@ def check_parameters(module: nn.Module) -> None:
     """Candidates of one Choice have weights of their own: else training one would change
     another."""
     for choice in (part for part in module.modules() if isinstance(part, Choice)):
-        owner: dict[int, str] = {}
+        owner: dict[int, str] = {}  # id of a parameter -> the candidate that holds it
         for name, candidate in zip(choice.names, choice.candidates, strict=True):
             for parameter, w in candidate.named_parameters():
                 if id(w) in owner and owner[id(w)] != name:
@@ -40,6 +40,7 @@ def check_candidates(net: Supernet, batch: Batch) -> None:
     is, and puts out what the others do. Every Choice must be called, if only inside a candidate."""
     called: set[str] = set()
     try:
+        # no row is listed: every Choice runs its first candidate, the others follow below
         net.use({})
         with net.taped() as tape:
             net.loss(batch)
@@ -59,6 +60,7 @@ def check_candidates(net: Supernet, batch: Batch) -> None:
 def _check_call(call: Call) -> None:
     for choice, k, source in _candidates(call):
         output = _run(choice, k, source)
+        # the first candidate put out what the call did, so it is what the others are held to
         for what in ("shape", "dtype", "device"):
             found, wanted = getattr(output, what), getattr(call.output, what)
             if found != wanted:

@@ -159,6 +159,7 @@ class Choice(nn.Module):
 
     def active(self) -> tuple[int, ...]:
         """The candidates that run; `none` is chosen by running nothing."""
+        # without a row nobody searches: in a plain module the first candidate stands for the Choice
         chosen = self.route.active.get(self.row, (0,)) if self.row else (0,)
         return tuple(k for k in chosen if self.names[k] != NONE)
 
@@ -188,6 +189,7 @@ class Choice(nn.Module):
         if NONE in self.names:
             return self.run(self.names.index(NONE), source)
         with torch.no_grad():
+            # run for the shape of its output alone, which may be another than that of the source
             return torch.zeros_like(self.run(0, source))
 
 
@@ -212,10 +214,12 @@ def combine(choices: Sequence[Choice], sources: Sequence[Source]) -> Tensor:
         for e, (choice, source) in enumerate(zip(choices, sources, strict=True))
         for k in choice.active()
     ]
+    # an edge that selected `none` has no term; a node without any still puts out something
     output = _weighted_sum(choices, terms, route.values) if terms else choices[0].zero(sources[0])
     if route.tape is not None:
         output = _differentiable(output)
         active = frozenset((term.edge, term.k) for term in terms)
+        # < g_j , x_j > = sum_k a_k < g_j , O_k >: what is left over is a score where a_k = 1
         rest = None if route.values else _costly(choices, sources, terms)
         route.tape.append(Call(choices, sources, active, rest, output, output._version))
     return output
@@ -240,9 +244,15 @@ def _weighted_sum(
     if values is None:
         total = terms[0].output
         for term in terms[1:]:
+            # never in place: the first output may be its own source, as an identity's is
             total = total + term.output
         return total
-    factors = [values[row][term.k] for term in terms if (row := choices[term.edge].row) is not None]
+    # scalars on the device, in the order of the terms; gradients reach A through them
+    factors = []
+    for term in terms:
+        row = choices[term.edge].row
+        if row is not None:
+            factors.append(values[row][term.k])
     total = terms[0].output * factors[0]
     for term, factor in zip(terms[1:], factors[1:], strict=True):
         total.addcmul_(term.output, factor)  # the sum itself is saved by nobody: in place is safe
@@ -252,6 +262,7 @@ def _weighted_sum(
 def _differentiable(output: Tensor) -> Tensor:
     """A tensor of its own to take g_j at: an identity edge returns its source, a constant needs no
     gradient yet."""
+    # a view has the version of what it shows: a change of either in place is noticed
     output = output.view_as(output)
     return output if output.requires_grad else output.requires_grad_()
 
@@ -261,12 +272,14 @@ def _of(row: Row | None) -> str:
 
 
 def _versions(args: tuple[Any, ...]) -> tuple[int, ...]:
+    # torch counts the writes to a tensor in `_version`
     tensors = [x for x in args if isinstance(x, Tensor)]
     # those of inference mode have none
     return tuple(0 if x.is_inference() else x._version for x in tensors)
 
 
 def _first(n: int) -> Callable[[Any], Any]:
+    # a tensor with dimensions has the examples in the first of them; a number is the same for all
     return lambda x: x[:n] if isinstance(x, Tensor) and x.ndim else x
 
 

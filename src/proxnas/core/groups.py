@@ -48,4 +48,5 @@ class Group:
     @property
     def shape(self) -> tuple[int, int]:
         """(edges, candidates)."""
+        # every row enters exactly one node
         return sum(len(rows) for rows in self.nodes), len(self.candidates)

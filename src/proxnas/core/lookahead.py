@@ -54,6 +54,7 @@ def potentials(
     """
     found: list[tuple[Row, int, Tensor]] = []
     for place, choice, k, x, g, w in _trainable(valid):
+        # both passes ran one architecture, so a place on one tape is the same place on the other
         if (*place, k) in u_train and choice.row:
             pairs = zip(u_train[*place, k], _slope(choice, k, x, g, w), strict=True)
             found.append((choice.row, k, torch.stack([inner(a, b) for a, b in pairs]).sum()))
@@ -69,18 +70,19 @@ def _trainable(
 ) -> Iterator[tuple[tuple[int, int], Choice, int, Source, Tensor, Sequence[Tensor]]]:
     """(call, edge), Choice, k, what it read, g_j, w_k."""
     for number, (call, g) in enumerate(zip(recorded.tape, recorded.gradients, strict=True)):
-        if g is None or not isinstance(
-            call, Call
-        ):  # else its candidates have no weights of their own
+        # modules that score their rows by themselves have candidates without weights of their own
+        if g is None or not isinstance(call, Call):
             continue
         for e, (choice, source) in enumerate(zip(call.choices, call.sources, strict=True)):
             for k, candidate in enumerate(choice.candidates):
                 if w := [p for p in candidate.parameters() if p.requires_grad]:
+                    # detached: u is taken in w_k alone, nothing flows on to what made x_i
                     yield (number, e), choice, k, source.detached(), g, w
 
 
 def _slope(choice: Choice, k: int, x: Source, g: Tensor, w: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """d < g_j , O_k(x_i) > / dw_k."""
     with torch.enable_grad():
+        # g_j is a constant here: what the rest of the network makes of x_j, to first order
         gradients = torch.autograd.grad(inner(g, choice.run(k, x)), w, allow_unused=True)
     return tuple(torch.zeros_like(p) if u is None else u for u, p in zip(gradients, w, strict=True))

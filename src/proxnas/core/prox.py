@@ -3,10 +3,9 @@
 Decided where the paper is silent:
 - ties: the entry with the highest `priority` wins; without a `priority` the first index.
 - a row without a positive entry (for `prox_c1`: all zero): the set is not closed there and no
-minimiser exists, only an
-  infimum that a value -> 0+ approaches. The largest entry is chosen and switched on fully (value
-      1), as the public
-  code does, because an edge that outputs zero would starve the node behind it.
+  minimiser exists, only an infimum that a value -> 0+ approaches. The largest entry is chosen and
+  switched on fully (value 1), as the public code does, because an edge that outputs zero would
+  starve the node behind it.
 - NaN is an error: an argmax over NaN would choose silently.
 """
 
@@ -22,12 +21,14 @@ def prox_c1(a: Tensor, priority: Tensor | None = None) -> Tensor:
 
     On [0, 1], where NASP keeps A, that is the largest entry.
     """
+    # keeping entry i costs 1/2 sum_{k != i} a_k^2: least where |a_i| is largest
     winner = one_hot_argmax(a.abs(), priority)
     return torch.where(winner, _switched_on(a, a != 0), 0.0)
 
 
 def prox_c2(a: Tensor) -> Tensor:
     """argmin_b 1/2 |b - a|^2 subject to 0 <= b <= 1 (C2, below Eq. 11)."""
+    # the box takes each entry for itself, so no row has to be looked at as a whole
     return _checked(a).clamp(0.0, 1.0)
 
 
@@ -38,6 +39,7 @@ def prox_c(a: Tensor, priority: Tensor | None = None) -> Tensor:
     grows, so the largest entry wins *before* clipping. Proposition 1 as printed,
     prox_C1(prox_C2(a)), loses the order of entries over 1.
     """
+    # over 1 clipping makes entries equal: the winner is known only before it
     winner = one_hot_argmax(a, priority)
     return torch.where(winner, _switched_on(a.clamp(0.0, 1.0), a > 0), 0.0)
 
@@ -45,6 +47,7 @@ def prox_c(a: Tensor, priority: Tensor | None = None) -> Tensor:
 def one_hot_argmax(a: Tensor, priority: Tensor | None = None) -> Tensor:
     """A boolean matrix with one True a row: at the largest entry; among equals by `priority`, else
     the first."""
+    # (..., candidates): several True a row in a tie
     best = _checked(a) == a.amax(-1, keepdim=True)
     order = torch.ones_like(a) if priority is None else priority
     # argmax returns the first index among equals, and every priority is > -inf

@@ -47,6 +47,7 @@ class Scored(NamedTuple):
     value: Tensor
 
 
+# no edge: stands for the sum over all edges of a node
 WHOLE = -1
 
 
@@ -61,6 +62,7 @@ def scores(
     pairs = list(zip(tape, gradients, strict=True))
     calls = [(call, g) for call, g in pairs if isinstance(call, Call)]
     dA = _scores([call for call, _ in calls], [g for _, g in calls], groups, share)
+    # modules that know their rows by themselves, such as the recurrent cell, draw their own nodes
     own = [
         part
         for call, g in pairs
@@ -69,6 +71,7 @@ def scores(
     ]
     values = torch.stack([value for _, _, value in own]).tolist() if own else []
     for (row, k, _), value in zip(own, values, strict=True):
+        # a node is scored with chance p: divided by p its score keeps its mean
         dA[row.group][row.edge, k] += value / share.nodes
     return dA
 
@@ -81,6 +84,7 @@ def _scores(
 ) -> Matrices:
     drawn = _drawn(tape, gradients, share)
     scored = [*_score_nodes(tape, drawn, share), *_score_all(tape, _by_source(tape, drawn), share)]
+    # the one look at the device: everything before only queues work there
     values = torch.stack([item.value for item in scored]).tolist() if scored else []
     known = {(call, e, k): value for (call, e, k, _), value in zip(scored, values, strict=True)}
     sums = {
@@ -88,6 +92,7 @@ def _scores(
         for name, group in groups.items()
     }
     for (call, e, k), value in _with_rest(tape, known).items():
+        # cells that share a row add up: dF/da is a sum over all places that a stands at
         row = tape[call].choices[e].row
         assert row is not None
         sums[row.group][row.edge][k] += value / share.nodes
@@ -99,6 +104,7 @@ def _drawn(
 ) -> dict[int, Tensor]:
     """Call -> g_j for the calls to score; a node that the loss does not depend on scores 0."""
     if share.nodes < 1:
+        # a number for every node, also for those without a gradient: what follows draws the same
         luck = torch.rand(len(tape), generator=share.generator).tolist()
     else:
         luck = [0.0] * len(tape)
@@ -116,12 +122,9 @@ def _score_nodes(
     for call, g in drawn.items():
         if tape[call].rest:
             n = math.ceil(share.batch * len(g))
-            yield Scored(
-                call,
-                WHOLE,
-                0,
-                inner(g[:n] * (len(g) / n) if n < len(g) else g, tape[call].output[:n]),
-            )
+            # scaled up, the first n examples stand for all of them
+            part = g[:n] * (len(g) / n) if n < len(g) else g
+            yield Scored(call, WHOLE, 0, inner(part, tape[call].output[:n]))
 
 
 def _with_rest(
@@ -133,6 +136,7 @@ def _with_rest(
     for (call, e, _), whole in known.items():
         rest = tape[call].rest
         if e == WHOLE and rest:
+            # x_j = sum of what ran, with factors 1, and < g , . > is linear
             found[call, *rest] = whole - sum(
                 found[call, *place] for place in tape[call].active - {rest}
             )
@@ -147,6 +151,7 @@ def _by_source(tape: Sequence[Call], drawn: Mapping[int, Tensor]) -> Iterable[li
         for e, (choice, source) in enumerate(
             zip(tape[call].choices, tape[call].sources, strict=True)
         ):
+            # ids stay unique here: the tape keeps every tensor that they are of
             edges.setdefault(source.key, []).append(Edge(call, e, choice, source, g))
     return edges.values()
 
@@ -156,6 +161,7 @@ def _score_all(
 ) -> Iterator[Scored]:
     for edges in sources:
         shared: dict[Any, Tensor] = {}
+        # one source at a time: what its edges share is forgotten before the next
         with shared_relu():
             for edge in _part(edges, share.batch):
                 yield from _score(edge, tape[edge.call].rest, shared)
@@ -164,6 +170,7 @@ def _score_all(
 def _score(edge: Edge, rest: tuple[int, int] | None, shared: dict[Any, Tensor]) -> Iterator[Scored]:
     g = _packed(edge.g)
     for k, name in enumerate(edge.choice.names):
+        # O_none = 0, and so is its score
         if name != NONE and (edge.e, k) != rest:
             output = _output(edge.choice, k, edge.source, shared, g.shape)
             yield Scored(edge.call, edge.e, k, inner(g, output))
@@ -175,6 +182,7 @@ def _part(edges: list[Edge], batch: float) -> list[Edge]:
         return edges
     N = len(edges[0].g)
     n = math.ceil(batch * N)
+    # cut once: the edges go on sharing one source
     source = edges[0].source.first(n)
     return [edge._replace(source=source, g=edge.g[:n] * (N / n)) for edge in edges]
 
@@ -200,6 +208,7 @@ def inner(g: Tensor, output: Tensor) -> Tensor:
     """< g , output >, as one dot product where both lie in memory in the same order."""
     if g.dtype != output.dtype or g.dtype in (torch.bfloat16, torch.float16):
         g, output = g.float(), output.float()  # a sum of many small products needs the digits
+    # then both can be read as vectors, whatever the order of their dimensions
     if g.stride() == output.stride() and _dense(g):
         n = g.numel()
         return torch.dot(g.as_strided((n,), (1,)), output.as_strided((n,), (1,)))

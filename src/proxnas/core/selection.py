@@ -25,15 +25,14 @@ def keep_inputs(A: Tensor, A_bar: Tensor, group: Group, priority: Tensor | None 
     next best candidate, and so on.
     """
     kept = _strongest(A, A_bar, group, priority)
-    if (
-        group.max_skip is None
-        or set(group.candidates) <= {SKIP, NONE}
-        or SKIP not in group.candidates
-    ):
+    others = set(group.candidates) - {SKIP, NONE}
+    if group.max_skip is None or not others or SKIP not in group.candidates:
         return kept
     skip = group.candidates.index(SKIP)
+    # ends: each round turns one more row, and a row once turned is no skip connection again
     while len(skips := kept[:, skip].nonzero().flatten().tolist()) > group.max_skip:
         A_bar = _turned(A, A_bar, min(skips, key=lambda e: float(A[e, skip])), group)
+        # a turned edge may be too weak now: which inputs its node keeps is asked anew
         kept = _strongest(A, A_bar, group, priority)
     return kept
 
@@ -52,6 +51,7 @@ def _strongest(A: Tensor, A_bar: Tensor, group: Group, priority: Tensor | None) 
     if group.max_inputs is None:
         return A_bar
     selected = A_bar != 0
+    # (E,): the selected entry of each row, for a row has only one
     strength = torch.where(selected, A, 0.0).sum(-1).tolist()
     if priority is None:
         order = [0.0] * len(strength)
@@ -61,6 +61,7 @@ def _strongest(A: Tensor, A_bar: Tensor, group: Group, priority: Tensor | None) 
     kept = torch.zeros_like(A_bar)
     for rows in group.nodes:
         present = [e for e in rows if not absent[e]]
+        # sorting is stable: where nothing else decides, the edge from the earlier state stays
         for e in sorted(present, key=lambda e: (-strength[e], -order[e]))[: group.max_inputs]:
             kept[e] = A_bar[e]
         if not present:
@@ -74,6 +75,7 @@ def one_hot(A: Tensor, group: Group) -> Tensor:
     weight."""
     usable = A.clone()
     if group.max_inputs is not None and NONE in group.candidates and len(group.candidates) > 1:
+        # a node that keeps a fixed number of inputs drops edges itself; `none` has nothing to add
         usable[:, group.candidates.index(NONE)] = -torch.inf
     A_bar = torch.zeros_like(A).scatter_(-1, usable.argmax(-1, keepdim=True), 1.0)
     # an entry that was turned on holds its value
@@ -90,6 +92,7 @@ def without_weights(A_bar: Matrices, groups: Mapping[str, Group]) -> list[str]:
     choice."""
     found = []
     for name, group in groups.items():
+        # which columns of A have something to train
         weighty = [not (op in (SKIP, NONE) or "pool" in op) for op in group.candidates]
         if any(weighty) and not (A_bar[name] != 0)[:, weighty].any():
             found.append(name)
@@ -110,6 +113,7 @@ def _selects_none(selected: Tensor, group: Group) -> list[bool]:
 
 def _keep_best(A: Tensor, kept: Tensor, rows: tuple[int, ...], group: Group) -> None:
     usable = [k for k, name in enumerate(group.candidates) if name != NONE]
+    # a group of `none` alone leaves the node empty
     if usable:
         e, k = max(((e, k) for e in rows for k in usable), key=lambda entry: float(A[entry]))
         kept[e, k] = _value(A[e, k])

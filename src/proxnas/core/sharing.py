@@ -17,6 +17,7 @@ _memo: ContextVar[dict[int, tuple[ref[Tensor], Tensor]] | None] = ContextVar("me
 def shared_relu() -> Iterator[None]:
     """Within, the ReLU of a tensor is computed and kept once, whatever the number of operations
     that read it."""
+    # a block within a block has a memo of its own, and the outer one is there again after it
     token = _memo.set({})
     try:
         yield

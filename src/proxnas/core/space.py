@@ -14,7 +14,7 @@ from proxnas.common.types import Matrices
 from proxnas.core.groups import Group
 
 Size = TypeVar("Size", contravariant=True)
-"""How large its networks are: that of networks/cnn.py, or of networks/language.py."""
+"""How large its networks are, in the terms of its domain."""
 
 
 class Space(Protocol[Size]):
@@ -62,12 +62,13 @@ class NoSumsOfSeconds(AboutOptions):
 
 def selected_edges(group: Group, A_bar: list[list[float]], sources: list[int]) -> list[list[Edge]]:
     """Node by node the edges with a non-zero entry; sources[e] is the state that row e reads."""
-    return [
-        [
-            Edge(group.candidates[k], sources[e], a)
-            for e in rows
-            for k, a in enumerate(A_bar[e])
-            if a
-        ]
-        for rows in group.nodes
-    ]
+    nodes = []
+    for rows in group.nodes:
+        edges = []
+        for e in rows:
+            for k, a in enumerate(A_bar[e]):
+                if a:
+                    # the entry stays with its edge: value 1, or a_k
+                    edges.append(Edge(group.candidates[k], sources[e], a))
+        nodes.append(edges)
+    return nodes

@@ -22,6 +22,7 @@ from proxnas.core.scoring import scores
 from proxnas.core.sharing import shared_relu
 from proxnas.runs.consensus import mean, mean_matrices
 
+# float16 has nothing below 6e-8; a power of two takes no digits from what lies above
 LOSS_SCALE = 1024.0
 EVERYTHING = Share()
 
@@ -52,6 +53,7 @@ class Classification:
 
     def loss(self, net: Supernet, batch: Batch, weights: bool) -> tuple[Tensor, Tensor]:
         output = net(batch.x)
+        # logarithms and exponentials of the criterion need the digits of float32
         full = output if net.precision == torch.float32 else output.float()
         return self.criterion(full, batch.y), output
 
@@ -106,6 +108,7 @@ class Supernet:
 
     def _adopt(self, name: str, choice: Choice) -> None:
         choice.row = choice.row or Row(name, 0)
+        # the first Choice of a row makes its group, with one edge and one node; others must agree
         group = self.groups.setdefault(choice.row.group, Group(choice.names))
         if group.candidates != choice.names:
             raise ValueError(
@@ -120,6 +123,7 @@ class Supernet:
     def use(self, A_bar: Matrices, weighted: bool = False) -> None:
         """From now on run the non-zero entries of A_bar; `weighted`: multiplied by them, else
         by 1."""
+        # A_bar lies on the host: the keys cost no look at the device
         self.route.active = {
             Row(group, e): tuple(k for k, a in enumerate(row) if a)
             for group, matrix in A_bar.items()
@@ -131,6 +135,7 @@ class Supernet:
     def _factors(self, A_bar: Matrices) -> dict[Row, tuple[Tensor, ...]]:
         # unbind, not indexing: its backward is one stack instead of one zero matrix an entry
         like = next(self.module.parameters(), torch.empty(0))
+        # `to` keeps the graph: methods that relax A get dL/dA through these factors
         moved = {group: matrix.to(like.device, like.dtype) for group, matrix in A_bar.items()}
         return {
             Row(g, e): row.unbind(0)
@@ -145,10 +150,9 @@ class Supernet:
         return nullcontext() if full else torch.autocast(self.device.type, self.precision)
 
     def __call__(self, x: Tensor | Inputs) -> Tensor:
+        output: Tensor
         with self.autocast():
-            output: Tensor = (
-                self.module(*x.args, **x.kwargs) if isinstance(x, Inputs) else self.module(x)
-            )
+            output = self.module(*x.args, **x.kwargs) if isinstance(x, Inputs) else self.module(x)
         return output
 
     def loss(self, batch: Batch, weights: bool = True) -> tuple[Tensor, Any]:
@@ -168,21 +172,23 @@ class Supernet:
     ) -> tuple[Matrices, tuple[Tensor | None, ...]]:
         """dF/dA_bar at the architecture in use, for all entries; and dF/dw for the `weights` asked
         for."""
+        # dF/da[(i,j),k] = < g_j , O_k(x_i) >: one backward pass for all g_j, then forwards
         (tape, gradients), of_weights = self._recorded(batch, weights)
         with self.autocast():
             dA = scores(tape, gradients, self.groups, share)
+        # each process has a part of the batch: what it counts for is its number of examples
         n = self.objective.examples(batch)
         return mean_matrices(dA, n, self.device), tuple(mean(of_weights, n))
 
     def potentials(self, train: Batch, valid: Batch) -> Matrices:
         """For all entries what a step of the candidate's own weights on `train` would win on
         `valid`, over xi."""
-        if not any(
-            True for choice in self.choices.values() for _ in choice.candidates.parameters()
-        ):
-            return {}
+        choices = self.choices.values()
+        if all(next(choice.candidates.parameters(), None) is None for choice in choices):
+            return {}  # nothing that could be trained
         recorded, _ = self._recorded(train)
         with self.autocast():
+            # numbers as many as weights: the tape, as large as the batch, is done with after this
             u_train = self._of_all(slopes(recorded), train)
         del recorded  # one tape at a time
         recorded, _ = self._recorded(valid)
@@ -194,8 +200,10 @@ class Supernet:
         self, u: dict[Place, tuple[Tensor, ...]], batch: Batch
     ) -> dict[Place, Sequence[Tensor]]:
         """The slopes on the whole batch, of which other processes may have parts."""
+        # one message for all places, taken apart again in the same order
         found = iter(mean([x for each in u.values() for x in each], self.objective.examples(batch)))
         return {
+            # `each` stands first: a zip that asked `found` first would lose one number a place
             place: [x for _, x in zip(each, found, strict=False) if x is not None]
             for place, each in u.items()
         }
@@ -208,6 +216,7 @@ class Supernet:
         with self.taped() as tape:
             loss, _ = self.loss(batch, bool(weights))
         for call in tape:
+            # g_j was to be taken at x_j as the node put it out, not at what became of it
             if call.output._version != call.version:
                 raise MisusedChoice(
                     "the output of a Choice was changed in place; use the out-of-place form"

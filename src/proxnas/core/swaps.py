@@ -48,11 +48,13 @@ def propose(
 ) -> Swap | None:
     """The swap that the gradient on `score` promises most of, tried on `judge`; None: it promises
     nothing of any."""
+    # found on other batches than it is judged on: the luckiest of many is no fair sample
     best = _most_promising(net, A_bar, score)
     if best is None:
         return None
     row, old, new = best
     with batch_statistics(net.module):
+        # image by image (N,): what both find hard cancels, so the error is that of the difference
         difference = losses(net, A_bar, judge) - losses(net, swapped(A_bar, row, new), judge)
     net.use(A_bar)
     error = float(difference.std()) / math.sqrt(len(difference))
@@ -82,6 +84,7 @@ def _most_promising(
     for name, matrix in total.items():
         for e, scores in enumerate(matrix):
             old = int(A_bar[name][e].argmax())
+            # to first order L falls by dA[old] - dA[new] when the entry moves from old to new
             change, new = (scores - scores[old]).min(0)
             if float(change) < least:
                 best, least = (Row(name, e), old, int(new)), float(change)
@@ -107,6 +110,7 @@ def batch_statistics(module: nn.Module) -> Iterator[None]:
     before = module.training, [norm.momentum for norm in norms]
     module.train()
     for norm in norms:
+        # running <- (1 - 0) running + 0 batch: the averages stay as they are
         norm.momentum = 0.0
     try:
         yield

@@ -54,8 +54,10 @@ class _CountAlike(TorchFunctionMode):
     def _count(self, x: Tensor) -> None:
         if self.K is not None and len(x) != len(self.K):
             return  # of something else than the examples
+        # (B, units)
         on = (x.detach() > 0).flatten(1).float()
         off = 1 - on
+        # K[i, j] (B, B): units on in both, and units off in both
         alike = (on @ on.T + off @ off.T).double()
         self.K = alike if self.K is None else self.K + alike
 
@@ -67,6 +69,7 @@ def naswot(run: Callable[[], object]) -> float:
         run()
     if counted.K is None:
         raise NoScore("the network has no ReLU")
+    # the logarithm at once: the determinant itself is beyond float64 for large batches
     return float(torch.linalg.slogdet(counted.K).logabsdet)
 
 
@@ -74,10 +77,12 @@ def linearise(net: nn.Module) -> None:
     """Changes a network into the one that synflow scores: |w| in float64, no batch norms."""
     for module in list(net.modules()):
         for name, part in module.named_children():
+            # it would take out again the sizes of weights that R is about
             if isinstance(part, _BatchNorm):
                 setattr(module, name, nn.Identity())
     net.double()
     for w in net.parameters():
+        # then R has no negative terms, and w dR/dw cannot cancel
         w.data.abs_()
 
 
@@ -92,6 +97,7 @@ def synflow(
     found = torch.autograd.grad(R, list(weights), allow_unused=True)
     total = 0.0
     for w, g in zip(weights, found, strict=True):
+        # unused: a weight that leads nowhere has no flow
         if g is not None:
             total += float((w * g).detach().sum())
     return math.log(max(total, TINY))
@@ -106,7 +112,8 @@ def zico(gradients: Sequence[Sequence[Tensor]]) -> float:
     total = 0.0
     for layer in zip(*gradients, strict=True):
         g = torch.stack(layer)
-        # of few long rows; Tensor.std takes nine times as long along the first dimension
+        # (batches, ...) -> one deviation a weight; without any the ratio would be infinite.
+        # Tensor.std takes nine times as long along a first dimension of few
         std = ((g - g.mean(0)).square().sum(0) / (len(g) - 1)).sqrt()
         ratio = float((g.abs().mean(0)[std > 0] / std[std > 0]).sum())
         total += math.log(ratio) if ratio > 0 else 0.0

@@ -24,12 +24,14 @@ class ArchitectureOptimizer:
 
     def __init__(self, A: Matrices, options: DescendsA, kind: str = "adam") -> None:
         self.A = A
+        # A is moved in place: whoever holds these tensors sees every step
         self.optimizer: Steps = STEPS[kind](list(A.values()), options)
 
     def step(self, dA: Matrices) -> None:
         if not all(g.isfinite().all() for g in dA.values()):
             raise diverged()
         for name, A in self.A.items():
+            # as if autograd had put it there
             A.grad = dA[name]
         self.optimizer.step()
 
@@ -62,6 +64,7 @@ class Steepness:
     @property
     def value(self) -> float:
         """0 before the first step."""
+        # the mean begins at 0: divided by the weight that it has gathered so far, as in Adam
         return math.sqrt(self.mean_square / (1 - self.MEMORY**self.t)) if self.t else 0.0
 
 
@@ -79,6 +82,7 @@ class ScaledDescent:
     def step(self) -> None:
         gradients = [a.grad + self.options.arch_decay * a for a in self.A if a.grad is not None]
         self.steepness.add(gradients)
+        # 0 only as long as all gradients were: nothing moves then, whatever the scale
         scale = self.steepness.value or 1.0
         for a, g in zip(self.A, gradients, strict=True):
             a.sub_(g, alpha=self.options.arch_learning_rate / scale)

@@ -93,14 +93,15 @@ class Asap(Learns[AsapOptions]):
 
     def step(self) -> Metrics:
         """Now and then the pruning; then w, and A once it is cool enough."""
+        # tau of this step, read before the weight step moves the progress on
         train, before, tau = self.train.next(), self.A_bar, self.tau
         if self._prunes():
             self.prune()
         self.use_mixture()
         loss, right = weight_step(self.net, train, self.learner.w_optimizer, self.clock)
-        if tau < self.constants.grace and any(
-            (alive.sum(-1) > 1).any() for alive in self.alive.values()
-        ):
+        # with one candidate left in every row the softmax is 1, whatever A says
+        undecided = any((alive.sum(-1) > 1).any() for alive in self.alive.values())
+        if tau < self.constants.grace and undecided:
             with self.clock("arch"):
                 dA, _ = relaxed_gradient(
                     self.net, self.learner.A, lambda A: self.mixture(A, tau), self.valid.next()
@@ -112,6 +113,7 @@ class Asap(Learns[AsapOptions]):
     def _prunes(self) -> bool:
         """Whether one of the equal parts of the search begins with this step."""
         w, parts = self.learner.w_optimizer, self.constants.prunings
+        # whole numbers round down, so that step 0 begins a part too
         return parts * w.t // w.steps > parts * (w.t - 1) // w.steps
 
     def mixture(self, A: Matrices, tau: float) -> Matrices:
@@ -127,6 +129,7 @@ class Asap(Learns[AsapOptions]):
             returned = self.budget.project(self.preferences(), returned)
         for name, p in self.mixture(self.learner.A, self.tau).items():
             weak = (p < self.constants.threshold / p.shape[-1]) & (returned[name] == 0)
+            # in rows that are not part of the cell too, the best stays
             weak.scatter_(-1, p.argmax(-1, keepdim=True), False)
             self.alive[name] &= ~weak
         self.A_bar = self.derive()
@@ -142,6 +145,7 @@ class Asap(Learns[AsapOptions]):
     def preferences(self) -> Matrices:
         """The factors of the mixture; what was dropped is worth less than everything else
         together."""
+        # a row is worth at most 1: no gain elsewhere makes up for a candidate that is gone
         worst = -1.0 - sum(len(A) for A in self.learner.A.values())
         factors = self.mixture(self.learner.A, self.tau)
         return {name: torch.where(self.alive[name], p, worst) for name, p in factors.items()}
@@ -153,6 +157,7 @@ class Asap(Learns[AsapOptions]):
         return {"learner": super().state_dict(), "alive": self.alive}
 
     def load_state_dict(self, state: State) -> None:
+        # first: the cell that is derived below depends on who is alive
         self.alive = {name: state["alive"][name].clone() for name in self.alive}
         super().load_state_dict(state["learner"])
 

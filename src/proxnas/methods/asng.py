@@ -74,6 +74,7 @@ class Variables:
         theta."""
         absent = {name: 1 + zeros for name, zeros in self._zeros().items()}
         for slot, p_edge, p_candidate in zip(self.slots, theta[::2], theta[1::2], strict=True):
+            # (rows, usable); an entry is absent if no slot chooses it: product of 1 - p_slot
             chosen = torch.outer(p_edge, p_candidate)
             absent[slot.group][torch.tensor(slot.rows)[:, None], torch.tensor(slot.usable)] *= (
                 1 - chosen
@@ -140,24 +141,24 @@ class NaturalGradient:
         """One step; samples that are equally good, or all alike, say nothing."""
         u = torch.tensor(utilities(losses), dtype=torch.float64)
         u = u - u.mean()
-        G = [
-            sum(
-                (
-                    u_i * (_one_hot(values[v], theta) - theta)
-                    for u_i, values in zip(u, samples, strict=True)
-                ),
-                0 * theta,
-            )
-            / len(samples)
-            for v, theta in enumerate(self.theta)
-        ]
+        G = [self._natural_gradient(v, u, samples) for v in range(len(self.theta))]
         if all((g.abs() < 1e-18).all() for g in G):
             return
+        # (N,): what the trust radius measures lengths by
         v = torch.cat([fisher_root(theta, g) for theta, g in zip(self.theta, G, strict=True)])
         n, delta = v.norm(), self.delta
         for theta, g in zip(self.theta, G, strict=True):
             theta.copy_(self._restricted(theta + delta * g / n))
+        # of directions that are noise |s|^2 is gamma on average; it is more where they agree
         self._adapt(v / n, delta / math.sqrt(self.N))
+
+    def _natural_gradient(self, v: int, u: Tensor, samples: Sequence[Sequence[int]]) -> Tensor:
+        """G of the v-th variable: mean_i u_i (M_i - theta)."""
+        theta = self.theta[v]
+        total = 0 * theta
+        for u_i, values in zip(u, samples, strict=True):
+            total = total + u_i * (_one_hot(values[v], theta) - theta)
+        return total / len(samples)
 
     def _adapt(self, direction: Tensor, beta: float) -> None:
         self.s = (1 - beta) * self.s + math.sqrt(beta * (2 - beta)) * direction
@@ -173,6 +174,7 @@ class NaturalGradient:
         if floor >= 1 / K:
             floor = 0.1 / K
         theta = theta.clamp(min=floor)
+        # what clamping added is taken from what lies above the floor, in proportion
         theta = theta - (theta.sum() - 1) * (theta - floor) / (theta.sum() - floor * K)
         return theta / theta.sum()
 
@@ -196,6 +198,7 @@ def utilities(losses: Sequence[float]) -> list[float]:
     their places."""
     size = len(losses)
     mu = math.ceil(size / 4)
+    # rank 0 is the smallest loss
     by_rank = [1 / mu] * mu + [0.0] * (size - 2 * mu) + [-1 / mu] * mu
     order = sorted(losses)
     places = [[rank for rank, other in enumerate(order) if other == loss] for loss in losses]
@@ -240,6 +243,7 @@ class Asng:
         results = []
         for i in range(n):
             self.net.use(self.variables.A_bar(self.theta.sample(self.generator)))
+            # the gradients of all of them add up; w moves with the last
             results.append(
                 weight_step(self.net, batch, self.w_optimizer, self.clock, 1 / n, last=i == n - 1)
             )

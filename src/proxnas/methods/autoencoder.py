@@ -139,6 +139,7 @@ class Autoencoder(nn.Module):
 
     def log_probabilities(self, h: Tensor, words: Tensor) -> Tensor:
         """log p (N, D, V) of every decision, given those before it."""
+        # (N, D), teacher forcing: before each decision the decoder is told the true one
         before = torch.cat([torch.full_like(words[:, :1], self.start), words[:, :-1]], 1)
         outputs, _ = self.decoder(self.embedding(before) + self.places.weight, _begin(h))
         logits = self._logits(outputs, h)
@@ -146,6 +147,7 @@ class Autoencoder(nn.Module):
 
     def _logits(self, outputs: Tensor, h: Tensor) -> Tensor:
         """(N, T, V) of the decoder's outputs (N, T, H), with what they attend to."""
+        # (N, T, D): by how much each h_t is attended to
         attention = (outputs @ h.transpose(1, 2)).softmax(-1)
         logits: Tensor = self.word(torch.cat([outputs, attention @ h], -1))
         return logits
@@ -159,6 +161,7 @@ class Autoencoder(nn.Module):
         taken = torch.zeros(N, self.language.size, dtype=torch.bool)
         for t, slot in enumerate(self.language.slots):
             if t == 0 or slot.node != self.language.slots[t - 1].node:
+                # another node: its inputs are free again
                 taken = torch.zeros_like(taken)
             output, state = self.decoder(self.embedding(word) + self.places.weight[t], state)
             logits = self._logits(output, h)[:, 0]
@@ -181,6 +184,7 @@ class Autoencoder(nn.Module):
         """h + eta df/dh, every df/dh_t scaled to length 1, so that eta means the same whatever the
         predictor's slope; the outcome is scaled as embeddings are."""
         h = h.detach().requires_grad_()
+        # the sum, for the cells do not meet: g[n] is df_n/dh_n
         (g,) = torch.autograd.grad(self.predict(h).sum(), h)
         return nn.functional.normalize(
             h.detach() + eta * nn.functional.normalize(g, dim=-1), dim=-1
@@ -212,6 +216,7 @@ def fit(
     words = torch.tensor([language.words(cell) for cell, _ in seen])
     scores = torch.tensor([score for _, score in seen])
     low, high = scores.min(), scores.max()
+    # 0 .. 1, as the sigmoid says them; equal scores become 0
     targets = (scores - low) / (high - low).clamp_min(1e-9)
     drawn = [language.cells.draw(generator) for _ in range(options.unlabelled)]
     unlabelled = torch.tensor([language.words(cell) for cell in drawn])
@@ -231,6 +236,7 @@ def loss(
     """lambda (f - s)^2 + (1 - lambda) (-log p), means over the cells; the other cells have no s."""
     all_words = torch.cat([words, others])
     h = model.encode(all_words)
+    # the first cells are those that were evaluated
     prediction = (model.predict(h[: len(words)]) - targets).square().mean()
     log_p = model.log_probabilities(h, all_words).gather(-1, all_words[..., None])
     return weight * prediction - (1 - weight) * log_p.mean()

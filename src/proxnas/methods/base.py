@@ -193,6 +193,7 @@ def weight_step(
     with clock("forward"):
         loss, output = net.loss(batch)
     with clock("backward"):
+        # parts before the last only add their gradients up
         if last:
             optimizer.step(part * loss, net.objective.share(batch), net.objective.examples(batch))
         else:
@@ -209,9 +210,11 @@ def relaxed_gradient(
 ) -> tuple[Matrices, Sequence[Tensor | None]]:
     """dL/dA by plain autograd through the factors weigh(A) of the candidates, and dL/dw for the
     weights asked for."""
+    # the same numbers on no graph: A itself is moved in place and must not be a leaf
     leaves = {name: a.detach().requires_grad_() for name, a in A.items()}
     net.use(weigh(leaves), weighted=True)
     loss, _ = net.loss(batch, bool(weights))
+    # first those of A, group by group, then those of w
     gradients = net.gradient(loss, [*leaves.values(), *weights])
     n = net.objective.examples(batch)
     return mean_matrices(by_name(A, gradients), n, net.device), mean(gradients[len(A) :], n)
@@ -220,6 +223,7 @@ def relaxed_gradient(
 @torch.no_grad()
 def mean_loss(net: Supernet, batches: Sequence[Batch]) -> float:
     """The mean loss of the network in use on some batches; the host reads it once."""
+    # (batches,) on the device: nothing waits for it on the way
     losses = torch.stack([net.loss(batch)[0] for batch in batches])
     return float(mean_of(losses, net.objective.examples(batches[0])).mean())
 
@@ -231,6 +235,7 @@ def random_cell(net: Supernet, generator: torch.Generator, budget: Budget | None
         name: torch.rand(group.shape, generator=generator, dtype=torch.float64)
         for name, group in net.groups.items()
     }
+    # the largest of uniform numbers: by symmetry no candidate and no edge is ahead of others
     A_bar = {name: one_hot(a, net.groups[name]) for name, a in A.items()}
     return budget.project(A, A_bar) if budget else A_bar
 

@@ -80,14 +80,17 @@ class Prior:
     def __init__(self, shape: tuple[int, int], strength: float, noise: Tensor) -> None:
         self.strength = strength
         self.switch = torch.ones(shape, dtype=torch.float64)
+        # noise in gamma alone: the switches all start at 1, and ties must be broken
         self.gamma = (1 + noise).clamp(min=0.5)
         self.omega = torch.ones(shape, dtype=torch.float64)
 
     def penalty_gradient(self) -> Tensor:
+        # d/ds of lambda omega |s|
         return self.strength * self.omega * self.switch.sign()
 
     def update(self, H: Tensor) -> None:
         """gamma and omega from the curvature; what has none is irrelevant."""
+        # the posterior variance of the switch
         C = 1 / (1 / self.gamma + H / self.strength)
         self.omega = (1 / self.gamma - C / self.gamma.square()).abs().sqrt()
         self.gamma = torch.where(
@@ -143,6 +146,7 @@ class BayesNas:
         warm = self.w_optimizer.t >= self.warmup
         leaves = [prior.switch.detach().requires_grad_(warm) for prior in self.priors()]
         self._use(leaves)
+        # that of this step: after it the optimizer stands at the next
         rate = self.w_optimizer.learning_rate
         loss, right, gradients = joint_step(self.net, batch, self.w_optimizer, self.clock, leaves)
         if warm and gradients is not None:
@@ -155,6 +159,7 @@ class BayesNas:
 
     def _use(self, switches: list[Tensor]) -> None:
         edges, candidates = switches[: len(self.edges)], switches[len(self.edges) :]
+        # s_e s_ek: (E, 1) * (E, K)
         factors = {
             name: e * k for name, e, k in zip(self.net.groups, edges, candidates, strict=True)
         }
@@ -168,6 +173,7 @@ class BayesNas:
         self._use(leaves)
         output = self.net(batch.x)
         output = output if self.net.precision == torch.float32 else output.float()
+        # (answers, classes) on the host, where the generator is: the same draws on every device
         p = output.detach().softmax(-1).flatten(0, -2).cpu()
         if not p.isfinite().all():
             raise diverged()
@@ -195,9 +201,11 @@ class BayesNas:
         measured = [
             self.measure(self.valid.next()) for _ in range(self.constants.curvature_batches)
         ]
+        # turned around: for each prior its curvature on every batch
         for prior, *H in zip(self.priors(), *measured, strict=True):
             prior.update(torch.stack(H).mean(0))
         for name, candidates in self.candidates.items():
+            # (E, K) with (E, 1): harmonic, so that it is below both
             candidates.gamma = 1 / (1 / candidates.gamma + 1 / self.edges[name].gamma)
         self.A_bar = self.derive()
 

@@ -91,6 +91,7 @@ class Cells:
     def within(self, budget: Budget | None, cell: Cell) -> Cell:
         """The cell itself, or the one within the limit that has most of it."""
         A_bar = self.A_bar(cell)
+        # the cell as its own scores: projected, it keeps as many of its picks as fit
         return self.of(budget.project(A_bar, A_bar)) if budget else cell
 
     def neighbours(self, cell: Cell) -> list[Cell]:
@@ -108,6 +109,7 @@ class Cells:
         inputs of the cell and no way is longer than it must be: all over, and in each group alone;
         those that are not the cell itself."""
         flat = tuple(map(_on_first_edges, self.places, cell))
+        # all groups at once, then one at a time
         found = [flat]
         for name in self.groups:
             places = zip(self.places, cell, flat, strict=True)
@@ -140,13 +142,16 @@ def _on_first_edges(place: Place, picks: NodePicks) -> NodePicks:
 def _place(name: str, group: Group, rows: tuple[int, ...]) -> Place:
     everything = tuple(range(len(group.candidates)))
     if group.max_inputs is None:
+        # every edge is kept, and `none` is how one is left out
         return Place(name, rows, len(rows), everything)
+    # a group that has nothing but `none` keeps it
     usable = tuple(k for k in everything if group.candidates[k] != NONE) or everything
     return Place(name, rows, min(group.max_inputs, len(rows)), usable)
 
 
 def changed(cell: Cell, n: int, i: int, pick: Pick) -> Cell:
     """The cell with another i-th pick of its n-th node."""
+    # sorted by row, so that equal cells stay equal tuples
     picks = cell[n]
     return (*cell[:n], tuple(sorted((*picks[:i], pick, *picks[i + 1 :]))), *cell[n + 1 :])
 

@@ -92,6 +92,7 @@ class Trace:
     @property
     def entropies(self) -> Tensor:
         """(N, D); what cannot be decided (log-probability -inf) counts nothing."""
+        # 0 times -inf would be NaN, in the gradient too
         finite = [log_p.masked_fill(log_p == -torch.inf, 0.0) for log_p in self.logs]
         return torch.stack(
             [-(log_p.exp() * at).sum(-1) for log_p, at in zip(self.logs, finite, strict=True)], -1
@@ -156,12 +157,14 @@ class Controller(nn.Module):
         trace = Trace(zero, zero, start, selected)
         each = torch.arange(N)
         for i, (name, group) in enumerate(self.groups.items()):
+            # states belong to one cell; h and c go on: what was decided for one tells of the next
             trace.anchors, trace.keys, trace.x = [], [], start
             for rows in group.nodes:
                 if group.max_inputs is not None:
                     self._states(trace, start, len(rows), first=rows is group.nodes[0])
                 for e in self._inputs(trace, rows, group.max_inputs, decide):
                     k = self._candidate(trace, name, biased=i == 0, decide=decide)
+                    # an entry in each of the N architectures
                     selected[name][each, e, k] = 1.0
         return trace
 
@@ -182,9 +185,11 @@ class Controller(nn.Module):
         if most is None:
             return [torch.full((N,), e) for e in rows]
         taken, chosen = torch.zeros(N, R, dtype=torch.bool), []
+        # (R,): the next node is R - i states after state i
         far = torch.arange(R, 0, -1.0).square() * self.options.distance
         for _ in range(min(most, R)):
             self._advance(trace)
+            # additive attention, v . tanh(W1 a_i + W2 h): (N, R, H)
             compared = torch.stack(trace.keys[:R], 1) + self.query(trace.h)[:, None]
             logits = (
                 self._squashed(self.attention(compared.tanh()).squeeze(-1), self.options.tanh) - far
@@ -221,6 +226,7 @@ class Controller(nn.Module):
 
     @staticmethod
     def _choose(trace: Trace, logits: Tensor, decide: Decide) -> Tensor:
+        # deciding takes no gradient: REINFORCE and PPO ask for that of the log-probability
         index = decide(logits.detach().softmax(-1))
         trace.decisions.append(index)
         trace.logs.append(logits.log_softmax(-1))

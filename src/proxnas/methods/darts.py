@@ -79,6 +79,7 @@ class Darts(MixtureSearch):
         if self.order == 1:
             return super().gradient(train)
         valid = self.valid.next()
+        # the unrolled step begins with the loss of the architecture in use
         self.use_mixture()
         return self.unrolled(self.first_order, train, valid)
 

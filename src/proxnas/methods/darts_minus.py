@@ -54,6 +54,7 @@ class Fading(Relaxation):
 
     def weigh(self, A: Matrices, progress: float, generator: torch.Generator | None) -> Matrices:
         beta = self.beta * (1 - progress)
+        # (E, K) + (K,): every edge has the same auxiliary connection
         return {name: a.softmax(-1) + beta * self.skips[name] for name, a in A.items()}
 
 

@@ -100,6 +100,7 @@ class DartsPt(Learns[DartsPtOptions]):
         steps, begin = self.learner.w_optimizer.steps, self._begin()
         if t < begin:
             return 0
+        # the last step, t = steps - 1, has them all
         return len(self.order) * (t - begin + 1) // (steps - begin)
 
     def _begin(self) -> int:
@@ -108,6 +109,7 @@ class DartsPt(Learns[DartsPtOptions]):
         return min(steps - 1, int((1 - self.options.deciding) * steps))
 
     def _decide(self, turn: int) -> None:
+        # the same for all edges of this turn: what differs between losses is the candidate
         batches = [self.valid.next() for _ in range(self.options.judged_batches)]
         for name, e in self.order[self.decided : turn]:
             candidates = self.alive[name][e].nonzero().flatten().tolist()
@@ -130,6 +132,7 @@ class DartsPt(Learns[DartsPtOptions]):
     def _loss_without(self, name: str, e: int, k: int, batches: list[Batch]) -> float:
         """L_val of the mixture with the factor of one candidate set to 0."""
         factors = self._mixture(self.learner.A)
+        # a factor of 0 is not run, as if the candidate were not there
         factors[name] = factors[name].clone()
         factors[name][e, k] = 0.0
         self.net.use(factors, weighted=True)
@@ -146,7 +149,9 @@ class DartsPt(Learns[DartsPtOptions]):
         mixture = self._mixture(self.learner.A)
         found = {}
         for name, p in mixture.items():
+            # (E,): 0 for the edge that is missed least, by steps of 1 / E
             rank = self.strength[name].argsort().argsort().double() / len(p)
+            # all 0 until the last step has measured them
             known = bool(self.strength[name].any())
             found[name] = p + self.alive[name] * rank[:, None] if known else p
         return found

@@ -47,6 +47,7 @@ class Discretizer:
             return wanted
         # so all that is trained is small enough, and what is returned too
         within = self.budget.project(_disturbed(A, noise), wanted)
+        # what fits is handed back itself, with its values; another cell comes with entries 1
         return wanted if within is wanted else self._valued(A, within)
 
     def unlimited(self, A: Matrices, last: Matrices, noise: Matrices | None = None) -> Matrices:
@@ -71,12 +72,14 @@ class Discretizer:
         if name not in last:
             return self.lots[name]
         # what was selected last stays in a tie: two entries clipped to 1 must not take turns
+        # lots are below 1, so one more puts it before all others
         return self.lots[name] + (last[name] != 0)
 
     def _valued(self, A: Matrices, selected: Matrices) -> Matrices:
         """The same entries with their values: 1, or a_k without noise."""
         if self.value == "one":
             return {name: (a != 0).to(a.dtype) for name, a in selected.items()}
+        # an entry of 0 that was selected keeps a factor: at 0 it would no longer be part of A_bar
         return {
             name: torch.where(a != 0, A[name].clamp(1e-6, 1.0), 0.0) for name, a in selected.items()
         }

@@ -63,6 +63,7 @@ class _Sample(torch.autograd.Function):
         (g,) = gradients
         theta, concentration = ctx.saved_tensors
         total = concentration.sum(-1, keepdim=True).expand_as(concentration)
+        # as torch.distributions.Dirichlet has it, whose own draw takes no generator
         slope = torch._dirichlet_grad(theta, concentration, total)
         return slope * (g - (theta * g).sum(-1, keepdim=True)), None
 
@@ -78,6 +79,7 @@ class Dirichlet(Relaxation):
 
     def _row_by_row(self, a: Tensor, alive: Tensor, generator: torch.Generator | None) -> Tensor:
         """All rows keep equally many candidates, so that these make a smaller matrix."""
+        # (E, number kept): their columns, row by row
         kept = alive.nonzero()[:, 1].view(len(a), -1)
         concentration = concentrations(a.gather(-1, kept))
         theta = concentration / concentration.sum(-1, keepdim=True)
@@ -127,5 +129,6 @@ class DrNas(MixtureSearch):
         return {"learner": super().state_dict(), "alive": self.relaxation.alive}
 
     def load_state_dict(self, state: State) -> None:
+        # first: the cell that is derived below depends on who is alive
         self.relaxation.alive = {name: alive.clone() for name, alive in state["alive"].items()}
         super().load_state_dict(state["learner"])

@@ -97,6 +97,7 @@ class Enas:
         weights = replace(setup.weights, nesterov=True, cycles=self.constants.cycles)
         self.w_optimizer = WeightOptimizer(self.net, weights, len(self.train))
         self.steps = weights.epochs * len(self.train)
+        # before the controller's first phase a drawn cell is as good as any
         self.drawn = self.best = self.A = self._draw()
 
     def step(self) -> Metrics:
@@ -107,9 +108,10 @@ class Enas:
         loss, right = weight_step(self.net, batch, self.w_optimizer, self.clock)
         if self.w_optimizer.t % len(self.train) == 0:
             with self.clock("arch"):
-                self.A = _mean(
-                    [cell for _ in range(self.updates) for cell in self.update()] or [self.A]
-                )
+                cells: list[Matrices] = []
+                for _ in range(self.updates):
+                    cells += self.update()
+                self.A = _mean(cells or [self.A])
                 self.best = self.choose()
         return Metrics(loss, right, len(batch.y), changed(before, self.drawn))
 
@@ -117,10 +119,13 @@ class Enas:
         """One step of REINFORCE; the cells that it drew."""
         traces = [self.controller(self.generator) for _ in range(self.constants.aggregate)]
         for trace in traces:
+            # as a number: REINFORCE takes no gradient of R
             reward = (
                 self.reward(trace.A_bar, self.valid.next()) + self.constants.entropy * trace.entropy
             )
+            # before the advantage: the baseline has seen this reward too
             self.baseline -= (1 - self.constants.baseline) * (self.baseline - reward)
+            # one graph at a time: gradients add up until the step
             (-(reward - self.baseline) * trace.log_probability / len(traces)).backward()
         self.adam.step()
         self.adam.zero_grad()
@@ -188,6 +193,7 @@ class Enas:
 
 
 def _mean(cells: list[Matrices]) -> Matrices:
+    # (cells, E, K) -> (E, K): the share of the cells that hold an entry
     return {name: torch.stack([cell[name] for cell in cells]).mean(0) for name in cells[0]}
 
 

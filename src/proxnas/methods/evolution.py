@@ -65,7 +65,9 @@ class Evolution:
 
     def __init__(self, cells: Cells, options: Constants, generator: torch.Generator) -> None:
         self.cells, self.options, self.generator = cells, options, generator
+        # a full deque drops its other end when something is appended: the oldest dies
         self.population: deque[tuple[Cell, float]] = deque(maxlen=options.population)
+        # the i-th input of the n-th node; a mutation needs something else that it could be
         slots = [(n, i, place) for n, place in enumerate(cells.places) for i in range(place.inputs)]
         rewirable = [(n, i) for n, i, place in slots if len(place.rows) > place.inputs]
         replaceable = [(n, i) for n, i, place in slots if len(place.usable) > 1]
@@ -101,6 +103,7 @@ class Evolution:
         ):
             return cell
         for _ in range(TRIES):
+            # first the kind of mutation, then where: kinds have equal chances, not places
             slots, alternatives = self.kinds[uniform(len(self.kinds), self.generator)]
             n, i = slots[uniform(len(slots), self.generator)]
             picks = alternatives(self.cells.places[n], cell[n], i)

@@ -47,7 +47,9 @@ class Gates(Relaxation):
 
     def penalty(self, A: Matrices) -> Tensor:
         """-w times the mean of (gate - 0.5)^2."""
+        # (N,): one mean over all groups, not one for each
         gates = torch.cat([a.sigmoid().flatten() for a in A.values()])
+        # least at 0 and at 1, the ends of a gate
         return -self.zero_one * (gates - 0.5).square().mean()
 
 

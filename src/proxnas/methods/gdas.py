@@ -82,9 +82,8 @@ class Gdas(Learns[GdasOptions]):
     def step(self) -> Metrics:
         """w on a sampled path, then A on another."""
         train, before, tau = self.train.next(), self.A_bar, self.tau
-        self.net.use(
-            {name: hard(p) for name, p in self.sample(self.learner.A, tau).items()} | self.fixed
-        )
+        path = {name: hard(p) for name, p in self.sample(self.learner.A, tau).items()}
+        self.net.use(path | self.fixed)
         loss, right = weight_step(self.net, train, self.learner.w_optimizer, self.clock)
         with self.clock("arch"):
             self.learner.A_optimizer.step(self.gradient(self.valid.next(), tau))
@@ -102,8 +101,10 @@ class Gdas(Learns[GdasOptions]):
         """dL/dA = (dp/dA)^T dL/dz at a sample."""
         A = {name: a.detach().requires_grad_() for name, a in self.learner.A.items()}
         p = self.sample(A, tau)
+        # a leaf of its own, cut off from A: dL/dz is asked for here, dp/dA follows below
         z = {name: hard(q.detach()).requires_grad_() for name, q in p.items()}
         dz = mean_matrices(self._at(z, valid), self.net.objective.examples(valid), self.net.device)
+        # the vector-Jacobian product (dp/dA)^T dL/dz
         passed = torch.autograd.grad(list(p.values()), list(A.values()), list(dz.values()))
         return dict(zip(A, passed, strict=True))
 
@@ -133,6 +134,7 @@ def pairs(p: Tensor, group: Group) -> Tensor:
     usable = [k for k, name in enumerate(group.candidates) if name != NONE] or [0]
     A_bar = torch.zeros_like(p)
     for rows in group.nodes:
+        # (edge, candidate) of the node by falling probability, the first of equals first
         entries = sorted(((e, k) for e in rows for k in usable), key=lambda entry: -float(p[entry]))
         for e, k in entries[: group.max_inputs]:
             A_bar[e, k] = 1.0
@@ -160,11 +162,13 @@ def _with_sums(
     """dz with sum(g_j) added to the unsampled entries of every row that enters node j; the host
     reads them once."""
     total = {name: g.clone() for name, g in dz.items()}
+    # the output gets z_k times 1 from an unsampled candidate: d/dz_k is the sum of g_j
     reached = [(call, g.sum()) for call, g in zip(tape, gradients, strict=True) if g is not None]
     sums = torch.stack([g for _, g in reached]).tolist() if reached else []
     for (call, _), value in zip(reached, sums, strict=True):
         for choice in call.choices:
             assert choice.row is not None
             name, e = choice.row
+            # (K,): a sampled entry has its own gradient already
             total[name][e] += value * (z[name][e].detach() == 0)
     return total

@@ -105,6 +105,7 @@ class Genetic:
         for _ in range(TRIES):
             bred = self.bred(self.generation)
             self.waiting = list(dict.fromkeys(c for c in bred if c not in self.scores))
+            # of this generation the known ones count at once, the others when they are told
             self.generation = [(c, self.scores[c]) for c in bred if c in self.scores]
             if self.waiting:
                 return
@@ -119,14 +120,17 @@ class Genetic:
                 children += self.crossed(one, other)
             else:
                 children += [self._perhaps_mutated(one), self._perhaps_mutated(other)]
+        # the last of an odd number has nobody beside it
         if len(parents) % 2:
             children.append(self._perhaps_mutated(parents[-1]))
         pairs = zip(children, parents, strict=True)
+        # beyond the limit of skip connections a child gives way to the parent in its place
         return [child if self.cells.allows(child) else parent for child, parent in pairs]
 
     def selected(self, generation: list[Member]) -> list[Cell]:
         """N of them by a roulette whose weights are the scores above the worst."""
         scores = torch.tensor([score for _, score in generation], dtype=torch.float64)
+        # the worst of a generation has no chance at all
         weights = scores - scores.min()
         if not bool(weights.sum() > 0):  # all alike
             weights = torch.ones_like(weights)

@@ -13,6 +13,7 @@ from torch import Tensor
 def gumbel(shape: torch.Size, generator: torch.Generator) -> Tensor:
     """-log(-log u), u uniform; drawn again where it is not finite."""
     while True:
+        # -log u is exponential, so its logarithm, with the sign turned, is Gumbel
         noise = -torch.empty(shape, dtype=torch.float64).exponential_(generator=generator).log()
         if noise.isfinite().all():
             return noise

@@ -35,6 +35,7 @@ class Learner:
             name: mean + setup.options.arch_noise * self.normal(group.shape)
             for name, group in setup.net.groups.items()
         }
+        # what is known of A stands in place of what was drawn
         self.A = setup.begin(drawn)
         self.A_optimizer = ArchitectureOptimizer(self.A, setup.options)
         weights = replace(setup.weights, nesterov=nesterov)
@@ -100,6 +101,7 @@ def joint_step(
     In float16 a step can overflow: w is then left as it is, and the gradients are None for the same
     reason.
     """
+    # the scaler sees to the weights alone, and may change its factor in the step
     scale = optimizer.scaler.get_scale()
     loss, right = weight_step(net, batch, optimizer, clock)
     parts = [torch.zeros_like(x) if x.grad is None else x.grad / scale for x in leaves]
@@ -111,6 +113,7 @@ def joint_step(
 
 def clipped(dA: Matrices, most: float) -> Matrices:
     """The gradients scaled down together to a norm of at most so much."""
+    # one norm over all groups: their proportions stay
     norm = torch.stack([g.norm() for g in dA.values()]).norm()
     return {name: g * (most / norm).clamp(max=1.0) for name, g in dA.items()}
 

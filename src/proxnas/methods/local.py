@@ -42,6 +42,7 @@ class Local:
         self.cells, self.generator = cells, generator
         self.proposals, self.within = proposals, within
         self.middle = within(start or cells.draw(generator))
+        # first of all the middle itself: its neighbours must beat it
         self.waiting = [self.middle]
         self.around: list[Cell] = []
         self.known: dict[Cell, float] = {}
@@ -63,14 +64,19 @@ class Local:
 
     def _move(self) -> None:
         """To the best neighbour; from a cell that has no better one to a random cell."""
+        # all around are known here: this is asked when none waits any more
         best = max(self.around, key=self.known.__getitem__, default=self.middle)
         if self.around and self.known[best] <= self.known[self.middle]:
             return self._begin_anew()
         self.middle = best
         self.around = self._around(best)
         self.waiting = [cell for cell in self._in_order(self.around) if cell not in self.known]
-        if not self.waiting:  # all of them are known, or there are none
-            self._move() if self.around else self._begin_anew()
+        if self.waiting:
+            return
+        if self.around:  # all of them are known
+            self._move()
+        else:
+            self._begin_anew()
 
     def _around(self, middle: Cell) -> list[Cell]:
         """Its neighbours, or what is proposed, each within the limits, once, and none of them the

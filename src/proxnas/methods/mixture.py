@@ -53,6 +53,7 @@ class MixtureSearch(Learns[Any]):
             with self.clock("arch"):
                 self.learner.A_optimizer.step(self.gradient(train))
                 self.A_bar = self.derive()
+        # weighed anew: A has moved, and factors that are drawn are drawn again
         self.net.use(self._weigh(self.learner.A), weighted=True)
         loss, right = weight_step(self.net, train, self.learner.w_optimizer, self.clock)
         return Metrics(loss, right, len(train.y), changed(before, self.A_bar))
@@ -61,6 +62,7 @@ class MixtureSearch(Learns[Any]):
         """d/dA of the validation loss and the penalty; `train`: the batch that w moves on."""
         A = self.learner.A
         dA, _ = relaxed_gradient(self.net, A, self._weigh, self.valid.next())
+        # in a graph of its own: that of the loss is gone
         leaves = {name: a.detach().requires_grad_() for name, a in A.items()}
         penalty = self.relaxation.penalty(leaves)
         if penalty is None:

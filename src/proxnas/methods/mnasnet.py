@@ -94,10 +94,12 @@ class MnasnetSearch(Sampling):
     def _rank(self, cell: Cell, score: float) -> tuple[bool, float]:
         """Cells within the limit first, by score; the others by reward."""
         if self.budget is None or self.budget.meets(self.cells.A_bar(cell)):
+            # True before False: any cell within the limit ranks above any beyond it
             return True, score
         return False, self.reward(cell, score)
 
     def _judged(self, measured: Validation) -> None:
+        # the rank decides what is kept, the reward what the controller learns
         score = self.score(measured)
         rank = self._rank(self.cell, score)
         if self.measured is None or rank > self._rank(self.best, self.score(self.measured)):

@@ -112,10 +112,12 @@ class Nao(InRounds):
         known = {cell for cell, _ in self.seen}
         found: dict[Cell, None] = {}
         for length in range(1, self.constants.lengths + 1):
+            # every length from where the cells stand, not from where the last step led
             decoded = model.decode(model.ascend(h, length * self.constants.eta))
             for cell in map(self.within, decoded):
                 if cell not in known:
                     found[cell] = None
+        # those that no evaluation has seen, by f of their own embeddings
         return model.ranked(list(found))[:number]
 
     def _random(self, besides: list[Cell] | None = None) -> Cell:

@@ -40,9 +40,11 @@ class WeightOptions(RatesOfW):
 
     def of(self, factory: Factory) -> WeightOptions:
         """The same with another optimizer, whose rate, momentum and decay are read off it."""
+        # a weight of nobody's, only to read the rates off
         group = factory([torch.zeros(1, requires_grad=True)]).param_groups[0]
         rate = float(group["lr"])
         known = {name: group.get(name, 0.0) for name in ("momentum", "weight_decay")}
+        # the cosine falls to the same share of its start as it would for SGD
         shape = self.learning_rate_min / self.learning_rate if self.learning_rate else 1.0
         return replace(
             self, factory=factory, learning_rate=rate, learning_rate_min=shape * rate, **known
@@ -63,6 +65,7 @@ class WeightOptimizer:
         self.weights: list[Tensor] = [w for w in net.module.parameters() if w.requires_grad]
         self.buffers = [x for x in net.module.buffers() if x.is_floating_point()]
         self.sgd = options.factory(self.weights) if options.factory else self._sgd(net)
+        # of each group as a multiple of the first rate: one cosine moves all of them
         self.rates = [
             group["lr"] / (options.learning_rate or 1.0) for group in self.sgd.param_groups
         ]
@@ -99,6 +102,7 @@ class WeightOptimizer:
     def learning_rate(self) -> float:
         """The rate of the step that comes next."""
         o = self.options
+        # min + (max - min) (1 + cos(pi progress)) / 2
         cosine = (1 + math.cos(math.pi * cycled(self.t, self.steps, o.cycles))) / 2
         return o.guard.factor * (
             o.learning_rate_min + (o.learning_rate - o.learning_rate_min) * cosine
@@ -112,7 +116,9 @@ class WeightOptimizer:
         """`share`: how large a step the batch stands for; `examples`: how many it has, to weigh it
         among the parts that other processes have."""
         self.accumulate(loss)
+        # still scaled up: every process has the same scale, and the mean keeps it
         loss = mean_gradients(self.weights, self.buffers, loss, examples)
+        # the norm to clip at is that of the gradient itself
         self.scaler.unscale_(self.sgd)
         norm = nn.utils.clip_grad_norm_(self.weights, self.options.clip)
         for group, rate in zip(self.sgd.param_groups, self.rates, strict=True):
@@ -154,6 +160,7 @@ class WeightOptimizer:
         ]
         moved = torch.stack([(w - old).norm() for w, old in pairs]).norm()
         slope = torch.stack([w.grad.norm() for w, _ in pairs if w.grad is not None]).norm()
+        # the cosine's part is taken out: the pace is that of the rate that a training begins with
         fallen = self.learning_rate / (self._first_rate or 1.0)
         ratio = float(moved / (fallen * slope).clamp(min=1e-12))
         if math.isfinite(ratio):
@@ -202,5 +209,6 @@ def cycled(t: int, steps: int, cycles: int) -> float:
     """Progress after t of all steps within the cycle that runs; the cycles last 1, 2, 4, ... parts
     of the whole."""
     parts = min(t, steps) * ((1 << cycles) - 1) / steps  # in this order exact where a cycle ends
+    # cycle c begins after 1 + 2 + ... + 2^(c-1) = 2^c - 1 parts and has 2^c of them
     cycle = min(int(math.log2(parts + 1)), cycles - 1)
     return (parts + 1) / (1 << cycle) - 1

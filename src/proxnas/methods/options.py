@@ -144,6 +144,7 @@ class WarmsUp(MethodOptions):
 
     def first_due(self, steps_per_epoch: int, epochs: int, every: int = 1) -> int:
         """The first step behind the warm-up that updates A."""
+        # the first multiple of `every` that is no longer warm-up, as `due` has it
         return every * math.ceil(self.warmup_epochs(epochs) * steps_per_epoch / every)
 
     def check_moves(self, steps_per_epoch: int, epochs: int, every: int = 1) -> None:
@@ -167,6 +168,7 @@ class Alternates(WarmsUp):
 
     def due(self, t: int, steps_per_epoch: int, epochs: int) -> bool:
         """Whether step t updates A."""
+        # a warm-up may end within an epoch
         warm = t >= self.warmup_epochs(epochs) * steps_per_epoch
         return warm and t % self.arch_every == 0
 
@@ -214,6 +216,7 @@ class SamplesCells(MethodOptions):
     """Whole cells are evaluated, one after the other."""
 
     traits: ClassVar[Traits] = Traits(samples_cells=True)
+    # the best cell may stay the best for long while better ones are still to come
     defaults: ClassVar[Mapping[str, Any]] = {"patience": 0}
 
     evaluations: Annotated[int, CELLS] = 8
@@ -262,6 +265,7 @@ class CountsCost(CostOption, MethodOptions):
         found = {}
         if not weight and not self.weighs_cost(beside.limited):
             found["cost"] = f"without {{{name}}}"
+        # p_k = 0 for all k, and R = 0 whatever its weight
         if beside.weightless and beside.cost in ("params", "flops"):
             found[name] = (
                 f"in {{space}} {beside.space}, whose candidates have neither weights nor"

@@ -67,11 +67,13 @@ class PcDarts:
                 for name, group in self.net.groups.items()
             }
         )
+        # (E, 1) for each group, drawn after all of A: the order is part of what a seed means
         self.B = {
             f"{EDGES}{name}": self.options.arch_noise
             * torch.randn(group.shape[0], 1, generator=generator, dtype=torch.float64)
             for name, group in self.net.groups.items()
         }
+        # one Adam and one decay for both
         self.optimizer = ArchitectureOptimizer(self.A | self.B, self.options)
         self.w_optimizer = WeightOptimizer(self.net, setup.weights, len(self.train))
         self._check_moves(self.w_optimizer.steps)
@@ -130,6 +132,7 @@ class PcDarts:
 def among_inputs(B: Tensor, group: Group) -> Tensor:
     """softmax of the weights (E, 1) over the edges that enter one node."""
     parts = [B[list(rows)].softmax(0) for rows in group.nodes]
+    # parts stand in the order of nodes; argsort undoes it, back to that of rows
     order = [e for rows in group.nodes for e in rows]
     places = torch.tensor(order).argsort()
     return torch.cat(parts)[places]

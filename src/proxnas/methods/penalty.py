@@ -52,11 +52,13 @@ class SizePenalty:
         self, setup: Setup[PricesSize], discretize: Discretizer, price: Price | None
     ) -> None:
         self.options, self.discretize, self.price = setup.options, discretize, price
+        # without a weight nothing is counted, and by latency nothing is measured
         self.costs = self._costs(setup) if self.options.eta or price else {}
 
     def _costs(self, setup: Setup[PricesSize]) -> dict[str, Tensor]:
         """Group -> p_k / p_bar (K,), of the groups that R counts."""
         costs = parameter_costs(setup.net) if setup.costs is None else setup.costs
+        # the public code sums over the normal matrix alone
         skipped = () if self.options.eta_cells == "all" else ("reduce",)
         return {name: cost for name, cost in costs.items() if name not in skipped}
 
@@ -71,6 +73,7 @@ class SizePenalty:
     ) -> Matrices:
         """eta dR/dA of the groups that R counts; `path`: where L_val is taken, `last` and `noise`:
         what it was selected with."""
+        # taken at A_bar for A, like the gradient of the loss
         slopes = R_gradient(self.place(A, path, last, noise), self.costs)
         return {name: self.eta * dR for name, dR in slopes.items()}
 

@@ -84,14 +84,13 @@ class Pnas(InRounds):
         return self.complete(self.asked[-1])
 
     def _next_level(self) -> list[Partial]:
+        # an equal part of what is left for this level and each one after it
         most = max(1, self.left // (len(self.order) - self.round + 1))
         known = {partial for partial, _ in self.seen}
         extended = [partial for partial in self._extensions() if partial not in known]
         if self.round == 1:
-            return [
-                extended[i]
-                for i in torch.randperm(len(extended), generator=self.generator)[:most].tolist()
-            ]
+            order = torch.randperm(len(extended), generator=self.generator)
+            return [extended[i] for i in order[:most].tolist()]
         return self.ranked(extended)[:most]
 
     def _extensions(self) -> list[Partial]:
@@ -101,9 +100,9 @@ class Pnas(InRounds):
         before = [
             (partial, score) for partial, score in self.seen if len(partial) == self.round - 1
         ]
-        parents = [
-            p for p, _ in sorted(before, key=lambda pair: -pair[1])[: self.options.parents]
-        ] or [()]
+        best = sorted(before, key=lambda pair: -pair[1])[: self.options.parents]
+        parents = [partial for partial, _ in best] or [()]
+        # pair i has parent i // len(options) and option i % len(options): none is made in vain
         number = len(parents) * len(options)
         chosen: Sequence[int] = range(number)
         if number > self.options.ranked:
@@ -126,6 +125,7 @@ class Pnas(InRounds):
 
     def complete(self, partial: Partial) -> Cell:
         """The cell of the space in which all other nodes pass on what there is."""
+        # a partial cell is shorter than the order of levels
         nodes = dict(zip(self.order, partial, strict=False))
         return tuple(
             nodes.get(n) or self._passing(place) for n, place in enumerate(self.cells.places)
@@ -139,6 +139,7 @@ class Pnas(InRounds):
         )
         if group.max_inputs is not None:
             return tuple((e, passes) for e in place.rows[: place.inputs])
+        # all edges are kept: only the last one, from the state just before, has anything on it
         return (*((e, named.get(NONE, passes)) for e in place.rows[:-1]), (place.rows[-1], passes))
 
 
@@ -148,6 +149,7 @@ def _levels(cells: Cells) -> list[int]:
     starts: dict[str, int] = {}
     for n, place in enumerate(cells.places):
         starts.setdefault(place.group, n)
+    # by the place within the group, then by group
     return sorted(range(len(cells.places)), key=lambda n: (n - starts[cells.places[n].group], n))
 
 

@@ -15,9 +15,9 @@ E edges, K candidates; A is (E, K) for each group and stays on the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -26,54 +26,15 @@ from proxnas.common.options import NOT_NEGATIVE, Range
 from proxnas.common.types import Batch, Matrices, State
 from proxnas.core.prox import prox_c, prox_c1, prox_c2
 from proxnas.core.selection import changed
-from proxnas.methods.additions import Additions, AsksForAdditions
+from proxnas.methods.additions import Additions
 from proxnas.methods.architecture import ArchitectureOptimizer
+from proxnas.methods.assembly import ProximalOptions, assemble
 from proxnas.methods.base import Setup, weight_step
 from proxnas.methods.discretizer import Discretizer, Prox
 from proxnas.methods.optimizers import WeightOptimizer
-from proxnas.methods.options import (
-    RATE_OF_A,
-    Alternates,
-    Beside,
-    CountsSkips,
-    DescendsA,
-    TrainsPartly,
-    Traits,
-)
-from proxnas.methods.penalty import PricesSize, SizePenalty
-from proxnas.methods.published import OFFICIAL, PAPER
+from proxnas.methods.options import RATE_OF_A, Traits
+from proxnas.methods.penalty import SizePenalty
 from proxnas.runs.metrics import Metrics
-
-
-@dataclass(frozen=True)
-class ProximalOptions(
-    TrainsPartly, CountsSkips, AsksForAdditions, PricesSize, Alternates, DescendsA
-):
-    """One candidate an edge runs, all are scored."""
-
-    traits: ClassVar[Traits] = Traits(starts_from_A=True, any_length=True)
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": PAPER, "official": OFFICIAL}
-
-    arch_optimizer: Literal["adam", "scaled", "sgd"] = "adam"
-    """Steps of A; scaled: descent with one common scale for all entries."""
-    value: Literal["one", "a_k"] = "one"
-    """Value of a selected entry of A_bar. a_k: its entry of A, as in the paper."""
-    ties: Literal["last", "first"] = "last"
-    """Who is selected among equal entries of A. The last selected (else random by seed), or the
-    first that is not none."""
-
-    def beyond(self, beside: Beside) -> list[str]:
-        """The additions, and steps of A that the paper does not take."""
-        scaled = ["scaled steps of A"] if self.arch_optimizer == "scaled" else []
-        return super().beyond(beside) + scaled
-
-    def idle(self, beside: Beside) -> dict[str, str]:
-        """What only Adam has."""
-        found = super().idle(beside)
-        if self.arch_optimizer != "adam":
-            why = f"with {{arch_optimizer}} {self.arch_optimizer}"
-            found |= {"arch_beta1": why, "arch_beta2": why}
-        return found
 
 
 @dataclass(frozen=True)
@@ -131,6 +92,7 @@ class Proximal:
         self.clock, self.options, self.epochs = setup.clock, setup.options, setup.weights.epochs
         self.discretize, self.prox_of_step, self.additions = discretize, project, additions
         self.penalty = SizePenalty(setup, discretize, additions.price)
+        # nothing was selected yet: the first selection and projection go by the lots alone
         self.A_bar: Matrices = {}
         self.A = self.project(A)
         self.A_bar = self.select(self.A)
@@ -139,6 +101,7 @@ class Proximal:
 
     def step(self) -> Metrics:
         """One pass of Alg. 2, lines 3-6; a step in which A is not due is line 6 alone."""
+        # the batch of w comes first: a gradient of second order needs it too
         train, before = self.train.next(), self.A_bar
         if self.options.due(self.w_optimizer.t, len(self.train), self.epochs):
             with self.clock("arch"):
@@ -157,13 +120,16 @@ class Proximal:
         """dF/dA_bar on a fresh validation batch, F = L_val + eta R."""
         valid, added = self.valid.next(), self.additions
         path = self._run(A_bar)
+        # without evidence the loss has no say; R still has one
         if added.evidence and not added.evidence.is_there(valid):
             dA = {name: torch.zeros_like(a) for name, a in self.A.items()}
         else:
             dA = self.gradient_of_loss(train, valid)
         if added.price:
+            # before R joins it: the price is paid in the steepness of the loss alone
             added.price.follow(dA)
         noise = added.noise(self.A)
+        # dF/dA_bar = dL_val/dA_bar + eta dR/dA
         for name, dR in self.penalty.gradient(self.A, path, self.A_bar, noise).items():
             dA[name] = dA[name] + dR
         return dA
@@ -177,6 +143,7 @@ class Proximal:
             dA, _ = self._loss_gradient(valid, ())
         if added.look_ahead:
             for name, promised in added.look_ahead.promised(train, valid).items():
+                # what training is expected to win counts like a lower gradient
                 dA[name] = dA[name] - promised
         return dA
 
@@ -212,6 +179,7 @@ class Proximal:
         """From now on the network runs A_bar, or what this step explores in its place; returns
         it."""
         noise = self.additions.noise(self.A)
+        # A_bar itself stays: noise changes what is tried, not what would be returned
         path = A_bar if noise is None else self.discretize(self.A, self.A_bar, noise)
         self.net.use(path, weighted=self.options.value == "a_k")
         return path
@@ -226,6 +194,7 @@ class Proximal:
         ahead = self.additions.look_ahead
         if ahead is None:
             return (lambda: None), 0.0
+        # what is looked up is not kept: a measurement changes no search
         return lambda: ahead.look(self.train.next(), self.valid.next()), 1 / ahead.pause(steps)
 
     def doubts(self) -> list[str]:
@@ -258,6 +227,7 @@ class Nasp(Proximal):
     Options = NaspOptions
 
     def __init__(self, setup: Setup[ProximalOptions]) -> None:
+        # the box decides nothing between entries, so no priority is asked for
         super().__init__(setup, *assemble(setup, prox_c1, lambda A, priority: prox_c2(A)))
 
 
@@ -277,41 +247,3 @@ class LazyPa(Proximal):
 
     def __init__(self, setup: Setup[ProximalOptions]) -> None:
         super().__init__(setup, *assemble(setup, prox_c, lambda A, priority: A))
-
-
-def assemble(
-    setup: Setup[ProximalOptions], prox: Prox, project: Prox
-) -> tuple[Matrices, Discretizer, Prox, WeightOptimizer, Additions]:
-    """What the loop is made of, with the additions that the options ask for: A_bar by `prox`, A
-    kept by `project`."""
-    o = setup.options
-    o.check_due(len(setup.train), setup.weights.epochs)
-    drawn = _draw(setup)
-    discretize = Discretizer(
-        setup.net.groups, prox, value=o.value, ties=o.ties, lots=drawn.lots, budget=setup.budget
-    )
-    w = WeightOptimizer(setup.net, setup.weights, len(setup.train))
-    additions = Additions.asked_for(setup, w, drawn.scoring_seed)
-    return setup.begin(drawn.A), discretize, project, w, additions
-
-
-class Drawn(NamedTuple):
-    """What a search draws from its seed before the first step."""
-
-    A: Matrices
-    """0.5 with a little noise."""
-    lots: Matrices
-    """What decides among equal entries."""
-    scoring_seed: int
-    """Of partial scoring: another than that of the noise of exploration."""
-
-
-def _draw(setup: Setup[ProximalOptions]) -> Drawn:
-    generator, groups = torch.Generator().manual_seed(setup.seed), setup.net.groups
-    A, lots = {}, {}
-    for name, group in groups.items():
-        noise = torch.randn(group.shape, generator=generator, dtype=torch.float64)
-        A[name] = 0.5 + setup.options.arch_noise * noise
-    for name, group in groups.items():
-        lots[name] = torch.rand(group.shape, generator=generator, dtype=torch.float64)
-    return Drawn(A, lots, int(torch.randint(2**62, (), generator=generator)))

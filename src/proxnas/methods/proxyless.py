@@ -118,6 +118,7 @@ class Proxyless(Learns[ProxylessOptions]):
             for name, pair in pairs.items():
                 moved = torch.zeros_like(dA[name]).scatter_(-1, pair, 1.0)
                 dA[name] = dA[name] * moved
+        # the step moves A in place
         before = {name: a.clone() for name, a in self.learner.A.items()}
         self.learner.A_optimizer.step(dA)
         for name, pair in pairs.items():
@@ -138,6 +139,7 @@ class Proxyless(Learns[ProxylessOptions]):
         gates = {}
         for name, pair in pairs.items():
             on = torch.multinomial(q[name], 1, generator=self.learner.generator)
+            # three kinds of gates: 1 is on, OFF is run for its gradient, 0 is not run
             off = torch.zeros_like(A[name]).scatter_(-1, pair, OFF)
             gates[name] = off.scatter_(-1, pair.gather(-1, on), 1.0).requires_grad_()
         self.net.use(gates, weighted=True)
@@ -147,6 +149,7 @@ class Proxyless(Learns[ProxylessOptions]):
         dA = {}
         for name, pair in pairs.items():
             g = dg[name].gather(-1, pair)
+            # q_i (g_i - sum_j q_j g_j): the softmax over two, passed backwards
             slope = q[name] * (g - (q[name] * g).sum(-1, keepdim=True))
             dA[name] = torch.zeros_like(A[name]).scatter_(-1, pair, slope)
         return dA
@@ -165,6 +168,7 @@ class Proxyless(Learns[ProxylessOptions]):
             self.baseline = reward
         advantage = reward - self.baseline
         self.baseline = BASELINE * self.baseline + (1 - BASELINE) * reward
+        # d log softmax(A)_k / dA = one_hot(k) - p
         return {name: -advantage * (path[name] - p[name]) for name in p}
 
     def cost_gradient(self) -> Matrices:
@@ -173,6 +177,7 @@ class Proxyless(Learns[ProxylessOptions]):
         for name, cost in self.costs.items():
             p = self.learner.A[name].softmax(-1)
             expected = (p * cost).sum(-1, keepdim=True)
+            # d/dA_k of sum_j p_j c_j = p_k (c_k - sum_j p_j c_j)
             found[name] = self.options.expected_cost * p * (cost - expected)
         return found
 
@@ -189,4 +194,5 @@ def keep_the_others(A: Tensor, before: Tensor, pair: Tensor) -> None:
     """Shifts the two entries of each row so that both together are as likely as before."""
     old = before.gather(-1, pair).logsumexp(-1, keepdim=True)
     new = A.gather(-1, pair)
+    # exp(A_a) + exp(A_b) is what it was, and so is the share of all others
     A.scatter_(-1, pair, new - (new.logsumexp(-1, keepdim=True) - old))

@@ -104,11 +104,14 @@ class RandomWs(DrawsCells):
 
     def choose(self) -> Matrices:
         """The best of N random cells by the shared weights."""
+        # the same for all cells: what differs between losses is the cells
         batches = [self.valid.next() for _ in range(self.constants.batches)]
-        judged = [
-            (self.loss(cell, batches), cell) for cell in (self._draw() for _ in range(self.cells))
-        ]
+        judged = []
+        for _ in range(self.cells):
+            cell = self._draw()
+            judged.append((self.loss(cell, batches), cell))
         finalists = sorted(judged, key=lambda pair: pair[0])[: self.constants.finalists]
+        # a few batches are enough to drop most cells, not to choose between the best
         return min((cell for _, cell in finalists), key=self._on_everything)
 
     def loss(self, cell: Matrices, batches: list[Batch]) -> float:

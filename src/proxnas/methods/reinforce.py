@@ -91,12 +91,14 @@ class Reinforce:
 
     def ready(self) -> bool:
         """The cells of an update need not wait for each other; the next ones are drawn after it."""
+        # told and untold together: all cells of an update come from one controller
         return len(self.waiting) + len(self.asked) < self.options.batch
 
     @torch.no_grad()
     def ask(self) -> Cell:
         trace: Trace = self.controller(self.generator)
         decisions = tuple(int(index) for index in trace.decisions)
+        # p_old goes along: by the time of the update the controller is no longer the one that drew
         self.asked.append((decisions, tuple(trace.log_probabilities[0].tolist())))
         return self.cells.of(trace.A_bar)
 
@@ -111,9 +113,11 @@ class Reinforce:
         decisions = torch.tensor([drawn.decisions for drawn in self.waiting])
         old = torch.tensor([drawn.logs for drawn in self.waiting])
         for _ in range(self.options.steps):
+            # the same decisions again, for how likely they are by now: (N, D)
             trace = self.controller.decide(given(decisions), len(decisions))
             value = clipped(trace.log_probabilities, old, advantages, self.options.clip)
             self.adam.zero_grad()
+            # Adam descends, the objective is to rise
             (-(value + self.options.entropy * trace.entropies.mean())).backward()
             self.adam.step()
         self.adam.zero_grad()
@@ -121,6 +125,7 @@ class Reinforce:
 
     def _advantages(self) -> list[float]:
         rewards = [drawn.reward for drawn in self.waiting]
+        # a first baseline of 0 would call every cell of the first update good
         b = statistics.fmean(rewards) if self.baseline is None else self.baseline
         advantages = []
         for reward in rewards:
@@ -150,6 +155,7 @@ class Reinforce:
 def clipped(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Tensor:
     """PPO's objective: the mean over cells and decisions (N, D) of min(r a, clip(r, 1 - eps, 1 +
     eps) a)."""
+    # (N, D) and (N, 1): every decision of a cell has the advantage of the cell
     r, a = (new - old).exp(), advantages[:, None]
     return torch.minimum(r * a, r.clamp(1 - eps, 1 + eps) * a).mean()
 

@@ -1,201 +1,24 @@
-"""Search by evaluating whole cells: a strategy proposes, the cell is evaluated, the strategy is
-told, the best is kept.
+"""Search by evaluating whole cells: a strategy proposes, the cell is evaluated (evaluators.py), the
+strategy is told, the best is kept.
 
-A cell is evaluated in one of two ways:
-
-    by training   from the same initial weights and on the same batches, for an equal share of the
-                  search's steps, over a whole cosine; then its validation on the half for A, on as
-                  many batches at most: judging a short training on everything would take longer
-                  than the training. What differs between two cells is then the cells. An epoch is
-                  as many training images as for any other method.
-    by a judge    any `evaluate: Genotype -> float`, for example a look-up in a table of trained
-                  networks; a step is then one evaluation, and losses are reported as 1 - accuracy.
-
-Both can stop after any step and go on as if they had not.
+It can stop after any step and go on as if it had not.
 """
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable
-from dataclasses import replace
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar
 
-import torch
-from torch import Tensor
-
-from proxnas.cells.genotype import Genotype
 from proxnas.common.types import Matrices, State
 from proxnas.core.selection import changed
-from proxnas.methods.base import Setup, weight_step
+from proxnas.methods.base import Setup
 from proxnas.methods.cells import Cell, Cells, stored
-from proxnas.methods.optimizers import WeightOptimizer
+from proxnas.methods.evaluators import ByJudge, ByTraining, Evaluator
 from proxnas.methods.options import SamplesCells
 from proxnas.methods.strategy import Strategy
-from proxnas.runs.consensus import mean_of
 from proxnas.runs.metrics import Metrics, Validation
 
-Evaluate = Callable[[Genotype], float]
-
-
-LATE = 5
-"""Of the steps of a short training its last fifth: what it has come to, over many batches."""
-
-
-class Work(NamedTuple):
-    """What one step of an evaluation did; `measured` after the last of a cell."""
-
-    loss: Tensor
-    correct: Tensor
-    images: int
-    measured: Validation | None
-
-
-class Evaluator(Protocol):
-    """Evaluates one cell after the other, step by step."""
-
-    def step(self, A_bar: Matrices) -> Work: ...
-
-    def late_loss(self) -> float:
-        """The mean loss of the last steps of the training that has just ended."""
-
-    def measure(self, A_bar: Matrices) -> Validation:
-        """How good the cell under way is as it stands."""
-
-    def judge(self, A_bar: Matrices) -> Validation:
-        """How good a cell is that nobody asked for; what is under way is left as it is."""
-
-    def keep(self) -> None:
-        """Remember what came of the cell just judged: it is the best so far."""
-
-    def restore(self) -> None:
-        """Give the network what was remembered."""
-
-    def state_dict(self) -> State: ...
-
-    def load_state_dict(self, state: State) -> None: ...
-
-
-class ByTraining:
-    """Trains each cell anew for an equal share of the search."""
-
-    def __init__(self, setup: Setup[SamplesCells]) -> None:
-        self.net, self.train = setup.net, setup.train
-        self.clock, self.evaluate = setup.clock, setup.evaluate
-        self.initial, self.keeps = self._copied(), setup.keep_weights
-        self.beginning = self.train.state_dict()
-        self.kept: dict[str, Tensor] | None = None
-        weights, cells = setup.weights, setup.options.evaluations
-        self.steps_per_cell = max(1, weights.epochs * len(self.train) // cells)
-        self.late_steps, self.late_losses = max(1, self.steps_per_cell // LATE), 0.0
-        # the cosine runs over the share of one cell, step by step
-        self.w_optimizer = WeightOptimizer(
-            self.net, replace(weights, epochs=self.steps_per_cell), steps_per_epoch=1
-        )
-
-    def step(self, A_bar: Matrices) -> Work:
-        """One weight step, the first of a cell on fresh weights and the first batch; after the last
-        it is judged."""
-        if self.w_optimizer.t == 0:
-            self.net.module.load_state_dict(self.initial)
-            self.train.load_state_dict(self.beginning)
-            self.late_losses = 0.0
-        self.net.use(A_bar)
-        batch = self.train.next()
-        loss, right = weight_step(self.net, batch, self.w_optimizer, self.clock)
-        if self.w_optimizer.t > self.steps_per_cell - self.late_steps:
-            self.late_losses += float(loss)
-        done = self.w_optimizer.t == self.steps_per_cell
-        return Work(loss, right, len(batch.y), self._finish() if done else None)
-
-    def _finish(self) -> Validation:
-        with self.clock("arch"):
-            measured = self.evaluate(self.steps_per_cell)
-            self.w_optimizer.restart()
-        return measured
-
-    def late_loss(self) -> float:
-        late = torch.tensor([self.late_losses / self.late_steps], device=self.net.device)
-        return float(mean_of(late, 1))  # several processes must agree
-
-    def _copied(self) -> dict[str, Tensor]:
-        return {name: x.detach().clone() for name, x in self.net.module.state_dict().items()}
-
-    def keep(self) -> None:
-        if self.keeps:
-            self.kept = self._copied()
-
-    def restore(self) -> None:
-        if self.kept is not None:
-            self.net.module.load_state_dict(self.kept)
-
-    def measure(self, A_bar: Matrices) -> Validation:
-        self.net.use(A_bar)
-        return self.evaluate()
-
-    def judge(self, A_bar: Matrices) -> Validation:
-        weights, batches = self._copied(), self.train.state_dict()
-        optimizer = copy.deepcopy(self.w_optimizer.state_dict())
-        late = self.late_losses
-        seconds = self.clock.take()  # whoever wants to know counts these as its own
-        self.w_optimizer.restart()
-        measured = None
-        while measured is None:
-            measured = self.step(A_bar).measured
-        self.net.module.load_state_dict(weights)
-        self.train.load_state_dict(batches)
-        self.w_optimizer.load_state_dict(optimizer)
-        self.clock.seconds, self.late_losses = seconds, late
-        return measured
-
-    def state_dict(self) -> State:
-        state = self.w_optimizer.state_dict() | {"late": self.late_losses}
-        return state | {"initial": self.initial, "kept": self.kept} if self.keeps else state
-
-    def load_state_dict(self, state: State) -> None:
-        self.w_optimizer.load_state_dict(state)
-        self.late_losses = state["late"]
-        if self.keeps:
-            self.initial, self.kept = state["initial"], state["kept"]
-
-
-class ByJudge:
-    """Asks somebody who knows; nothing is trained."""
-
-    def __init__(self, setup: Setup[SamplesCells], judge: Evaluate) -> None:
-        assert setup.genotype is not None, "a judge is asked about genotypes"
-        self.ask, self.genotype, self.clock = judge, setup.genotype, setup.clock
-        self.device = setup.net.device
-
-    def step(self, A_bar: Matrices) -> Work:
-        with self.clock("arch"):
-            measured = self.measure(A_bar)
-        loss, right = torch.tensor(measured, device=self.device).unbind(0)
-        return Work(loss, right, 1, measured)
-
-    def late_loss(self) -> float:
-        """Nothing was trained."""
-        return 0.0
-
-    def measure(self, A_bar: Matrices) -> Validation:
-        accuracy = self.ask(self.genotype(A_bar))
-        return Validation(1 - accuracy, accuracy)
-
-    def judge(self, A_bar: Matrices) -> Validation:
-        return self.measure(A_bar)
-
-    def keep(self) -> None:
-        """There are no weights."""
-
-    def restore(self) -> None:
-        """There are no weights."""
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        """Nothing is kept."""
+__all__ = ["ByTraining", "Sampling"]
 
 
 class Sampling:
@@ -211,8 +34,10 @@ class Sampling:
         self.evaluator: Evaluator = (
             ByTraining(setup) if setup.judge is None else ByJudge(setup, setup.judge)
         )
+        # of the best cell so far
         self.measured: Validation | None = None
         self.best_score = -math.inf
+        # of the cell that was judged last at somebody's wish
         self.judged: tuple[Matrices, Validation] | None = None
         self._take(strategy.ask())
         self._keep()
@@ -242,6 +67,7 @@ class Sampling:
         self._take(self.strategy.ask())
 
     def _judged(self, measured: Validation) -> None:
+        # strictly better: of equals the first stays
         score = self.score(measured) + self.score_training(self.evaluator.late_loss())
         if self.measured is None or score > self.best_score:
             self.measured, self.best_score = measured, score
@@ -295,6 +121,7 @@ class Sampling:
         }
 
     def load_state_dict(self, state: State) -> None:
+        # A_bar follows from the cell and the limit: it is not in the checkpoint
         self._take(stored(state["cell"]))
         self.best = stored(state["best"])
         self.best_A_bar, self.best_score = self._within(self.best), state["best_score"]

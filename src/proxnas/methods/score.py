@@ -77,6 +77,7 @@ class Score:
         """Scores the cells that are due: in a search of fewer cells than steps, in some steps
         none."""
         if not self.batches:
+            # not kept in a checkpoint: drawn again, they are the same
             self.train.load_state_dict(self.beginning)
             self.batches = [self.train.next() for _ in range(BATCHES)]
         before = self.best
@@ -94,6 +95,7 @@ class Score:
 
     def _due(self, t: int) -> int:
         """How many cells are scored after t steps: one at least after the first."""
+        # -(-a // b) rounds up
         return -(-min(t, self.steps) * self.number // self.steps)
 
     def _rank(self, cell: Matrices) -> None:
@@ -131,24 +133,12 @@ class Score:
 
 def make_scorer(by: str, net: Supernet) -> Scorer:
     """From a cell and batches to its score in the network."""
-    weights = [w for w in net.module.parameters() if w.requires_grad and w.ndim > 1]
     linear = _linearised(net) if by == "synflow" else net
-
-    def gradient(batch: Batch) -> list[Tensor]:
-        found = mean(net.gradient(net.loss(batch)[0], weights), net.objective.examples(batch))
-        # the weights of other candidates have none; every batch goes through the same cell
-        return [g for g in found if g is not None]
-
-    def flow(batch: Batch) -> float:
-        if not isinstance(batch.x, Tensor) or not batch.x.is_floating_point():
-            raise zero_cost.NoScore("the network does not read one tensor of floats")
-        return zero_cost.synflow(linear, list(linear.module.parameters()), batch.x.shape[1:])
-
     scores: dict[str, Callable[[list[Batch]], float]] = {
-        "zico": lambda batches: zero_cost.zico([gradient(batch) for batch in batches]),
-        "grad-norm": lambda batches: zero_cost.grad_norm(gradient(batches[0])),
+        "zico": lambda batches: zero_cost.zico([_gradient(net, batch) for batch in batches]),
+        "grad-norm": lambda batches: zero_cost.grad_norm(_gradient(net, batches[0])),
         "naswot": lambda batches: zero_cost.naswot(lambda: net.loss(batches[0])),
-        "synflow": lambda batches: flow(batches[0]),
+        "synflow": lambda batches: _flow(linear, batches[0]),
         "params": lambda batches: parameters_in_use(net),
     }
 
@@ -161,6 +151,22 @@ def make_scorer(by: str, net: Supernet) -> Scorer:
             raise OptionError("by", by, f"{error}: give zico, grad-norm or params") from error
 
     return score
+
+
+def _gradient(net: Supernet, batch: Batch) -> list[Tensor]:
+    """dL/dw of every layer that the cell in use reaches, on a batch."""
+    # matrices and filters: biases and the affine part of norms have one dimension
+    weights = [w for w in net.module.parameters() if w.requires_grad and w.ndim > 1]
+    found = mean(net.gradient(net.loss(batch)[0], weights), net.objective.examples(batch))
+    # the weights of other candidates have none; every batch goes through the same cell
+    return [g for g in found if g is not None]
+
+
+def _flow(linear: Supernet, batch: Batch) -> float:
+    """Of the network made linear, whose input has the shape of the batch's."""
+    if not isinstance(batch.x, Tensor) or not batch.x.is_floating_point():
+        raise zero_cost.NoScore("the network does not read one tensor of floats")
+    return zero_cost.synflow(linear, list(linear.module.parameters()), batch.x.shape[1:])
 
 
 def _linearised(net: Supernet) -> Supernet:

@@ -89,11 +89,13 @@ class Snas(Learns[SnasOptions]):
         """A sample, one backward pass, two optimizers."""
         batch, before, tau = self.train.next(), self.A_bar, self.tau
         A = {name: a.detach().requires_grad_() for name, a in self.learner.A.items()}
+        # kept: the cost below is taken at the same sample
         noise = {name: gumbel(a.shape, self.learner.generator) for name, a in A.items()}
         self.net.use({name: concrete(a, noise[name], tau) for name, a in A.items()}, weighted=True)
         loss, right, gradients = joint_step(
             self.net, batch, self.learner.w_optimizer, self.clock, list(A.values())
         )
+        # without them the step overflowed in float16, and A rests as w does
         if gradients is not None:
             with self.clock("arch"):
                 dA = dict(zip(A, gradients, strict=True))
@@ -108,6 +110,7 @@ class Snas(Learns[SnasOptions]):
         """d/dA of resource * sum Z cost at the sample that was used (reparametrised)."""
         if not self.costs:
             self.costs = log_costs(self.net, self.A_bar, batch.x)
+        # the sample again, on a graph of its own: that of the loss is gone
         cost = torch.stack(
             [(concrete(a, noise[name], tau) * self.costs[name]).sum() for name, a in A.items()]
         ).sum()
@@ -144,9 +147,8 @@ def _log_cost(candidate: nn.Module, source: Source) -> float:
     args, kwargs = tree_map(on_meta, (source.args, dict(source.kwargs)))
     with torch.no_grad():
         output = copy.deepcopy(candidate).to("meta")(*args, **kwargs)
-    moved = (
-        sum(x.numel() for x in (*args, *kwargs.values(), output) if isinstance(x, Tensor))
-        / EXAMPLES
-    )
+    tensors = [x for x in (*args, *kwargs.values(), output) if isinstance(x, Tensor)]
+    moved = sum(x.numel() for x in tensors) / EXAMPLES
+    # memory access of an example: what is read and written, and every weight once
     counted = (size, multiply_adds_at(candidate, source) / EXAMPLES, moved + size)
     return sum(math.log(max(1.0, value)) for value in counted) / 3

@@ -101,6 +101,7 @@ class Breeding:
                 pairs = zip(a, b, strict=True)
                 nodes.append(tuple(x if self._chance(0.5) else y for x, y in pairs))
             else:
+                # the inputs of a node must differ, so its picks stay together
                 nodes.append(a if self._chance(0.5) else b)
         return tuple(nodes)
 
@@ -114,6 +115,7 @@ class Breeding:
         found: dict[int, int] = {}
         taken = {e for e, _ in picks}
         for e, k in picks:
+            # its own edge is among them: a redrawn decision may come out as it was
             free = [row for row in place.rows if row == e or row not in taken]
             if self._chance(self.mutation):
                 taken.discard(e)
@@ -163,6 +165,7 @@ class Spos(DrawsCells):
         for path in paths:
             self.net.use(path)
             last = path is paths[-1]
+            # gradients add up, and w moves with the last: by a sum, not by a mean
             figures.append(weight_step(self.net, batch, self.w_optimizer, self.clock, last=last))
         losses, rights = zip(*figures, strict=True)
         right = torch.stack(rights).to(losses[0].dtype).mean()
@@ -178,7 +181,9 @@ class Spos(DrawsCells):
         nodes: list[list[NodePicks]] = []
         for place in self.cells.places:
             rows = self._permuted(place.rows)[: place.inputs]
+            # sorted, because a cell has its picks in the order of rows
             orders = {e: self._order(place, number) for e in sorted(rows)}
+            # of the node the picks of all K cells: in the j-th the j-th candidate of each order
             nodes.append([tuple((e, orders[e][j]) for e in orders) for j in range(number)])
         return [self.cells.A_bar(tuple(node[j] for node in nodes)) for j in range(number)]
 
@@ -200,6 +205,7 @@ class Spos(DrawsCells):
         """Algorithm 1 of the paper on the first batches of the half for A; then the best few of all
         that it saw on the whole half."""
         members: dict[Cell, Member] = {}
+        # where nothing that was drawn is allowed, at least the cell that is there
         children = self._children([], members) or [self.cells.of(self.best)]
         for _ in range(self.options.generations):
             for cell in children:

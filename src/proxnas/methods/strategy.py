@@ -49,9 +49,11 @@ class InRounds:
         self.seen: list[tuple[Cell, float]] = []
 
     def ready(self) -> bool:
+        # a cell of this round, or a round of which all are told
         return bool(self.waiting) or not self.asked
 
     def tell(self, cell: Cell, score: float) -> None:
+        # what was asked for, which may be the first nodes of this cell alone
         self.seen.append((self.asked.pop(0), score))
         self.left -= 1
 

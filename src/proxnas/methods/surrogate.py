@@ -40,6 +40,7 @@ def features(
 ) -> list[float]:
     """A partial cell, nodes[i] at places[i], as D shares; widths: group -> (most states of a node,
     candidates)."""
+    # K for candidates anywhere, then K for each of S states
     counts = {name: [0.0] * (K + S * K) for name, (S, K) in widths.items()}
     edges = dict.fromkeys(widths, 0)
     for place, picks in zip(places, nodes, strict=True):
@@ -65,11 +66,13 @@ def fit(x: Tensor, y: Tensor, options: SurrogateOptions, generator: torch.Genera
     weights = [w.requires_grad_() for w in (*weights, torch.zeros(M, 1, 1))]
     # each member sees its own part of the cells, all of them if there are few
     mask = (
+        # a random rank for each cell: exactly so many are below the share
         torch.rand(M, N, generator=generator).argsort(-1) < max(1, round(options.share * N))
     ).float()
     adam = torch.optim.Adam(weights, options.learning_rate)
     for _ in range(options.steps):
         adam.zero_grad()
+        # members do not meet: the sum of their losses trains each by its own
         ((_members(x, weights) - target).abs() * mask).sum().div(mask.sum()).backward()
         adam.step()
     return lambda z: _ensemble(z, [w.detach() for w in weights]) * std + mean
@@ -86,4 +89,5 @@ def _ensemble(x: Tensor, weights: Sequence[Tensor]) -> Tensor:
 
 
 def _normal(shape: tuple[int, int, int], fan_in: int, generator: torch.Generator) -> Tensor:
+    # He et al. 2015: what goes through a ReLU keeps its size
     return torch.randn(shape, generator=generator) * math.sqrt(2 / fan_in)

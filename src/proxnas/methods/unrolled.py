@@ -31,13 +31,16 @@ class UnrolledStep:
     def __call__(self, gradient: ArchitectureGradient, train: Batch, valid: Batch) -> Matrices:
         weights = self.optimizer.weights
         xi = self.optimizer.learning_rate * self.net.objective.share(train)
+        # put back bit by bit after each move: adding and taking away again would round
         kept = [w.detach().clone() for w in weights]
         direction, clipped = self._direction(train)
+        # w' = w - xi direction
         _add(weights, direction, -xi)
         dA, v = gradient(valid, weights)
         _restore(weights, kept)
         self._clip(v)
         R = 0.01 / norm(v)
+        # the product of the second derivative with v, by a central difference along v
         _add(weights, v, R)
         plus, _ = gradient(train, ())
         _restore(weights, kept)

@@ -78,6 +78,7 @@ def digest(value: Any) -> str:
 
 def _feed(sha: hashlib._Hash, value: Any) -> None:
     if isinstance(value, dict):
+        # with its length, so that no two nestings are fed the same bytes
         sha.update(f"{{{len(value)}".encode())
         for key, item in value.items():
             sha.update(f"{key!r}:".encode())
@@ -89,6 +90,7 @@ def _feed(sha: hashlib._Hash, value: Any) -> None:
     elif isinstance(value, Tensor):
         flat = value.detach().cpu().contiguous()
         sha.update(f"{flat.dtype}{tuple(flat.shape)}".encode())
+        # the bytes themselves: NaN and -0.0 count too
         sha.update(flat.reshape(-1).view(torch.uint8).numpy().data)
     else:
         sha.update(repr(value).encode())

@@ -66,12 +66,14 @@ def mean_gradients(
     if here().alone:
         return loss
     values = [*(w.grad for w in weights if w.grad is not None), *buffers]
+    # each bit is summed over the processes: the sum is 0 or their number only if all agree
     crc = zlib.crc32(bytes(w.grad is not None for w in weights))
     bits = [float(crc >> bit & 1) for bit in range(BITS)]
     notes = [*_wishes(*team().wish), *bits]
     *found, whole, noted = _means([*values, loss], examples, where(loss), notes)
     team().notes.append(noted)
     if values:
+        # into the gradients and buffers where they stand
         torch._foreach_copy_(values, found)
     return whole
 
@@ -82,6 +84,7 @@ def _means(
     """The means over all examples of all processes, then the plain sums of the notes; by one
     message."""
     dtype = tensors[0].dtype
+    # all in one message and one type: values times n_r, then n_r, then the notes
     tail = torch.tensor([examples, *notes], dtype=dtype, device=device)
     buffer = torch.cat([*(x.detach().reshape(-1).to(device, dtype) for x in tensors), tail])
     buffer[: -len(tail)] *= examples
@@ -109,6 +112,7 @@ def agree_to_stop(signum: int | None, late: bool) -> tuple[int | None, bool]:
     asked, due = None, False
     while notes and len(notes) > (notes[-1].device.type != "cpu"):
         heard = notes.popleft().tolist()
+        # the last that were put in: wishes first, bits after them
         sums = heard[-BITS:]
         if any(x not in (0, here().size) for x in sums):
             raise AboutOptions(

@@ -48,6 +48,7 @@ class Guard:
     def judge(self, *figures: Tensor) -> Tensor:
         """1.0 if one of the scalars is not finite, else 0.0, on the device: the `found_inf` of an
         optimizer."""
+        # NaN and infinity survive a sum: one look for all of them
         total = torch.stack([figure.detach().float() for figure in figures]).sum()
         unsound = total.isfinite().logical_not_().float()
         self._verdicts.append(unsound)

@@ -36,6 +36,7 @@ class Traced(Protocol):
 
 def of_arrays(parts: Mapping[str, tuple[Array, Array]], classes: Sequence[str]) -> dict[str, str]:
     """Of images in memory."""
+    # rounded up; 1 for data of no bytes too
     step = -(-sum(x.nbytes for x, _ in parts.values()) // MOST_BYTES) or 1
     images = hashlib.blake2b(digest_size=16)
     for part, (x, _) in parts.items():
@@ -71,6 +72,7 @@ def feed_rows(digest: Any, name: str, x: Array, step: int) -> None:
     digest.update(f"{name}/{x.shape}/{x.dtype.str}/".encode())
     rows = max(1, 2**24 // max(1, x[:1].nbytes))  # 16 MB at a time
     for begin in range(0, len(x), rows * step):
+        # every step-th row, a block of them at a time
         digest.update(np.ascontiguousarray(x[begin : begin + rows * step : step]).data)
 
 
@@ -85,6 +87,7 @@ def _label_digests(
 ) -> dict[str, str]:
     labels = hashlib.blake2b(digest_size=16)
     for part, (_, y) in parts.items():
+        # in one width and order of bytes, however a reader keeps them
         feed_rows(labels, part, y.astype("<f8" if y.dtype.kind == "f" else "<i8"), 1)
     names = hashlib.blake2b("\0".join(classes).encode("utf-8", "surrogatepass"), digest_size=16)
     return {"labels": labels.hexdigest(), "classes": names.hexdigest()}

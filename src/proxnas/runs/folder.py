@@ -86,6 +86,7 @@ class Run:
         return (self / "result.json").exists()
 
     def write_json(self, name: str, value: Any) -> None:
+        # NaN is no JSON: an error here is better than a file that others cannot read
         write_atomically(self / name, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
     def read_json(self, name: str, most: int = stored.MOST_BYTES) -> Any:
@@ -138,6 +139,7 @@ class Run:
     def cut_metrics(self, epochs: int) -> list[MetricsRow]:
         """The rows of the first so many epochs; later ones, written after the checkpoint, are
         removed."""
+        # fewer rows than epochs cannot be: the line goes before the checkpoint
         rows = self.metrics()[:epochs]
         if len(rows) < epochs:
             raise AboutOptions(
@@ -199,6 +201,7 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
         yield Run(folder)
         return
     make_folder(folder, "run")
+    # nothing is looked at before: another run could change it meanwhile
     with _lock(folder):
         run = Run(folder)
         _check_earlier(run, resume, force)
@@ -210,14 +213,8 @@ def open_run(folder: Path, resume: bool = False, force: bool = False) -> Iterato
 def _lock(folder: Path) -> Iterator[None]:
     """Ours alone, as the system sees to: the lock of a process that died is free. `.owner` says who
     has it."""
+    _check_lock_file(folder / ".lock")
     lock, owner = FileLock(folder / ".lock"), folder / ".owner"
-    if (folder / ".lock").is_symlink() or (
-        (folder / ".lock").exists() and not (folder / ".lock").is_file()
-    ):
-        raise InputError(
-            f"{folder / '.lock'}: is a symbolic link or no regular file, which no lock is:"
-            " remove it"
-        )
     try:
         lock.acquire(timeout=LOCK_SECONDS)
     except Timeout as error:
@@ -238,6 +235,14 @@ def _lock(folder: Path) -> Iterator[None]:
         with suppress(OSError):
             owner.unlink(missing_ok=True)
         lock.release()
+
+
+def _check_lock_file(path: Path) -> None:
+    """An InputError for what would be opened in the lock's place."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise InputError(
+            f"{path}: is a symbolic link or no regular file, which no lock is: remove it"
+        )
 
 
 def _owner(path: Path) -> str:

@@ -23,6 +23,7 @@ def as_guest(device: torch.device | str) -> Iterator[None]:
         with torch.random.fork_rng([torch.device(device)] if cuda else []):
             yield
     except Interrupted as stop:
+        # as Python itself has it: Ctrl-C is a KeyboardInterrupt, SIGTERM ends the program
         if stop.exit_code == 128 + signal.SIGINT:
             raise KeyboardInterrupt(str(stop)) from stop
         raise SystemExit(stop.exit_code) from stop

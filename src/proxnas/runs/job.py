@@ -26,6 +26,7 @@ class Totals:
         self.count = self.changes = self.steps = 0
 
     def add(self, metrics: Metrics) -> None:
+        # no .item(): a host that reads would wait for the device in every step
         self.sums += torch.stack(
             [metrics.loss * metrics.examples, metrics.figure.to(self.sums.dtype)]
         )
@@ -49,6 +50,7 @@ class Totals:
     def load_state_dict(self, state: State) -> None:
         """Each process takes its own sums up again; if there are others than then, the first has
         them all."""
+        # (processes of then, 2)
         rows = state["sums"].view(-1, 2)
         first = rows.sum(0) if here().leads else torch.zeros(2)
         mine = rows[here().rank] if len(rows) == here().size else first

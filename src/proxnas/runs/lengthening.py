@@ -43,6 +43,7 @@ def parse_resumed(argv: list[str], known: AnyOptions, where: Path, prog: str) ->
         asked = given_values(argv, flag_of(name))
         if name in old and asked and asked[-1] != old[name]:
             raise contradiction(name, asked[-1], old[name], where)
+    # the stored values are the defaults here, so that a flag left out changes nothing
     default = changed(known, **config_file(argv, type(known)))
     given = command_line(type(known), prog, argv, default=default)
     if flatten(given).get("protocol") == "auto":
@@ -67,6 +68,7 @@ def as_long_as(given: AnyOptions, known: AnyOptions, where: Path) -> AnyOptions:
 
 def _check(name: str, old: int, new: int, known: MayBeLonger, where: Path) -> None:
     check_alone(f"{{{name}}} {new}")
+    # patience 0 means never to stop early, which is the longest of all
     longer = new > old if name == "epochs" else old > 0 and (new == 0 or new > old)
     place = escape(where)
     if not longer:
@@ -93,6 +95,7 @@ def more_than_before(given: Options, known: Options, run: Run) -> dict[str, Any]
     new, old = flatten(given), flatten(known)
     more = {name: new[name] for name in LENGTHS if name in new and new[name] != old.get(name)}
     minutes = new.get("minutes", 0.0)
+    # only a run that the clock has ended becomes longer by more minutes
     cut = run.finished and run.read_json("result.json").get("stopped") == MINUTES
     if cut and (minutes == 0 or minutes > old.get("minutes", 0.0)):
         more["minutes"] = minutes

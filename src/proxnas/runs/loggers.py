@@ -87,6 +87,7 @@ def with_loggers(other: Progress, folder: Path, names: Sequence[str]) -> Iterato
         loggers: list[Logger] = []
         for name in names:
             logger = find_logger(name)(folder)
+            # at once: what was opened is closed, though a later one should fail
             stack.callback(logger.close)
             loggers.append(logger)
         yield Logged(other, loggers) if loggers else other

@@ -44,6 +44,25 @@ def run_epochs(
     """
     deadline = deadline or Deadline()
     kept = InMemory() if run is None else run
+    _begin(job, kept)
+    threads = _threads(job, run)
+    rows = _rows(job, kept)
+    deadline.take_up(rows)
+    with nullcontext(Request()) if run is None else stop_requests() as request:
+        while not job.done() and not (rows and deadline.over()):
+            try:
+                row = _epoch(job, kept, progress, request, deadline, threads)
+                rows.append(_light(row, kept))
+                deadline.note(row)
+            except Diverged as fault:
+                _go_back(job, kept, fault)
+                rows = _rows(job, kept)
+    deadline.cut = deadline.cut or not job.done()
+    return rows
+
+
+def _begin(job: Job, kept: Run | InMemory) -> None:
+    """From the checkpoint of the folder; a new job writes its first one before its first step."""
     state = _load_state(kept)
     if state is None:
         state = _state(job)
@@ -51,19 +70,6 @@ def run_epochs(
         state = None if here().alone else shared_state(state)  # all begin with the same weights
     if state is not None:
         _restore(job, kept, state)
-    threads = _threads(job, run)
-    rows = _rows(job, kept)
-    deadline.take_up(rows)
-    with nullcontext(Request()) if run is None else stop_requests() as request:
-        while not job.done() and not (rows and deadline.over()):
-            try:
-                rows.append(_light(_epoch(job, kept, progress, request, deadline, threads), kept))
-                deadline.note(rows[-1])
-            except Diverged as fault:
-                _go_back(job, kept, fault)
-                rows = _rows(job, kept)
-    deadline.cut = deadline.cut or not job.done()
-    return rows
 
 
 class InMemory:
@@ -95,10 +101,11 @@ def _load_state(kept: Run | InMemory) -> State | None:
 
 def _rows(job: Job, kept: Run | InMemory) -> list[MetricsRow]:
     rows = [_light(row, kept) for row in kept.cut_metrics(job.epochs_done)] if here().leads else []
-    found: list[MetricsRow] = (
-        rows if here().alone else json.loads(share(json.dumps(rows).encode()) or b"[]")
-    )
-    return found
+    if here().alone:
+        return rows
+    # process 0 has read them for all
+    shared: list[MetricsRow] = json.loads(share(json.dumps(rows).encode()) or b"[]")
+    return shared
 
 
 def _light(row: MetricsRow, kept: Run | InMemory) -> MetricsRow:
@@ -120,7 +127,7 @@ def _restore(job: Job, kept: Run | InMemory, state: State) -> None:
     try:
         job.load_state_dict(state)
         job.guard.go_back(int(state["rollbacks"]))
-        range(job.epochs_done)
+        range(job.epochs_done)  # an error unless it is a whole number
     except Exception as error:
         # a sound file that another program or version has written raises nearly every kind
         fault = " ".join(f"{type(error).__name__}: {error}".split())[:120]
@@ -162,7 +169,32 @@ def _epoch(
     last step: a run that is given more time goes on from there as if it had never been judged.
     """
     progress.begin(job.epochs_done + 1, job.config.epochs, len(job))
-    start = saved = time.perf_counter()
+    start = time.perf_counter()
+    _take_steps(job, kept, progress, request, deadline, threads)
+    cut = job.totals.steps < len(job)
+    if cut:
+        deadline.cut = True
+        kept.save_checkpoint(_state(job))
+        if isinstance(job, Hurried):
+            job.choose_now()
+    judged = _judge(job, kept, start, request)
+    row = replace(judged, rollbacks=job.guard.rollbacks).to_json()
+    _end_epoch(job, kept, row, cut)
+    progress.epoch(row)
+    return row
+
+
+def _take_steps(
+    job: Job,
+    kept: Run | InMemory,
+    progress: Progress,
+    request: Request,
+    deadline: Deadline,
+    threads: Auto | Fixed,
+) -> None:
+    """The steps that the epoch has left, or as many as there is time for; Interrupted, after a
+    checkpoint, if somebody asks to stop."""
+    saved = time.perf_counter()
     while job.totals.steps < len(job):
         with threads.step(job.epochs_done + 1, job.totals.steps + 1):
             metrics = job.step()
@@ -172,33 +204,30 @@ def _epoch(
         late = time.perf_counter() - saved > 60 * job.config.checkpoint_minutes
         signum, late = agree_to_stop(request.signum, late)
         if signum is not None or late:
+            # verdicts may still be on the device: an unsound state must not replace a sound one
             job.guard.settle()
             kept.save_checkpoint(_state(job))
             saved = time.perf_counter()
+        # all processes have agreed, so that none waits for one that left
         if signum is not None:
             raise Interrupted(signum)
         if deadline.over():
             break
     job.guard.settle()
-    cut = job.totals.steps < len(job)
-    if cut:
-        deadline.cut = True
-        kept.save_checkpoint(_state(job))
-        if isinstance(job, Hurried):
-            job.choose_now()
-    judged = _judge(job, kept, start, request)
-    row = replace(judged, rollbacks=job.guard.rollbacks).to_json()
+
+
+def _end_epoch(job: Job, kept: Run | InMemory, row: MetricsRow, cut: bool) -> None:
+    """The row, the job's files, and the checkpoint unless the epoch was cut short."""
     job.epochs_done += 1
     job.totals = Totals(job.device)
     state = _state(job)
     check_alike(state)
+    # the line before the checkpoint: killed in between, the line is cut back when the run goes on
     kept.append_metrics(row)
     if isinstance(kept, Run):
         job.write(kept)
     if not cut:
         kept.save_checkpoint(state)
-    progress.epoch(row)
-    return row
 
 
 def _judge(job: Job, kept: Run | InMemory, start: float, request: Request) -> Row:

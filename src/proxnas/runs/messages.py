@@ -128,6 +128,7 @@ def where(tensor: Tensor, device: torch.device | None = None) -> torch.device:
 
 def total(x: Tensor) -> Tensor:
     """The sum over all processes."""
+    # a copy: exchange adds up in place
     return x if here().alone else exchange(x.detach().clone().to(where(x))).to(x.device)
 
 
@@ -135,6 +136,7 @@ def gather(x: Tensor) -> Tensor:
     """Of all processes one below the other: (processes, *shape); alone x itself."""
     if here().alone:
         return x
+    # each fills its own row of zeros: the sum of all has every row
     rows = x.new_zeros(here().size, *x.shape)
     rows[here().rank] = x.detach()
     return total(rows)
@@ -158,6 +160,7 @@ def share(content: bytes | None) -> bytes | None:
     from torch import distributed
 
     mine = content if here().leads else b""
+    # the others have length 0, so the sum is that of process 0; -1: it has nothing
     length = int(total(torch.tensor([-1 if mine is None else len(mine)])))
     if length < 0:
         return None

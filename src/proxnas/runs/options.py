@@ -133,6 +133,7 @@ def read_stored(folder: Path, command: str, hints: Mapping[str, Any]) -> dict[st
     if writer != command:
         line = f"{folder}: holds a run of `proxnas {writer}`, not of {command}"
         raise AboutOptions(escape(line) + ": choose another {run}")
+    # a version within a release does the same to the bit
     if _release(version) != _release(__version__):
         line = (
             f"{path}: written by proxnas {version}, which may do otherwise than this one"

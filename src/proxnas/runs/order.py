@@ -18,6 +18,7 @@ class Order:
 
     def __len__(self) -> int:
         """Batches an epoch."""
+        # the last images of a shuffle that fill no batch are left out, other ones in each epoch
         return self.images // self.batch_size
 
     def index(self, t: int) -> Tensor:

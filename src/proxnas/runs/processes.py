@@ -95,6 +95,7 @@ def exit_code(codes: Sequence[int]) -> int:
     # before a process could answer them
     by_signals = {-signum: 128 + signum for signum in STOPPING}
     stopped = [by_signals.get(code, code) for code in codes if code > 128 or code in by_signals]
+    # a request to stop counts most: others may have failed only because of it
     if stopped:
         return stopped[0]
     if 2 in codes:
@@ -140,6 +141,7 @@ def _wait(team: Sequence[subprocess.Popen[bytes]], request: Request) -> None:
         if request.signum is not None and not told:
             _tell(team, request.signum)
             told = True
+        # poll: None while it runs, 0 if all went well
         if limit == float("inf") and any(process.poll() for process in team):
             limit = time.monotonic() + GRACE
         if time.monotonic() > limit:

@@ -52,6 +52,7 @@ class Lines(Silent):
             f"{self.title} epoch {row['epoch']}/{self.epochs} {epoch_line(row)} seconds"
             f" {self.taken[-1]:.1f}"
         )
+        # of this call alone: earlier ones may have run on another machine
         if left := self.epochs - row["epoch"]:
             line += f" left {duration(left * sum(self.taken) / len(self.taken))}"
         self.console.print(plain(line), soft_wrap=True, markup=False)

@@ -32,6 +32,7 @@ def check_data(run: Run, found: Fingerprint) -> None:
     if not found or not (here().leads or path.exists()):
         return
     stored = run.read_json(path.name)
+    # at the first start, or written by a version that kept none
     if FINGERPRINT not in stored:
         if not (run / "checkpoint.pt").exists():
             run.write_json(path.name, stored | {FINGERPRINT: dict(found)})

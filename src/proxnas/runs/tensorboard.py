@@ -38,6 +38,7 @@ class Board:
             from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
 
             make_folder(self.folder)  # its files have names that are new each time
+            # purge_step: what earlier files say of this epoch and later ones is hidden
             self.writer = SummaryWriter(str(self.folder), purge_step=row["epoch"])
         for name, value in scalars(row).items():
             self.writer.add_scalar(name, value, row["epoch"])

@@ -53,9 +53,9 @@ class Duel:
     def __init__(self, old: int, new: int, usual: float) -> None:
         """`usual`: seconds of a step as it was before."""
         self.old, self.new, self.usual = old, new, usual
-        self.first: float | None = (
-            None  # of the newcomer, which does not count: kernels are made for its threads
-        )
+        # seconds of the newcomer's first step, which does not count: kernels are made for its
+        # threads
+        self.first: float | None = None
         self.seconds: dict[int, list[float]] = {old: [], new: []}
 
     def turn(self) -> int:
@@ -63,6 +63,7 @@ class Duel:
         if self.first is None:
             return self.new
         done = sum(map(len, self.seconds.values()))
+        # a b b a: a trend over the steps falls on both alike
         return (self.old, self.new, self.new, self.old)[done % 4]
 
     def add(self, seconds: float) -> None:
@@ -86,11 +87,14 @@ class Duel:
     def _decided(self) -> int | None:
         """Who is so far ahead that the rest need not be seen."""
         pairs, odd = divmod(sum(map(len, self.seconds.values())), 2)
+        # nothing but the newcomer's first step is known yet
         if pairs == 0 and self.first is not None:
             return self.old if self.first > FIRST_FAR_AHEAD * self.usual else None
+        # within a pair one side has more steps than the other
         ahead = None if odd else FAR_AHEAD.get(pairs)
         if ahead is None:
             return None
+        # the quickest: what else the machine does makes steps slower only
         old, new = (min(seconds) for seconds in self.seconds.values())
         if new > ahead * old:
             return self.old
@@ -179,6 +183,7 @@ class Auto:
             self.choice = duel.new
             larger = [n for n in _counts(self.most) if n > duel.new]
             self.waiting = [n for n in larger[:1] if n != duel.old]
+        # what a step of the winner takes: the measure of later steps, and of the next newcomer
         self.usual = self.look["seconds"].get(str(self.choice), self.usual)
         if self.waiting:
             self._next_duel()
@@ -191,6 +196,7 @@ class Auto:
         self.gap = SOONEST if self.choice != self.before else min(2 * self.gap, LATEST)
         self.wait, self.recent = self.gap, []
         self.looks.append(self.look | {"choice": self.choice})
+        # the middle goes: how it began and how it stands are worth more
         del self.looks[KEPT // 2 : -KEPT // 2]
         self.keep(self.looks)
 

@@ -78,6 +78,7 @@ def defaults_for(chosen: Mapping[str, Any]) -> SearchDefaults:
         chosen.get("protocol", What.protocol),
     )
     protocol = what.protocol if what.protocol != "auto" else domain.choose_protocol(what.data)
+    # from here on each layer stands over the ones before it
     values = domain.sizes(protocol, space)
     if traits_of(space).refined_by and own.traits.refines:
         values["refine"] = BY_ITSELF
@@ -87,8 +88,10 @@ def defaults_for(chosen: Mapping[str, Any]) -> SearchDefaults:
     if what.preset != "default":
         published = dict(own.presets[what.preset])
         if domain.own_rates:
+            # published for images: where rates are the domain's own it does not fit
             published.pop("arch_learning_rate", None)
         values |= published
+    # a layer may name options that this method or domain does not have
     names = flat_hints(SearchOptions, parts)
     values = {name: value for name, value in values.items() if name in names}
     return SearchDefaults(parts, values | {"space": space, "method": method, "protocol": protocol})
@@ -111,6 +114,7 @@ def default_values(asked: Mapping[str, Any], file: Mapping[str, Any]) -> dict[st
 
 def asked_of(options: SearchOptions, defaults: Mapping[str, Any]) -> list[str]:
     """The options that somebody has set to other values than they would have."""
+    # asked for with the value that it has anyway is not asked for
     return [name for name, value in flatten(options).items() if defaults.get(name, value) != value]
 
 

@@ -21,7 +21,8 @@ from proxnas.common.seeds import stable_seed
 from proxnas.common.stored import read_json
 from proxnas.common.types import State
 from proxnas.methods.cells import Cell, stored
-from proxnas.methods.sampling import ByTraining, Sampling
+from proxnas.methods.evaluators import ByTraining
+from proxnas.methods.sampling import Sampling
 from proxnas.runs.folder import CELL, Run
 from proxnas.runs.job import Totals, check_finite
 from proxnas.runs.loggers import Progress
@@ -44,12 +45,14 @@ class EvaluationJob:
         assert isinstance(method, Sampling) and isinstance(method.evaluator, ByTraining)
         self.search, self.evaluator, self.A_bar = search, method.evaluator, method.cells.A_bar(cell)
         self.steps = self.evaluator.steps_per_cell
+        # rounded up: the last epoch may be a part of one
         epochs = -(-self.steps // len(search.train))
         self.config = changed(search.config, epochs=epochs)
         self.device, self.guard = search.device, search.guard
         self.measured: Validation | None = None
         self.totals, self.all = Totals(self.device), Totals(self.device)
         self.epochs_done = 0
+        # what a training draws goes by the number of the cell, not by the worker that has it
         torch.manual_seed(stable_seed(self.config.seed, "evaluation", number))
 
     def __len__(self) -> int:
@@ -124,6 +127,7 @@ def evaluate(
     """Evaluates the cell that the folder names, from where it stands; returns what result.json
     holds."""
     number, cell = read_cell(folder)
+    # RUN/evaluations/NUMBER: the options are those of RUN
     config = stored_config(folder.parent.parent, "search", SearchOptions)
     config = changed(without_start(config), device=device, threads=threads, **UNLIMITED)
     job = EvaluationJob(build_search(config), number, cell)

@@ -113,6 +113,7 @@ class Evaluations:
         most = self.search.config.evaluations
         while self.asked < most and not (self.failed or self.search.done() or self.deadline.over()):
             if not self.method.strategy.ready():
+                # the strategy must hear of a cell under way before it can say another
                 yield None
                 continue
             self.under_way[self.asked] = self.method.strategy.ask()
@@ -138,6 +139,7 @@ class Evaluations:
         self.ended[number] = Run(outcome.task.folder).result(EVALUATION, EVALUATION)
         while self.ended:
             nearest = min(self.ended)
+            # an earlier one is still at work: this one waits, lest the clock decide what is found
             if self.method.strategy.in_order and nearest != min(self.under_way):
                 return
             self._tell(nearest, self.ended.pop(nearest))
@@ -148,6 +150,7 @@ class Evaluations:
                 self.under_way.pop(number), Validation.from_json(result["valid"])
             )
         self.told += 1
+        # means of a whole evaluation, added like one large step
         train, totals = result["train"], self.search.totals
         loss, right = torch.tensor(
             [train["loss"], train["accuracy"] * train["images"]], device=self.search.device

@@ -88,6 +88,7 @@ def _read(file: Any, metadata: Mapping[str, str], module: nn.Module) -> nn.Modul
         )
     model = derive(module, Genotype.from_json(metadata["genotype"]))
     wanted, names = model.state_dict(), set(file.keys())
+    # what only one of the two has
     if different := sorted(wanted.keys() ^ names):
         where = "the file" if different[0] in wanted else "the module"
         missing = f"{different[0]} is not in {where} ({len(different)} in all)"

@@ -58,16 +58,16 @@ class Search:
         config = with_fixed_threads(config)
         self.config, self.data = config, data
         self.judge = _judge(config) if judge is None else judge
-        self.device = pick_device(config.device)
-        set_threads(config.threads)
-        set_deterministic(config.deterministic)
+        self.device = _prepared_device(config)
         self.space: Space[Any] = space or spaces.find(config.space)
+        # the task builds the network, whose weights come from torch's own random numbers
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.task = of_data(data).task(config, data, self.space, self.device)
         self.net, self.train, self.valid = self.task.net, self.task.train, self.task.valid
         self.evaluate = self.task.evaluate
         self.final_network = self.task.final_network
         self.clock = Clock(self.device, exact_clock)
+        # one for both: the optimizer of w judges its steps, the loop asks for the verdicts
         self.guard = Guard()
         with self._random_numbers_kept():
             self.budget = sizing.budget(config, self.task, self.space)
@@ -97,6 +97,7 @@ class Search:
         setup = replace(
             setup, score=self.task.score, judge=self.judge, genotype=self.space.genotype
         )
+        # only some methods have the option
         cell = getattr(own, "start", "")
         begin = start(cell, self.space) if cell else None
         return replace(setup, costs=costs, budget=self.budget, start=begin)
@@ -121,6 +122,7 @@ class Search:
         A, A_bar = self.method.architecture()
         if self.budget is None:
             return A_bar
+        # the projection adds entries up across rows, where logits mean nothing
         compared = self.method.preferences() if isinstance(self.method, Preferring) else A
         return self.budget.project(compared, A_bar)
 
@@ -172,6 +174,7 @@ class Search:
             return len(self.train)
         own, epochs, n = self.config.method_options, self.config.epochs, self.epochs_done
         assert isinstance(own, SamplesCells), "others are not judged"
+        # rounded so that the parts of all epochs add up to the evaluations
         return (n + 1) * own.evaluations // epochs - n * own.evaluations // epochs
 
     def done(self) -> bool:
@@ -192,9 +195,11 @@ class Search:
 
     def row(self, start: float) -> Row:
         train = Validation(*self.totals.means())
+        # while A is not moved yet its rest says nothing
         quiet = not self.totals.changes and self.epochs_done >= self.config.warmup_epochs()
         self.quiet_epochs = self.quiet_epochs + 1 if quiet else 0
         with self.clock("evaluate"):
+            # before the figures, which are of the cell that is returned, and only at the end
             if self.budget and (
                 self.hurried or self.epochs_done + 1 >= self.config.epochs or self.converged
             ):
@@ -238,6 +243,7 @@ class Search:
 
     def load_state_dict(self, state: State) -> None:
         self.net.module.load_state_dict(state["weights"])
+        # before the method, which may bring the cells that it takes up within the limit
         if self.budget:
             self.budget.load_state_dict(state["budget"])
         self.seconds = state["seconds"]
@@ -256,6 +262,14 @@ def with_fixed_threads(config: SearchOptions) -> SearchOptions:
     if not config.timed or config.threads != "auto":
         return config
     return changed(config, threads=available())
+
+
+def _prepared_device(config: SearchOptions) -> torch.device:
+    """The device that is asked for, with torch told of threads and of determinism."""
+    device = pick_device(config.device)
+    set_threads(config.threads)
+    set_deterministic(config.deterministic)
+    return device
 
 
 def _judge(config: SearchOptions) -> Callable[[Genotype], float] | None:

@@ -1,7 +1,7 @@
 """`proxnas.search`: a search in any module that holds Choices.
 
-The module is copied and named (spaces/custom.py), checked (choice_check.py), and searched by the
-same class, loop and methods as cells are.
+The module is copied and named (domains/modules/space.py), checked (core/check.py), and searched by
+the same class, loop and methods as cells are.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from proxnas.methods.options import MethodOptions
 from proxnas.runs.folder import Run, open_run
 from proxnas.runs.guest import as_guest
 from proxnas.runs.lengthening import check_stored, lengthen
+from proxnas.runs.loggers import Progress
 from proxnas.runs.loop import run_epochs
 from proxnas.runs.progress import shown
 from proxnas.runs.same_data import check_data
@@ -82,31 +83,39 @@ def search(
     """Search the best candidates of the Choices in a module; it is copied, and left as it is.
 
     Args:
-        module: any nn.Module that holds Choices, also nested, or called several times. train:
-            trains the weights: a DataLoader, a Dataset, a list of batches, or a pair of tensors or
-            arrays. A batch is (inputs, target); inputs is a tensor, a tuple of arguments or a dict
-            of keywords.
-        valid: judges the candidates: data like `train`, but other examples. method: an object such
-            as `NASP(eta=0.1)`, or the name of a method. loss: (output, target) -> the mean loss of
-            a batch; without it cross-entropy. metric: (output, target) -> a mean over a batch, to
-            be reported; without it and without `loss` accuracy. epochs: passes over `train`.
-            batch_size: of a Dataset or tensors; other data have batches of their own. optimizer:
-            weights -> optimizer, such as `lambda w: torch.optim.AdamW(w, 1e-3)`; without it SGD
-            with momentum. learning_rate: of SGD (0.025). schedule: of the learning rate, also of
-            that of `optimizer`. clip: largest norm of the gradient of the weights. patience: stop
-            when the selection has not changed for so many epochs; 0: never. start: what A begins
-            with: `found.A` or `found.genotype` of another search, or a part of such a dict.
-            max_params: the most parameters that the found module may have: 500_000 or "500k".
-            max_flops: in its place the most multiply-adds for one example: 20_000_000 or "20M".
-            max_latency: in their place the longest time for a batch of `valid` on this device:
-            "2ms". precision: of the operations; weights stay as they are. device: where to; without
-            it where the module is. threads: of the CPU: a number, or "auto", which times steps with
-            1, 2, 4, ... and takes the quickest; without it auto, unless torch was told to take one
-            thread. torch's own number is as before afterwards.
-        seed: of A, the order of a Dataset, and all that is random in training. progress: show how
-            far it is. run: a folder for config.json, metrics.jsonl, checkpoints, result.json and
-            model.safetensors. resume: go on where the folder stands; of a finished run it returns
-            the outcome. force: overwrite an earlier run in the folder.
+        module: any nn.Module that holds Choices, also nested, or called several times.
+        train: trains the weights: a DataLoader, a Dataset, a list of batches, or a pair of tensors
+            or arrays. A batch is (inputs, target); inputs is a tensor, a tuple of arguments or a
+            dict of keywords.
+        valid: judges the candidates: data like `train`, but other examples.
+        method: an object such as `NASP(eta=0.1)`, or the name of a method.
+        loss: (output, target) -> the mean loss of a batch; without it cross-entropy.
+        metric: (output, target) -> a mean over a batch, to be reported; without it and without
+            `loss` accuracy.
+        epochs: passes over `train`.
+        batch_size: of a Dataset or tensors; other data have batches of their own.
+        optimizer: weights -> optimizer, such as `lambda w: torch.optim.AdamW(w, 1e-3)`; without it
+            SGD with momentum.
+        learning_rate: of SGD (0.025).
+        schedule: of the learning rate, also of that of `optimizer`.
+        clip: largest norm of the gradient of the weights.
+        patience: stop when the selection has not changed for so many epochs; 0: never.
+        start: what A begins with: `found.A` or `found.genotype` of another search, or a part of
+            such a dict.
+        max_params: the most parameters that the found module may have: 500_000 or "500k".
+        max_flops: in its place the most multiply-adds for one example: 20_000_000 or "20M".
+        max_latency: in their place the longest time for a batch of `valid` on this device: "2ms".
+        precision: of the operations; weights stay as they are.
+        device: where to; without it where the module is.
+        threads: of the CPU: a number, or "auto", which times steps with 1, 2, 4, ... and takes the
+            quickest; without it auto, unless torch was told to take one thread. torch's own number
+            is as before afterwards.
+        seed: of A, the order of a Dataset, and all that is random in training.
+        progress: show how far it is.
+        run: a folder for config.json, metrics.jsonl, checkpoints, result.json and
+            model.safetensors.
+        resume: go on where the folder stands; of a finished run it returns the outcome.
+        force: overwrite an earlier run in the folder.
     """
     data = CustomData(train, valid, loss, metric)
     place = str(device or next(module.parameters(), torch.empty(0)).device)
@@ -129,22 +138,36 @@ def search(
         }
         values |= _rates(optimizer, learning_rate, schedule)
         values |= _limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
-        known = flat_hints(SearchOptions, parts_for(CUSTOM, values["method"]))
-        usual = {name: value for name, value in own.defaults.items() if name in known}
-        plain = SearchOptions.from_values(usual | values)
-        config = replace(plain, method_options=own)
-        check_asked(config, flatten(plain) | {"patience": 0})
+        config = _configure(own, values)
         _check_method(config, start, loss)
         this = _build(module, data, config, optimizer, start)
         with shown(Console(highlight=False), config.method, not progress) as bar:
             if run is None:
                 return _outcome(this, run_epochs(this, None, bar))
             with open_run(Path(run), resume, force) as folder:
-                more = check_stored(config, "search", folder)
-                check_data(folder, data.fingerprint)
-                lengthen(folder, more)
-                folder.write_json("space.json", this.describe_space())
-                return _keep(_outcome(this, run_epochs(this, folder, bar)), folder)
+                return _run_in(folder, config, this, bar)
+
+
+def _configure(own: MethodOptions, values: dict[str, Any]) -> SearchOptions:
+    """The options of the search, those of its method as they were given; an InputError for what
+    would do nothing."""
+    known = flat_hints(SearchOptions, parts_for(CUSTOM, values["method"]))
+    usual = {name: value for name, value in own.defaults.items() if name in known}
+    plain = SearchOptions.from_values(usual | values)
+    config = replace(plain, method_options=own)
+    # `plain` has the method's defaults: what differs from it was asked for
+    check_asked(config, flatten(plain) | {"patience": 0})
+    return config
+
+
+def _run_in(folder: Run, config: SearchOptions, this: Search, bar: Progress) -> Found:
+    """The search in a folder that is open; what is refused leaves a finished run as it was."""
+    # as asked for: the search itself may have chosen a number of threads
+    more = check_stored(config, "search", folder)
+    check_data(folder, this.fingerprint)
+    lengthen(folder, more)
+    folder.write_json("space.json", this.describe_space())
+    return _keep(_outcome(this, run_epochs(this, folder, bar)), folder)
 
 
 def _build(
@@ -179,6 +202,7 @@ def _rates(optimizer: Factory | None, learning_rate: float | None, schedule: str
             f"learning_rate {learning_rate}: the optimizer has a rate of its own: leave one of"
             " them out"
         )
+    # of an optimizer of the user's it is replaced by its own (`WeightOptions.of`)
     rate = 0.025 if learning_rate is None else learning_rate
     return {
         "learning_rate": rate,
@@ -224,6 +248,7 @@ def _start(start: Start, space: CustomSpace) -> Matrices:
         if name not in space.groups:
             raise unknown("Choice in start", name, space.groups)
         candidates = space.groups[name].candidates
+        # (1, K): a Choice is one row
         found[name] = torch.full((1, len(candidates)), torch.nan, dtype=torch.float64)
         for candidate, value in ({given: 1.0} if isinstance(given, str) else given).items():
             if candidate not in candidates:
@@ -240,6 +265,7 @@ def _outcome(this: Search, rows: list[MetricsRow]) -> Found:
     this.net.use(A_bar)  # plain factors: what a method left behind may not be copied
     if isinstance(this.method, Restoring):
         this.method.restore()
+    # its weights are those of the search, its batch statistics measured anew
     model = this.space.network(selection)
     this.task.recalibrate(model)
     result = summary(this, rows).to_json()

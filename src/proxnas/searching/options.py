@@ -128,6 +128,7 @@ class SearchOptions(Composed):
     def from_values(cls, values: Mapping[str, Any]) -> SearchOptions:
         """The options with these values, the others as declared."""
         space, method = values.get("space", What.space), values.get("method", What.method)
+        # which fields there are follows from the space and the method
         parts = parts_for(space, method)
         return build(SearchOptions, without_foreign(values, space, method), parts)
 
@@ -165,6 +166,7 @@ class SearchOptions(Composed):
 
     def _check_text(self) -> None:
         own = self.method_options
+        # asked for is what differs from the method's own default
         plain = type(own)()
         for name in own.for_images:
             if getattr(own, name) != getattr(plain, name):
@@ -216,6 +218,7 @@ class SearchOptions(Composed):
         that one."""
         own = self.method_options
         added = own.beyond(self._beside())
+        # refine 0 is what the paper has
         if self.course.refine and "paper" in own.presets:
             added = [*added, "short trainings of the found cell and others like it"]
         return f"{', '.join(added)} (preset paper: without)" if added else ""

@@ -120,6 +120,12 @@ def _warnings(this: Search) -> Iterator[str]:
     yield from this.data.warnings
     if isinstance(this.method, Doubting):
         yield from this.method.doubts()
+    yield from _doubts_of_the_cell(this)
+    yield from _doubts_of_the_options(this)
+
+
+def _doubts_of_the_cell(this: Search) -> Iterator[str]:
+    """That it has nothing to train, or is slower than was asked."""
     # candidates of a user's own module tell nothing by their names
     poor = this.space.name != CUSTOM and without_weights(this.returned(), this.net.groups)
     # asked for: an empty cell may be what it takes
@@ -135,6 +141,10 @@ def _warnings(this: Search) -> Iterator[str]:
             f"max_latency {this.config.max_latency}: {1e3 * this.seconds:.3g} ms were measured at"
             " the end"
         )
+
+
+def _doubts_of_the_options(this: Search) -> Iterator[str]:
+    """Those that did less than was asked of them."""
     own = this.config.method_options
     # a cell is trained for a step at least
     if isinstance(own, SamplesCells) and this.steps_done < own.evaluations:
@@ -146,4 +156,4 @@ def _warnings(this: Search) -> Iterator[str]:
         )
     eta = this.config.weight_of_R()
     if eta and not any(cost.any() for cost in (this.setup.costs or {}).values()):
-        yield (f"eta {eta} did nothing: by cost {this.config.cost_of_R()} all candidates are free")
+        yield f"eta {eta} did nothing: by cost {this.config.cost_of_R()} all candidates are free"

@@ -75,6 +75,7 @@ def refine(
     deadline = deadline or Deadline()
     if (folder / "result.json").exists():
         return found
+    # images seen = batch size x steps, of the whole search and of an epoch
     last = Run(folder).metrics()[-1]
     cells = how_many(config, seen=config.batch_size * last["step"])
     images = config.batch_size * last["step"] // last["epoch"]
@@ -129,9 +130,11 @@ def _wirings(
     if len(tried) < 2 or deadline.over():  # one short training does not tell
         return rounds[0] | {"clear": False}
     found, best = tried[0], max(tried[1:], key=scores.__getitem__)
+    # another seed: other weights and other batches, a second opinion
     second = changed(short_trainings(config, 1, FINAL_WIRING_STEPS, images), seed=config.seed + 1)
     rounds.append(_round(second, folder, REFINED, lambda cells, middle: [best], deadline))
     again = _scores(folder / REFINED)
+    # the deadline may have come before the best was trained again
     better = best in again and scores[best] + again[best] > scores[found] + again[found]
     # in one of the rounds it was the best: else its mean were not
     of_best = [result for result in rounds if _cell_of(result) != _genotype(folder)]
@@ -155,6 +158,7 @@ def _other_wirings(config: SearchOptions, folder: Path) -> list[Cell]:
 def clearly_better(scores: Mapping[Cell, float], lead: float) -> bool:
     """Whether the loss of the best is so much below that of the first, around which the others
     are; there may have been time for one only, or for none."""
+    # in the order of evaluation: the cell in the middle came first
     losses = [-score for score in scores.values()]
     return len(losses) > 1 and min(losses[1:]) < (1 - lead) * losses[0]
 
@@ -187,6 +191,7 @@ def _round(
 ) -> dict[str, Any]:
     """The search around the cell in the folder, among what is proposed; else its neighbours."""
     place = folder / name
+    # a round that was begun knows its cells; the file that it started from may have changed
     start = "" if (place / "checkpoint.pt").exists() else str(folder)
     built = Search(
         changed(short, start=start),
@@ -221,10 +226,8 @@ def _validation(config: SearchOptions, folder: Path, genotype: dict[str, Any]) -
     them."""
     data = load_for_search(config.space, config.data, config)
     this = Search(without_start(config), data)
-    state, A_bar = (
-        Run(folder).load_checkpoint(),
-        selecting(Genotype.from_object(genotype), this.space),
-    )
+    state = Run(folder).load_checkpoint()
+    A_bar = selecting(Genotype.from_object(genotype), this.space)
     assert state is not None and A_bar is not None  # both rounds began from there
     this.load_state_dict(state)
     return this.task.figures("valid", this.measure(A_bar))
@@ -241,6 +244,7 @@ def short_trainings(
     half for w."""
     size = _batch(config)
     cells = neighbours + 1  # the found one is among them
+    # all that both searches can be told, and over it what is different in short trainings
     known = flat_hints(SearchOptions, parts_for(config.space, LOCAL))
     alike = {name: value for name, value in flatten(config).items() if name in known}
     asked: dict[str, Any] = {

@@ -45,4 +45,5 @@ class ShortSteps(Muon):
             w.grad = None  # Muon passes over what has no gradient
         super().step()
         for w, gradient in zip(moved, gradients, strict=True):
+            # as it was: whoever looks at gradients after the step finds all of them
             w.grad = gradient

@@ -73,6 +73,7 @@ def settle(this: Budget, task: Task, genotype: Callable[[], Genotype]) -> float 
     seconds = None
     for _ in range(TRIES if this.sizes.of == "latency" else 0):
         seconds = task.seconds(task.final_network(genotype()))
+        # below the smallest there is no other network to try
         if seconds <= this.limit or this.aim < this.sizes.smallest:
             break
         this.tighten(seconds)
@@ -98,6 +99,7 @@ def read_costs(path: Path, groups: Mapping[str, Group]) -> dict[str, Tensor]:
 
 
 def _of_group(path: Path, name: str, group: Group, data: dict[str, Any]) -> Tensor:
+    # a key may name a group or an operation; where it could be both it is the operation
     own = data.get(name, {}) if name not in group.candidates else {}
     if not isinstance(own, dict):
         found = json.dumps(own)[:40]
@@ -112,6 +114,7 @@ def _of_group(path: Path, name: str, group: Group, data: dict[str, Any]) -> Tens
 
 
 def _cost(path: Path, group: str, op: str, own: dict[str, Any], data: dict[str, Any]) -> float:
+    # the group's own, else the same for every group, else `none` for nothing
     value = own.get(op, data.get(op, 0.0 if op == NONE else None))
     if value is None:
         raise _bad(path, f"no cost for {op} of group {group}: give one, 0 if it is free")

@@ -33,6 +33,7 @@ def selecting(cell: Genotype, space: Space[Any]) -> Matrices | None:
             name: _entries(genotype.cells[name].nodes, group)
             for name, group in space.groups.items()
         }
+        # there and back: only a cell of the space comes back as it went
         known = space.genotype(A_bar)
     except (KeyError, IndexError, ValueError, InputError):
         return None

@@ -65,6 +65,7 @@ class MuonAndSgd:
             factor *= self.guard.factor
             for group in self.muon.param_groups:
                 group["lr"] = factor * self.rates.convolutions
+            # each group has a peak of its own, and all the same course
             for group in self.sgd.param_groups:
                 group["lr"] = factor * group["peak"]
             self.muon.step()

@@ -20,6 +20,7 @@ def batch_for(images: int, epochs: int, usual: int, smallest: int = SMALLEST_BAT
     size = usual
     while size // 2 >= smallest and epochs * (images // size) < LEAST_STEPS:
         size //= 2
+    # batch norms need two
     return max(2, min(size, images))
 
 

@@ -149,9 +149,11 @@ def train(
         this.keep(run)
     deadline = deadline or Deadline()
     rows = run_epochs(this, run, progress, deadline)
+    # after the last epoch, by the weights that validated best: the test part decides nothing
     tested = this.test()
     result = _result(this, run, rows, tested, MINUTES if deadline.cut else "")
     if run is not None:
+        # before result.json, which says that everything is there
         tested.model.save(run / FILE)
         run.write_json("result.json", result.to_json())
     return result, tested.model
@@ -183,6 +185,7 @@ def method_of(cell: str, run: Run | None) -> str | None:
     """What found the cell, if it is the cell of a run; in a fit it is named from the run folder."""
     if not cell:
         return None
+    # a relative cell is one from here, or from the run folder
     places = [Path(cell)] if run is None else [Path(cell), run / cell]
     for place in places:
         found = read_object(place / "config.json")

@@ -31,9 +31,8 @@ def write_weights(path: Path, network: nn.Module, metadata: dict[str, str]) -> N
     weights, seen = {}, set()
     for name, w in network.state_dict().items():
         weights[name] = w.detach().cpu().contiguous()
-        if (
-            place := weights[name].data_ptr()
-        ) in seen:  # the format wants tied weights written out twice
+        place = weights[name].data_ptr()
+        if place in seen:  # the format wants tied weights written out twice
             weights[name] = weights[name].clone()
         seen.add(place)
     write_atomically(path, in_order(save(weights, metadata)))
@@ -123,5 +122,6 @@ def read_weights(file: Any, network: AnyModule) -> AnyModule:
                 f"weight {name} is {w.dtype} or not finite: give finite {wanted[name].dtype}"
                 " weights"
             )
+    # assign: weights on the meta device have no memory to copy into
     network.load_state_dict(weights, assign=True)
     return network

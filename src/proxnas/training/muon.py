@@ -33,11 +33,14 @@ def orthogonalise(matrices: Tensor, steps: int) -> Tensor:
     """
     a, b, c = QUINTIC
     tall = matrices.size(-2) > matrices.size(-1)
+    # the shorter side first: the Gram matrix is square in it
     X = matrices.mT if tall else matrices
+    # no singular value is above the Frobenius norm: all lie in [0, 1] now, where p works
     X = X / (X.norm(dim=(-2, -1), keepdim=True) + TINY)
     gram = X @ X.mT
     product: Tensor | None = None
     for step in range(steps):
+        # b G + c G G, and a on the diagonal
         factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
         factor.diagonal(dim1=-2, dim2=-1).add_(a)
         product = factor if product is None else factor @ product
@@ -64,11 +67,13 @@ class Muon(torch.optim.Optimizer):
             if not weights:
                 continue
             directions = self._directions(weights, group["momentum"])
+            # W <- sqrt(out) W / |W|: the norm that rows of length 1 have
             scales = [
                 weight.size(0) ** 0.5 / norm.clamp_min(TINY)
                 for weight, norm in zip(weights, torch._foreach_norm(weights), strict=True)
             ]
             torch._foreach_mul_(weights, scales)
+            # (out, in * height * width) -> weights of that shape: matrix products for all at once
             by_shape: dict[tuple[int, int], list[int]] = {}
             for i, weight in enumerate(weights):
                 by_shape.setdefault((weight.size(0), weight[0].numel()), []).append(i)
@@ -85,6 +90,7 @@ class Muon(torch.optim.Optimizer):
             if "momentum" not in self.state[weight]:
                 self.state[weight]["momentum"] = torch.zeros_like(weight)
         averages = [self.state[weight]["momentum"] for weight in weights]
+        # B <- momentum B + G, then G + momentum B
         torch._foreach_mul_(averages, momentum)
         torch._foreach_add_(averages, gradients)
         return torch._foreach_add(gradients, averages, alpha=momentum)

@@ -24,12 +24,14 @@ def factor(config: ScheduledOptions, t: int, steps_per_epoch: int) -> float:
     At the start of an epoch it is where the published schedules by epochs are, and it falls on
     within, so that a training of one epoch is annealed too.
     """
+    # in steps
     warmup = min(config.warmup, LONGEST_WARMUP * config.epochs) * steps_per_epoch
     rising = min(1.0, (t + 1) / warmup) if warmup else 1.0
     epoch = t / steps_per_epoch
     if config.schedule == "exponential":
         return rising * float(config.gamma**epoch)
     low = config.learning_rate_min / config.learning_rate if config.learning_rate else 0.0
+    # low + (1 - low) (1 + cos(pi t / T)) / 2
     return rising * (low + (1 - low) * (1 + math.cos(math.pi * epoch / config.epochs)) / 2)
 
 
@@ -70,6 +72,7 @@ class Optimizer:
 
         `examples`: how many they are of, to weigh them among those of other processes.
         """
+        # still scaled up: every process has the same scale, and the mean keeps it
         loss = mean_gradients(self.weights, self.buffers, loss, examples)
         self.scaler.unscale_(self.inner)
         rate = self.config.learning_rate * factor(self.config, self.t, self.steps_per_epoch)
@@ -131,7 +134,9 @@ class Average:
         self.t += 1
         d = self.decay(self.t)
         mine, others = list(self.network.state_dict().values()), list(network.state_dict().values())
+        # counters of batches are whole numbers and have no average
         pairs = [(a, w) for a, w in zip(mine, others, strict=True) if a.is_floating_point()]
+        # a + (1 - d) (w - a) = d a + (1 - d) w
         torch._foreach_lerp_([a for a, _ in pairs], [w for _, w in pairs], 1 - d)
 
     def state_dict(self) -> State:

@@ -88,6 +88,7 @@ class ScheduledOptions(TrainOptions):
             )
 
     def over_all_epochs(self) -> str:
+        # then its end moves with the epochs, and a longer run would have begun otherwise
         if self.warmup > LONGEST_WARMUP * self.epochs:
             return f"its {{warmup}} is a share of {self.epochs} epochs"
         falls = self.schedule == "cosine" and self.learning_rate_min != self.learning_rate

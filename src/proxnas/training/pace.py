@@ -29,6 +29,7 @@ Clock = Callable[[], float]
 def rate_factor(share: float) -> float:
     """What the peak learning rate is multiplied by: linearly up, then linearly down to 0."""
     rising, falling = share / WARM_UP, (1 - share) / (1 - WARM_UP)
+    # the two lines meet where the share is WARM_UP, both at 1
     return max(LOWEST, min(rising, falling))
 
 
@@ -44,6 +45,7 @@ class Busy:
     def look(self) -> float:
         """The ratio over the last few seconds, at least 1."""
         now = self.clock(), self.computing()
+        # a thread that waits for a core passes time and computes nothing
         passed, computed = (end - begin for end, begin in zip(now, self.since, strict=True))
         if passed >= WINDOW:
             self.ratio = max(1.0, passed / max(computed, 1e-3))
@@ -117,4 +119,5 @@ class Pace:
     def load_state_dict(self, state: State) -> None:
         self.shares = state["shares"].tolist()
         self.before = float(state["used"])
+        # from now on: the time between two calls is nobody's
         self.begin()

@@ -45,6 +45,7 @@ class Sizes:
         """`entries`: what each entry of A_bar adds; of wired groups what each node does."""
         self.of, self.groups, self.rows = of, groups, sets_of(groups)
         self.entries, self.fixed = set_entries(entries, groups), 0.0
+        # `fixed` is still 0: low and high are sums of entries alone
         smallest, largest = (self._best(sign) for sign in (-1.0, 1.0))
         low, high, known = self(smallest), self(largest), total(smallest)
         # parts share overheads: a scale that is right at both ends
@@ -52,11 +53,13 @@ class Sizes:
             scale = (total(largest) - known) / (high - low)
             scale = scale if scale > 0 else 1.0  # a machine too busy to tell them apart
             self.entries = {name: scale * matrix for name, matrix in self.entries.items()}
+        # the stem, the classifier and what else every network has
         self.fixed = known - self(smallest)
         self.smallest, self.largest = self(smallest), self(largest)
 
     def __call__(self, A_bar: Matrices) -> float:
         """The size of the final network that A_bar selects."""
+        # entries of A_bar may be a_k: a candidate that is there counts in full
         counted = reached(selected_sets(A_bar, self.groups), self.rows)
         parts = [(self.entries[name] * (counted[name] != 0)).sum() for name in self.entries]
         return self.fixed + float(torch.stack(parts).sum())
@@ -71,6 +74,7 @@ class Sizes:
 
     def best_within(self, A: Matrices, limit: float) -> Matrices | None:
         """A_bar within the limit with the largest sum of A; None if there is none."""
+        # wired groups as one row each, nested ones by what they lose: then a plain knapsack
         scores = losses(set_scores(A, self.groups), self.rows)
         found = best_within(scores, self.entries, self.rows, limit - self.fixed)
         return None if found is None else unfolded(found, self.groups)
@@ -80,6 +84,7 @@ class Sizes:
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: State) -> None:
+        # seconds are not measured alike twice: a run goes on with those that it began with
         vars(self).update(state)
 
 
@@ -114,6 +119,7 @@ class Budget:
         """
         if self.meets(A_bar):
             return A_bar
+        # `tighten` may have brought the aim below all networks: then the smallest is the answer
         found = self.sizes.best_within(A, max(self.aim, self.sizes.smallest))
         assert found is not None  # the smallest network fits
         return found
@@ -121,17 +127,21 @@ class Budget:
     def tighten(self, measured: float) -> None:
         """Aim lower after a network that the sums took for small enough turned out to be too
         large."""
+        # by as much as was exceeded, and 2% more, lest the next one miss by a hair
         self.aim *= 0.98 * self.limit / measured
 
     def to_json(self) -> dict[str, Any]:
         """What result.json says of it."""
-        whole = (lambda x: x) if self.sizes.of == "latency" else round
         sizes = {
             "limit": self.limit,
             "smallest": self.sizes.smallest,
             "largest": self.sizes.largest,
         }
-        return {"of": self.sizes.of} | {name: whole(size) for name, size in sizes.items()}
+        found: dict[str, Any] = {"of": self.sizes.of}
+        for name, size in sizes.items():
+            # parameters and multiply-adds are whole numbers, seconds are not
+            found[name] = size if self.sizes.of == "latency" else round(size)
+        return found
 
     def state_dict(self) -> State:
         return {"sizes": self.sizes.state_dict(), "aim": self.aim}

@@ -24,10 +24,9 @@ def parameter_costs(net: Supernet) -> dict[str, Tensor]:
             choice for choice in net.choices.values() if choice.row and choice.row.group == name
         ]
         counts = [[parameters(candidate) for candidate in choice.candidates] for choice in places]
-        p = torch.tensor(counts, dtype=torch.float64).reshape(-1, len(group.candidates)).sum(
-            0
-        ) / max(1, len(places))
-        costs[name] = p
+        # (places, K) -> (K,); a group without Choices has no places and costs nothing
+        counted = torch.tensor(counts, dtype=torch.float64).reshape(-1, len(group.candidates))
+        costs[name] = counted.sum(0) / max(1, len(places))
     return shares(costs)
 
 
@@ -43,12 +42,14 @@ def R(A: Matrices, costs: dict[str, Tensor]) -> Tensor:
     """R(A) = sum_k p_k / p_bar |a_k|^2, over the columns a_k of every group that has costs."""
     total = torch.zeros((), dtype=torch.float64)
     for name, cost in costs.items():
+        # (K,) of the paper's |a_k|^2, a_k the kth column of A over all rows
         total = total + (cost * A[name].square().sum(0)).sum()
     return total
 
 
 def R_gradient(A: Matrices, costs: dict[str, Tensor]) -> Matrices:
     """dR/dA = 2 p_k / p_bar a; at a discrete A_bar it touches the selected entries only."""
+    # (K,) * (E, K)
     return {name: 2 * cost * A[name] for name, cost in costs.items()}
 
 
@@ -74,6 +75,7 @@ def multiply_adds_of(module: nn.Module, x: Tensor) -> int:
             layer.forward = _leave  # type: ignore[method-assign,assignment]
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         shadow(x)
+    # the counter takes a multiply-add for two operations
     return int(counter.get_total_flops()) // 2
 
 

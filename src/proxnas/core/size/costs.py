@@ -43,6 +43,7 @@ def places(net: Supernet, x: Tensor | Inputs) -> list[Place]:
     with torch.no_grad(), net.taped() as tape:
         net(x)
     calls = [call for call in tape if isinstance(call, Call)]
+    # a Choice that runs twice is met twice: multiply-adds and seconds count each time
     met = [pair for call in calls for pair in zip(call.choices, call.sources, strict=True)]
     return [Place(choice.row, choice, source) for choice, source in met if choice.row is not None]
 
@@ -94,6 +95,7 @@ def candidate_costs(
 
 def means(of: Sums) -> dict[str, Tensor]:
     """Group -> (K,): the mean of each candidate over all its places."""
+    # (E, K) summed over edges, by the places of the whole group
     return {name: of.total[name].sum(0) / of.number[name].sum().clamp(min=1) for name in of.total}
 
 
@@ -123,6 +125,7 @@ def multiply_adds_at(candidate: nn.Module, source: Source) -> float:
     args, kwargs = tree_map(on_meta, (source.args, dict(source.kwargs)))
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         shadow(*args, **kwargs)
+    # multiply-adds: the counter takes each for two operations
     return float(counter.get_total_flops() / 2)
 
 

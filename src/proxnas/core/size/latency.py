@@ -46,6 +46,7 @@ def latency(
     training = network.training
     network.eval()
     try:
+        # exact: the clock waits for the device, else only the queueing would be timed
         seconds = warm_runs(lambda: network(x), Clock(device, exact=True), runs, limit)
     finally:
         network.train(training)
@@ -64,6 +65,7 @@ def warm_runs(
         if clock.now() - begin < limit:
             run()
     seconds: list[float] = []
+    # three at least: a median of fewer would be any one of them
     while len(seconds) < max(runs, 3) and (sum(seconds) < limit or len(seconds) < 3):
         start = clock.now()
         run()

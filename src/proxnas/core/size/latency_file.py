@@ -84,6 +84,7 @@ ROW: dict[str, Check] = {
 def read_rows(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """(what stands above the rows, the rows) of a table's file; an InputError if it is none."""
     try:
+        # every field has to be there: the second HEAD names those that must not be missing
         data = check(read_json(path), HEAD, HEAD)
         parts = {"about": ABOUT, "machine": MACHINE, "fit": FIT, "quality": QUALITY}
         for name, fields in parts.items():
@@ -124,6 +125,7 @@ def _operations(path: Path, rows: Sequence[Mapping[str, Any]], groups: Mapping[s
                 )
         seconds = [[found[key]["seconds"] for key in row] for row in keys]
         total[name] = torch.tensor(seconds, dtype=torch.float64).reshape(group.shape)
+        # an edge stands at its places whatever its operation: the first row of it tells
         places = [[found[row[0]]["places"]] for row in keys]
         number[name] = torch.tensor(places, dtype=torch.float64)
     return Sums(total, number)
@@ -135,6 +137,7 @@ def misfit(path: Path, about: About, here: Machine) -> str:
     for part, mine in (("about", asdict(about)), ("machine", asdict(here))):
         for name, value in mine.items():
             theirs = data[part][name]
+            # JSON has lists where we have tuples
             if theirs != (list(value) if isinstance(value, tuple) else value):
                 return f"was built for {name} {_shown(theirs)}, not for {_shown(value)}"
     return ""
@@ -155,6 +158,7 @@ def find_table(
         return None
     asked = by != "auto"
     for path in [Path(by)] if by.endswith(".json") else _kept(about, device):
+        # one of the usual places may be empty; a file that was named must be there
         if not path.is_file() and not by.endswith(".json"):
             continue
         why = misfit(path, about, machine(choose(read_rows(path)[0]["by"], device)))

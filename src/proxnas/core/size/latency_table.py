@@ -113,6 +113,7 @@ class LatencyTable:
             "quality": asdict(self.quality),
         }
         rows = [json.dumps(row) for row in self._rows(groups)]
+        # a line a row: a table of hundreds of operations stays readable, and so does a diff of two
         text = json.dumps(head, indent=2).removesuffix("\n}")
         return text + ',\n  "operations": [\n    ' + ",\n    ".join(rows) + "\n  ]\n}\n"
 
@@ -138,12 +139,14 @@ def fitted(sums: Sequence[float], measured: Sequence[float]) -> Fit:
     where that makes no sense on a busy machine, the mean ratio."""
     scale, fixed = 0.0, 0.0
     if max(sums) > min(sums):
+        # (networks, 2): (fixed + scale s) / m = 1 for each, s its sum and m its measured seconds
         X = torch.tensor(
             [[1 / m, s / m] for s, m in zip(sums, measured, strict=True)], dtype=torch.float64
         )
         unit = X.norm(dim=0)  # a sum of seconds is small beside 1
         found = torch.linalg.lstsq(X / unit, X.new_ones(len(sums), 1)).solution[:, 0] / unit
         fixed, scale = found.tolist()
+    # noise can turn the line around, which would make quick networks of slow operations
     if scale <= 0 or fixed < 0:
         total = sum(sums)
         return Fit(0.0, sum(measured) / total) if total else Fit(statistics.mean(measured), 1.0)
@@ -171,7 +174,10 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
 
 def _ranks(values: Sequence[float]) -> list[float]:
     """1 for the smallest; equal values share the mean of their places."""
-    return [
-        (1 + 2 * sum(v < value for v in values) + sum(v == value for v in values)) / 2
-        for value in values
-    ]
+    ranks = []
+    for value in values:
+        below = sum(v < value for v in values)
+        equal = sum(v == value for v in values)
+        # the mean of the places below + 1 .. below + equal
+        ranks.append((1 + 2 * below + equal) / 2)
+    return ranks

@@ -17,11 +17,11 @@ def materialised(module: nn.Module, device: torch.device) -> nn.Module:
     generator = torch.Generator().manual_seed(0)
     for name, x in (*real.named_parameters(), *real.named_buffers()):
         if x.is_floating_point():
-            value = torch.rand(x.shape, generator=generator) * 0.2 + (
-                1.0 if name.endswith("running_var") else -0.1
-            )
-            x.data.copy_(value)
+            # weights in [-0.1, 0.1), running variances in [1, 1.2)
+            low = 1.0 if name.endswith("running_var") else -0.1
+            x.data.copy_(torch.rand(x.shape, generator=generator) * 0.2 + low)
         else:
+            # counters and indices: 0 is valid wherever one is
             x.data.zero_()
     return real
 
@@ -31,6 +31,8 @@ def alike(x: Any, device: torch.device) -> Any:
     if not isinstance(x, Tensor):
         return x
     if not x.is_floating_point():
+        # tokens: index 0 is in every vocabulary
         return torch.zeros(x.shape, dtype=x.dtype, device=device)
     real = torch.rand(x.shape, dtype=x.dtype, device=device)
+    # images lie in memory as in training
     return real.to(memory_format=torch.channels_last) if real.ndim == 4 else real

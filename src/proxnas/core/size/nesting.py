@@ -48,6 +48,7 @@ def losses(A: Matrices, groups: Mapping[str, Group]) -> Matrices:
     """A, or where rows may be unreached how far its entries are below the best of their row: with
     plain sums of A a candidate would win by holding more decisions."""
     nested = any(group.inside for group in groups.values())
+    # (1, K), at most 0: what is not reached loses nothing
     return {name: a - a.amax(1, keepdim=True) for name, a in A.items()} if nested else A
 
 
@@ -62,6 +63,7 @@ def best_within(
     roots = [name for name, group in groups.items() if group.inside is None]
     if len(roots) == len(groups):
         return projection.best_within(A, costs, groups, room)
+    # each root becomes one row whose columns are its options
     options = {name: _options(name, A, costs, groups) for name in roots}
     rows = {name: Group(tuple(str(i) for i in range(len(each)))) for name, each in options.items()}
     scores = {name: _row([option.score for option in each]) for name, each in options.items()}
@@ -72,9 +74,8 @@ def best_within(
     picks = {
         name: k for root in roots for name, k in options[root][int(chosen[root].argmax())].picks
     }
-    best = {
-        name: picks.get(name, int(a.argmax())) for name, a in A.items()
-    }  # what is not reached keeps its best
+    # what is not reached keeps its best
+    best = {name: picks.get(name, int(a.argmax())) for name, a in A.items()}
     return {
         name: _row([float(k == best[name]) for k in range(a.shape[1])]) for name, a in A.items()
     }
@@ -92,6 +93,7 @@ def _options(name: str, A: Matrices, costs: Matrices, groups: Mapping[str, Group
     found = []
     for k in range(len(groups[name].candidates)):
         parts = [Option(float(costs[name][0, k]), float(A[name][0, k]), ((name, k),))]
+        # decisions inside one candidate are free of each other: all pairs, then those worth having
         for inner in (other for other, group in groups.items() if group.inside == Holder(name, k)):
             more = _options(inner, A, costs, groups)
             parts = _undominated(
@@ -103,6 +105,7 @@ def _options(name: str, A: Matrices, costs: Matrices, groups: Mapping[str, Group
 
 def _undominated(options: list[Option]) -> list[Option]:
     kept: list[Option] = []
+    # by rising cost, of equals the best first: whatever does not score more is beaten
     for option in sorted(options, key=lambda o: (o.cost, -o.score)):
         if not kept or option.score > kept[-1].score:
             kept.append(option)
@@ -130,6 +133,7 @@ def holders(module: nn.Module) -> Holders:
     waiting: list[tuple[nn.Module, Holder | None]] = [(module, None)]
     while waiting:
         part, holder = waiting.pop()
+        # a module that stands in several places is gone through once for each holder
         if (id(part), holder) in seen:
             continue
         seen.add((id(part), holder))
@@ -155,7 +159,9 @@ def own_parameters(module: nn.Module, groups: Mapping[str, Group]) -> Matrices:
     check_holders(module)
     total = {name: torch.zeros(group.shape, dtype=torch.float64) for name, group in groups.items()}
     for w, of in holders(module).weights.items():
-        for holder in of - {None} if None not in of and w.requires_grad else ():
+        if None in of or not w.requires_grad:
+            continue  # what stands outside of all Choices too is there whatever is selected
+        for holder in of:
             assert holder is not None
             total[holder.group][0, holder.k] += w.numel()
     return total

@@ -78,7 +78,9 @@ def best_within(
     start = Front(np.zeros(1), np.zeros(1), [(State(), 0)], [ABSENT])
     layers: list[dict[State, Front]] = [{State(): start}]
     for line in lines:
+        # all layers are kept: the way back from the best ending goes through them
         layers.append(_extended(layers[-1], line, room * (1 + SLACK)))
+    # after the last row both counters are back at 0, so there is one ending state
     end = layers[-1].get(State())
     if end is None:
         return None
@@ -88,6 +90,7 @@ def best_within(
 def _lines(name: str, group: Group, A: Any, costs: Any) -> Iterator[Line]:
     scores, prices = A.tolist(), costs.tolist()
     limited = group.max_inputs is not None
+    # with a limited number of inputs `none` is the same as not being among them: ABSENT
     usable = [k for k, op in enumerate(group.candidates) if not limited or op != NONE]
     counted = (
         group.max_skip is not None
@@ -99,16 +102,17 @@ def _lines(name: str, group: Group, A: Any, costs: Any) -> Iterator[Line]:
         # with `none` among the candidates a node may keep fewer, but never no input at all
         least = 0 if not usable else 1 if limited and NONE in group.candidates else most
         for e in rows:
+            # a skip connection uses up what others may want: there the beaten can matter
             present = _undominated([(k, prices[e][k], scores[e][k]) for k in usable], counted)
             yield Line(
-                name,
-                e,
-                (*present, (ABSENT, 0.0, 0.0)) if limited else tuple(present),
-                group.candidates.index(SKIP) if counted else ABSENT,
-                range(least, most + 1) if e == rows[-1] else None,
-                e == rows[-1] and n == len(group.nodes) - 1,
-                most,
-                group.max_skip if counted and group.max_skip is not None else 0,
+                group=name,
+                e=e,
+                options=(*present, (ABSENT, 0.0, 0.0)) if limited else tuple(present),
+                skip=group.candidates.index(SKIP) if counted else ABSENT,
+                inputs=range(least, most + 1) if e == rows[-1] else None,
+                ends=e == rows[-1] and n == len(group.nodes) - 1,
+                most_inputs=most,
+                most_skips=group.max_skip if counted and group.max_skip is not None else 0,
             )
 
 
@@ -136,9 +140,11 @@ def _extended(layer: dict[State, Front], line: Line, room: float) -> dict[State,
             if inputs > line.most_inputs or skips > line.most_skips:
                 continue
             if line.inputs is not None:
+                # the node is complete, and has too few
                 if inputs not in line.inputs:
                     continue
                 inputs = 0
+            # inputs are counted within a node, skip connections within a group
             after = State(inputs, 0 if line.ends else skips)
             parts.setdefault(after, []).append((state, front, k, cost, score))
     fronts = {after: _joined(incoming, room) for after, incoming in parts.items()}
@@ -146,13 +152,17 @@ def _extended(layer: dict[State, Front], line: Line, room: float) -> dict[State,
 
 
 def _joined(parts: list[tuple[State, Front, int, float, float]], room: float) -> Front:
+    # (all beginnings of all parts,), part after part
     cost = np.concatenate([front.cost + c for _, front, _, c, _ in parts])
     score = np.concatenate([front.score + a for _, front, _, _, a in parts])
+    # by cost, among equals the best score first (lexsort takes its last key for the first)
     order = np.lexsort((-score, cost))
     order = order[cost[order] <= room]
+    # the front: those that score more than everything as cheap or cheaper
     rising = np.maximum.accumulate(score[order]) if len(order) else score[order]
     order = order[np.r_[True, rising[1:] > rising[:-1]]] if len(order) else order
     starts = np.cumsum([0, *(len(front.cost) for _, front, *_ in parts)])
+    # back from places in the concatenation to (part, place in its front)
     of = np.searchsorted(starts, order, side="right") - 1
     before = [(parts[p][0], int(i - starts[p])) for p, i in zip(of, order, strict=True)]
     return Front(cost[order], score[order], before, [parts[p][2] for p in of])

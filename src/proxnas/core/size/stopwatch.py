@@ -101,6 +101,7 @@ class Onnx:
         real = materialised(module, HOST).eval()
         args, kwargs = _inputs(source, HOST)
         args = tuple(x.contiguous() if isinstance(x, Tensor) else x for x in args)
+        # channels_last is torch's own matter: ONNX reads its inputs in the plain order
         names = [f"x{i}" for i in range(len(args))]
         session = onnx_session(traced_onnx(real, args, names, kwargs=kwargs))
         values = {name: x.numpy() for name, x in zip(names, args, strict=True)}
@@ -113,6 +114,7 @@ class Stopwatch:
 
     def __init__(self, runtime: Runtime, time: Time | None = None) -> None:
         """`time`: seconds of some runs; by the clock."""
+        # exact: kernels of an accelerator run behind the host's back
         clock = Clock(runtime.device, exact=True)
         self.runtime = runtime
         self.time: Time = time or (lambda run: warm_runs(run, clock, RUNS, LIMIT))
@@ -133,7 +135,9 @@ class Stopwatch:
     def added(self, module: nn.Module, source: Source) -> float:
         """What an operation adds to a network: its seconds without those of a call, which a
         network makes once."""
+        # kept, one a shape: `known` goes by the id of a module
         empty = self.nothing.setdefault(_shapes(source), nn.Identity())
+        # an Identity takes one argument: with several there is nothing to compare with
         several = len(source.args) != 1 or source.kwargs
         call = 0.0 if several else self.seconds(empty, source)
         return max(0.0, self.seconds(module, source) - call)

@@ -27,6 +27,7 @@ def connections(group: Group) -> Tensor:
     """All sets of connections (M, E)."""
     E = group.shape[0]
     columns = torch.arange(2**E).unsqueeze(1)
+    # bit e of column m tells whether set m has connection e
     return (columns >> torch.arange(E)) & 1 == 1
 
 
@@ -35,6 +36,7 @@ def connected(group: Group) -> Tensor:
     there = connections(group)
     found = torch.zeros(len(there), len(group.nodes) + 1, dtype=torch.bool)
     for j, rows in enumerate(group.nodes, 1):
+        # rows of node j are the connections from each node i before it
         for i, e in enumerate(rows):
             found[:, i] |= there[:, e]
             found[:, j] |= there[:, e]
@@ -74,6 +76,7 @@ def set_scores(A: Matrices, groups: Mapping[str, Group]) -> Matrices:
 
 def _scores(A: Tensor, group: Group) -> Tensor:
     there = connections(group)
+    # (E,) each: what A gives for leaving a connection out, and for making it
     absent, present = (A[:, group.candidates.index(name)] for name in (NONE, SKIP))
     return allowed(torch.where(there, present, absent).sum(1)[None], group)
 
@@ -94,6 +97,7 @@ def selected_sets(A_bar: Matrices, groups: Mapping[str, Group]) -> Matrices:
 
 def _selected(A_bar: Tensor, group: Group) -> Tensor:
     there = A_bar[:, group.candidates.index(SKIP)] != 0
+    # (M, E) == (E,): one set agrees in all connections
     return (connections(group) == there).all(1)[None].to(A_bar.dtype)
 
 
@@ -105,6 +109,7 @@ def unfolded(sets: Matrices, groups: Mapping[str, Group]) -> Matrices:
 
 
 def _unfolded(selected: Tensor, group: Group) -> Tensor:
+    # (E,)
     there = connections(group)[int(selected.argmax())]
     A_bar = torch.zeros(group.shape, dtype=selected.dtype)
     A_bar[:, group.candidates.index(SKIP)] = there.to(A_bar.dtype)

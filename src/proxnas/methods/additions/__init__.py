@@ -93,6 +93,7 @@ class Additions:
     ) -> Additions:
         """Those that the options and the limit ask for."""
         o, steps = setup.options, len(setup.train)
+        # all on everything is what the supernet does by itself
         partial = (o.score_batch, o.score_nodes) != (1, 1)
         asked = o.evidence and can_be_asked(setup.net, steps * setup.weights.epochs)
         return cls(

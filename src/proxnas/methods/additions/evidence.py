@@ -44,6 +44,7 @@ class Evidence:
     def is_there(self, valid: Batch) -> bool:
         """Looks at a batch, at the architecture in use, unless it is known already."""
         if not self.found:
+            # the last ones: what was not known at first is no reason to wait on
             self.leads = [*self.leads, self.lead(valid)][-self.window :]
             self.found = len(self.leads) >= LEAST and self.certainty() >= self.errors
         return self.found
@@ -53,12 +54,14 @@ class Evidence:
         """By how much the loss of the answers is lower than under each other's labels."""
         output = self.net(valid.x).float()
         own = self.net.criterion(output, valid.y)
+        # each answer under the label of the image before: as many labels of each class as before
         others = self.net.criterion(output, valid.y.roll(1, 0))
         return float(mean_of(others - own, len(valid.y)))
 
     def certainty(self) -> float:
         """The mean lead in standard errors."""
         error: float = statistics.stdev(self.leads) / len(self.leads) ** 0.5
+        # leads that are all the same have no error, and are certain
         return statistics.fmean(self.leads) / max(error, 1e-12)
 
     def doubts(self) -> list[str]:

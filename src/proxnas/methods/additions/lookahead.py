@@ -30,6 +30,7 @@ class LookAhead:
         pause = self.pause(self.w.steps_per_epoch)
         if not self.potentials or self.w.t >= self.looked + pause:
             self.potentials, self.looked = self.look(train, valid), self.w.t
+        # xi in every step anew: what was looked up is the product of the slopes alone
         xi = self.w.pace(self.horizon)
         return {name: xi * potential for name, potential in self.potentials.items()}
 

@@ -42,6 +42,7 @@ class Price:
         """It rises while A asks for more than is allowed, and falls otherwise; `wanted`: what A
         selects where no limit is set."""
         self.excess = self.budget.excess(wanted)
+        # dual ascent: the multiplier of an inequality is never negative
         self.value = max(0.0, self.value + self.rate * self.excess)
 
     def state(self) -> list[float]:

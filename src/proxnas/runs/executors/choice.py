@@ -65,6 +65,7 @@ def make_executor(
     """The executor that the flags ask for."""
     number = 0 if threads == "auto" else threads
     if flags.ray:
+        # imported only where it is asked for: it comes with an extra
         from proxnas.runs.executors.ray import RayExecutor
 
         return RayExecutor(flags.ray, flags.cpus_per_task or number or 1, flags.gpus_per_task)

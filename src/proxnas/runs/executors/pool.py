@@ -146,6 +146,7 @@ class _Pool:
                     return task
         while not self.exhausted:
             try:
+                # may ask a strategy for a cell: only taken when there is room for it
                 task_or_none = next(self.source)
             except StopIteration:
                 self.exhausted = True
@@ -190,6 +191,7 @@ class _Pool:
             self.end(Outcome(task, 0))
         elif self._again(task, end):
             self.since[task] = time.monotonic()
+            # first of those that wait: it has a checkpoint to go on from
             self.waiting.insert(0, task)
         else:
             self.end(
@@ -204,6 +206,7 @@ class _Pool:
         if end.lost:
             self.losses[task] = self.losses.get(task, 0) + 1
             return self.losses[task] <= LOSSES
+        # Popen tells a signal as -N, a shell and our own handlers as 128 + N
         killed = end.code < 0 or end.code in STOPPED
         self.deaths[task] = self.deaths.get(task, 0) + killed
         return killed and self.deaths[task] <= RETRIES
@@ -214,12 +217,14 @@ class _Pool:
             worker.stop()
         limit = time.monotonic() + (self.grace or float("inf"))
         while self.workers and time.monotonic() < limit:
+            # a copy: the list changes on the way
             for worker in [worker for worker in self.workers if worker.poll() is not None]:
                 self.workers.remove(worker)
                 worker.kill()
                 if worker.task.finished:
                     self.end(Outcome(worker.task, 0))
             time.sleep(LOOK / 2)
+        # those that did not end in time are killed by whoever called
         raise Interrupted(signum)
 
     def kill(self) -> None:

@@ -40,6 +40,7 @@ class LocalExecutor:
         return self.workers
 
     def launch(self, task: RunTask, slot: int) -> ProcessWorker:
+        # `auto` of the worker looks no further than this (cores.available)
         within = {"OMP_NUM_THREADS": str(self.share)} if self.threads == "auto" else {}
         return ProcessWorker(task, slot, start_process(self.command(task, slot), task.log, within))
 

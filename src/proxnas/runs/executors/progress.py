@@ -97,6 +97,7 @@ def progress_of(folder: Path) -> tuple[int, int | None, dict[str, Any]]:
     just now."""
     try:
         lines = read_bytes(folder / "metrics.jsonl", MOST_LINES_BYTES).splitlines(keepends=True)
+        # a line without its end is being written just now
         rows = [text for text in lines if text.endswith(b"\n")]
         last = check(parse_json(rows[-1]), ROW) if rows else {}
         epochs = check(read_json(folder / "config.json"), CONFIG).get("epochs")

@@ -77,6 +77,7 @@ class RayExecutor:
         if time.monotonic() > self._counted + COUNT:
             nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
             self._counted = time.monotonic()
+            # node by node: a task cannot lie across two
             self._slots = sum(fitting(node, self.cpus, self.gpus) for node in nodes)
         return self._slots
 
@@ -155,6 +156,7 @@ class RayWorker:
         return self.task.finished
 
     def stop(self) -> None:
+        # a KeyboardInterrupt within `work`, which passes it on as SIGTERM
         self.ray.cancel(self.reference)
 
     def kill(self) -> None:
@@ -168,19 +170,18 @@ def work(command: list[str], log: str, directory: str) -> tuple[int, str]:
     if not Path(log).parent.is_dir() or not Path(directory).is_dir():
         node = socket.gethostname()
         missing = directory if Path(log).parent.is_dir() else Path(log).parent
-        return (
-            2,
-            (
-                f"{missing}: node {node} of the cluster does not see it: keep runs and data where"
-                " all nodes see them"
-            ),
+        why = (
+            f"{missing}: node {node} of the cluster does not see it: keep runs and data where"
+            " all nodes see them"
         )
+        return 2, why
     os.chdir(directory)  # what a relative DATA refers to
     process = start_process([sys.executable, *command], Path(log))
     try:
         while process.poll() is None:
             time.sleep(LOOK)
     except BaseException:  # cancelled: KeyboardInterrupt
+        # the run writes its checkpoint before it ends
         process.terminate()
         process.wait()
         raise

@@ -3,8 +3,8 @@
 A task is a command line of proxnas and the folder that it fills, nothing else, so that it can be
 handed to a process here or to another machine that sees the same folders. The folder is the whole
 truth: a task is finished when its result.json is there and is then never run again; begun ones are
-continued. `make` gives the executor that the flags ask for: processes on this machine
-(local_executor.py) or tasks of a Ray cluster (ray_executor.py).
+continued. choice.py makes the executor that the flags ask for: processes on this machine
+(processes.py) or tasks of a Ray cluster (ray.py).
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ def share_time(
         if deadline.left() == math.inf:
             yield task
             continue
+        # rounds that are still to come, rounded up: tasks side by side share one
         in_turn = -(-(len(tasks) - i) // workers) + -(-later // workers)
         minutes = max(deadline.left() / 60 / in_turn, 1e-4)
         yield replace(task, argv=(*task.argv, f"--minutes={minutes:.4f}"))
