@@ -202,7 +202,9 @@ def test_a_search_by_two_is_stopped_and_goes_on(stripes: Path, tmp_path: Path) -
         " goes on\n"
     )
     again = subprocess.run([*argv, "--resume"], capture_output=True, text=True, timeout=600)
-    assert (again.returncode, again.stderr) == (0, ""), again.stderr
+    assert again.returncode == 0, again.stderr
+    # so short a search may end in a cell that it warns of
+    assert again.stderr.count("proxnas: ") == again.stderr.count("proxnas: warning: ") <= 1
     assert again.stdout.count("run folder") == 1, "one of them speaks"
     environment = json.loads((run / "environment.json").read_text())
     assert (environment["processes"], environment["threads"]) == (2, 1)

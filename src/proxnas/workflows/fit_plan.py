@@ -243,8 +243,8 @@ def plan_line(plan: Plan, total: float, images: int) -> str:
     """The plan for people; `total`: seconds of everything."""
     searched = "" if plan.search else "; too few steps to search, the plain network is trained"
     return (
-        f"{total / 60:.3g} minutes: {plan.seconds:.0f} s of training, about {plan.epochs} passes over"
-        f" {images:,} images, {plan.channels} channels, batches of {plan.batch_size}{searched}"
+        f"{total / 60:.3g} minutes: {plan.seconds:.0f} s of training, about {plan.epochs} passes"
+        f" over {images:,} images, {plan.channels} channels, batches of {plan.batch_size}{searched}"
     )
 
 
