@@ -267,20 +267,24 @@ def test_steps_of_a_preset_are_those_of_an_algorithm_2_written_anew(
 
 
 REFINED = "short trainings of the found cell and others like it"
+WIRED = "wiring by short trainings of random cells"
 
 
 @pytest.mark.parametrize(
     ("words", "beyond"),
     [
-        ((), f"look-ahead, exploration, waiting for evidence, scaled steps of A, {REFINED}"),
-        (("--refine", "0"), "look-ahead, exploration, waiting for evidence, scaled steps of A"),
+        ((), f"look-ahead, exploration, waiting for evidence, scaled steps of A, {WIRED}"),
         (
-            ("--look-ahead", "0", "--refine", "0"),
-            "exploration, waiting for evidence, scaled steps of A",
+            ("--wiring", "free", "--refine", "24"),
+            f"look-ahead, exploration, waiting for evidence, scaled steps of A, {REFINED}",
+        ),
+        (
+            ("--look-ahead", "0", "--wiring", "inputs"),
+            "exploration, waiting for evidence, scaled steps of A, nodes that read inputs only",
         ),
         (
             ("--look-ahead", "0", "--explore", "0", "--evidence", "0", "--arch-optimizer", "adam"),
-            REFINED,
+            WIRED,
         ),
         (("--preset", "paper"), ""),
         (("--preset", "official"), ""),

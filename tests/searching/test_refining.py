@@ -17,15 +17,15 @@ from proxnas.cli.search import parse_search
 from proxnas.domains import load_for_search, spaces
 from proxnas.methods.cells import Cells
 from proxnas.methods.local import Local
-from proxnas.methods.sampling import ByTraining
 from proxnas.report.listing import list_runs
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.folder import Run
-from proxnas.runs.metrics import Validation
 from proxnas.runs.progress import Silent
 from proxnas.searching import refine as refining
+from proxnas.searching import short_rounds
 from proxnas.searching.job import Search
-from proxnas.searching.refine import clearly_better, how_many, short_trainings
+from proxnas.searching.refine import clearly_better, how_many
+from proxnas.searching.short_rounds import by_loss, short_trainings
 from proxnas.searching.short_steps import RATE, ShortSteps
 from proxnas.searching.start import selecting
 from proxnas.workflows.jobs import fitted_to_minutes, length_in_time
@@ -119,7 +119,7 @@ def test_a_cell_as_good_as_its_neighbours_stays(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(
-        refining, "by_loss", lambda setup, proposals: replace(setup, score=lambda measured: 0.5)
+        short_rounds, "by_loss", lambda setup, proposals: replace(setup, score=lambda measured: 0.5)
     )
     assert main(["search", str(stripes), *CALL, "--run", str(tmp_path)]) == 0
     whole = result(tmp_path)
@@ -219,7 +219,7 @@ def test_the_short_trainings_are_deep_and_leave_out_what_is_the_search_s_own() -
         (["--eta", "0.1"], 10**9, 0),  # a short training would undo what R(A) did
         (["--preset", "paper"], 10**9, 0),
         (["--method", "darts-1st"], 10**9, 0),
-        (["--space", "darts7"], 10**9, 3),
+        (["--space", "darts7"], 10**9, 0),  # there the wiring is asked for, before the search
         (["--space", "enas5"], 10**9, 0),
         (["--refine", "3"], 0, 3),
         (["--refine", "0"], 10**9, 0),
@@ -388,105 +388,6 @@ def test_under_a_limit_each_cell_is_trained_once(stripes: Path, tmp_path: Path) 
         )  # none stands for another
 
 
-def test_wirings_keep_the_operations_and_read_the_inputs_of_the_cell() -> None:
-    space = spaces.find("darts7")
-    cells = Cells(space.groups)
-    cell = cells.draw(torch.Generator().manual_seed(3))
-    found = space.genotype(cells.A_bar(cell))
-    others = [space.genotype(cells.A_bar(other)) for other in cells.wirings(cell)]
-    assert len(others) == 3
-    rewired = []
-    for other in others:
-        for name, was in found.cells.items():
-            now = other.cells[name]
-            for old, new in zip(was.nodes, now.nodes, strict=True):
-                assert [edge.op for edge in old] == [edge.op for edge in new]
-        flat = {
-            name
-            for name, now in other.cells.items()
-            if all(edge.input == i for node in now.nodes for i, edge in enumerate(node))
-        }
-        same = {name for name, now in other.cells.items() if now == found.cells[name]}
-        assert flat | same == {"normal", "reduce"}
-        rewired.append(flat)
-    assert rewired == [{"normal", "reduce"}, {"normal"}, {"reduce"}]
-    assert not cells.wirings(cells.wirings(cell)[0])  # there is none but itself
-    nasbench201 = Cells(spaces.find("nasbench201").groups)
-    assert not nasbench201.wirings(nasbench201.draw(torch.Generator().manual_seed(0)))
-
-
-WIRED = ("--cells", "1", "--final-cells", "1", "--channels", "2", "--batch-size", "8")
-
-
-def wired(stripes: Path, run: Path, losses: list[float], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """(result, cell before, cell after) of a search whose short trainings end at these losses."""
-    monkeypatch.setattr(refining, "WIRING_STEPS", 4)
-    monkeypatch.setattr(refining, "FINAL_WIRING_STEPS", 4)
-    monkeypatch.setattr(ByTraining, "late_loss", lambda self: 0.0)
-    plain = ByTraining._finish
-
-    def finish(self: ByTraining) -> Validation:
-        plain(self)
-        return Validation(losses.pop(0) if losses else 9.0, 0.5)
-
-    monkeypatch.setattr(ByTraining, "_finish", finish)
-    flags = ("--space", "darts7", *WIRED, "--epochs", "4", "--seed", "1", "--threads", "1")
-    assert main(["search", str(stripes), *flags, "--quiet", "--run", str(run)]) == 0
-    whole = result(run)
-    before, after = (
-        Genotype.from_object(cell) for cell in (whole["refined"]["from"], whole["genotype"])
-    )
-    return whole, before, after
-
-
-def wiring(cell: Genotype, kind: str) -> list[int]:
-    return [edge.input for node in cell.cells[kind].nodes for edge in node]
-
-
-@pytest.mark.parametrize(
-    ("second", "taken"), [([1.0, 1.0001], True), ([1.0, 1.0003], False), ([1.0, 0.9], True)]
-)
-def test_the_best_wiring_is_compared_again_and_both_draws_decide(
-    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: list[float], taken: bool
-) -> None:
-    plain, losses = refining._round, [1.0, 0.9999, 0.9998, 1.2]
-    seeds = []
-
-    def next_round(short: Any, folder: Path, name: str, *rest: Any) -> dict[str, Any]:
-        seeds.append(short.seed)
-        if name == "refined":  # the first may have tried a cell more than there are wirings
-            losses[:] = second
-        return plain(short, folder, name, *rest)
-
-    monkeypatch.setattr(refining, "_round", next_round)
-    whole, before, after = wired(stripes, tmp_path / "run", losses, monkeypatch)
-    assert seeds == [1, 2] and whole["refined"]["changed"] == taken
-    # the third had the lowest loss of the first draw
-    assert (wiring(after, "normal") == [0, 1] * 4) == taken
-    assert after.cells["reduce"] == before.cells["reduce"]
-    assert len(known(tmp_path / "run" / "refined")) >= 2
-    parts = [result(tmp_path / "run" / name)["seconds"] for name in ("neighbours", "refined")]
-    assert whole["refined"]["seconds"] == pytest.approx(sum(parts))
-
-
-def test_a_wiring_that_was_better_in_the_first_draw_only_has_its_own_figures(
-    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    test_the_best_wiring_is_compared_again_and_both_draws_decide(
-        stripes, tmp_path, monkeypatch, [1.0, 1.0001], True
-    )
-    whole, first = result(tmp_path / "run"), result(tmp_path / "run" / "neighbours")
-    assert whole["genotype"] == first["genotype"] and whole["params"] == first["params"]
-
-
-def test_where_nothing_is_better_the_found_cell_stays(
-    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    losses = [1.0, 1.1, 1.1, 1.1, 1.0, 1.05]
-    whole, before, after = wired(stripes, tmp_path / "run", losses, monkeypatch)
-    assert not whole["refined"]["changed"] and before == after
-
-
 @pytest.mark.parametrize(
     ("losses", "better"),
     [([2.0, 1.97], True), ([2.0, 1.99], False), ([1.9, 2.0], False), ([2.0], False), ([], False)],
@@ -496,35 +397,17 @@ def test_clearly_better_is_a_share_below_the_first(losses: list[float], better: 
     assert clearly_better(scores, 0.01) == better
 
 
-def test_these_trainings_take_no_longer_than_the_search() -> None:
-    config = parse_search(["digits", "--space", "darts7", "--batch-size", "64"])
-    trained = (4 * refining.WIRING_STEPS + 2 * refining.FINAL_WIRING_STEPS) * 32
-    assert [how_many(config, seen) for seen in (trained, trained - 1)] == [refining.WIRINGS, 0]
-    paper = parse_search(["digits", "--space", "darts7", "--preset", "paper"])
-    assert paper.course.refine == 0
-
-
-@pytest.mark.parametrize("known", [0, 1])
-def test_without_time_for_any_other_cell_the_found_one_stays(
-    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: int
-) -> None:
-    plain = refining._scores
-    monkeypatch.setattr(refining, "_scores", lambda place: dict(list(plain(place).items())[:known]))
-    whole, _, _ = wired(stripes, tmp_path / "run", [1.0, 0.5], monkeypatch)
-    assert whole["refined"]["changed"] is False
-
-
 def test_a_short_training_is_scored_by_both_losses(stripes: Path, tmp_path: Path) -> None:
     """That of validation and the mean training loss of its last fifth, which a resumed training
     knows, too."""
     config = parse_search([str(stripes), *SMALL, "--method", "local", "--evaluations", "1"])
     data = load_for_search(config.space, config.data, config)
-    search = Search(config, data, adjust=lambda setup: refining.by_loss(setup, None))
+    search = Search(config, data, adjust=lambda setup: by_loss(setup, None))
     sampling = search.method
     losses, steps = [], sampling.evaluator.steps_per_cell
     for step in range(steps):
         if step == steps - 1:
-            resumed = Search(config, data, adjust=lambda setup: refining.by_loss(setup, None))
+            resumed = Search(config, data, adjust=lambda setup: by_loss(setup, None))
             resumed.load_state_dict(search.state_dict())
             sampling = resumed.method
         losses.append(float(sampling.step().loss))
@@ -561,10 +444,10 @@ def test_only_what_is_proposed_is_tried() -> None:
     """However many are asked for: no random cell may take the place of what was found."""
     cells = Cells(spaces.find("darts7").groups)
     generator = torch.Generator().manual_seed(3)
-    start = cells.draw(generator)
-    local = Local(cells, start, generator, Cells.wirings)
+    start, *others = (cells.draw(generator) for _ in range(4))
+    local = Local(cells, start, generator, lambda *_: others)
     asked = []
     for _ in range(9):
         asked.append(local.ask())
         local.tell(asked[-1], -float(len(set(asked))))
-    assert asked[0] == start and set(asked) == {start, *cells.wirings(start)}
+    assert asked[0] == start and set(asked) == {start, *others}

@@ -126,7 +126,7 @@ def test_a_search_of_a_sweep() -> None:
     assert [setting.name for setting in config.settings()] == ["max-flops-5M", "max-flops-20M"]
     words = ["search", *words_for(search_values(config, "max-flops-5M", 3))]
     assert words == [
-        *("search", "digits", "--space=darts7", "--method=nasp", "--refine=0", "--epochs=2"),
+        *("search", "digits", "--space=darts7", "--method=nasp", "--wiring=free", "--epochs=2"),
         *("--max-flops=5M", "--cost=params", "--seed=3"),
     ]
     assert parse_search(words[1:]).max_flops == "5M"

@@ -20,15 +20,17 @@ class SpaceTraits:
     """Whether candidates can read a part of the channels."""
     reduces: bool = True
     """Whether it has a reduction cell beside the normal one."""
-    refined_by: Literal["", "neighbours", "wirings"] = ""
-    """What short trainings after a search compare with the found cell by themselves: its
-    neighbours, where they are few and one is mostly better (docs/results.md), or the cell wired
-    otherwise, where nodes choose their inputs (docs/signals.md)."""
+    refined: bool = False
+    """Whether short trainings after a search compare the found cell with its neighbours by
+    themselves: where these are few and one is mostly better (docs/results.md)."""
+    wired: bool = False
+    """Whether nodes choose which states they read."""
     has_tables: bool = False
     """Whether there are tables of its trained cells."""
 
 
 Precision = Literal["fp32", "bf16", "fp16"]
+Wiring = Literal["free", "inputs", "auto"]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from proxnas.cells.kinds import CUSTOM
@@ -31,3 +32,13 @@ def find(name: str) -> Space[Any]:
         raise unknown("space", name, SPACES)
     space: Space[Any] = resolve("space", name, SPACES[name])()
     return space
+
+
+def wired_as(space: Space[Any], wiring: str) -> Space[Any]:
+    """The space in which nodes read what `wiring` says; auto: as long as nobody knows better, any
+    state before them."""
+    if wiring != "inputs":
+        return space
+    wired: Any = space
+    found: Space[Any] = replace(wired, inputs_only=True)
+    return found

@@ -104,17 +104,10 @@ class Cells:
             for pick in place.replacements(picks, i) + place.rewirings(picks, i)
         ]
 
-    def wirings(self, cell: Cell) -> list[Cell]:
+    def on_inputs(self, cell: Cell) -> Cell:
         """The cell with the same candidates on the first edges of its nodes, so that they read the
-        inputs of the cell and no way is longer than it must be: all over, and in each group alone;
-        those that are not the cell itself."""
-        flat = tuple(map(_on_first_edges, self.places, cell))
-        # all groups at once, then one at a time
-        found = [flat]
-        for name in self.groups:
-            places = zip(self.places, cell, flat, strict=True)
-            found.append(tuple(new if p.group == name else old for p, old, new in places))
-        return [other for other in dict.fromkeys(found) if other != cell]
+        inputs of the cell and no way through it is longer than it must be."""
+        return tuple(map(_on_first_edges, self.places, cell))
 
     def allows(self, cell: Cell) -> bool:
         """Whether no group has more skip connections than it may."""

@@ -14,6 +14,7 @@ AS_PUBLISHED: Mapping[str, Any] = {
     "look_ahead": 0,
     "evidence": 0.0,
     "refine": 0,
+    "wiring": "free",
     "patience": 0,
 }
 """What paper and public code have in common, against our defaults; what differs all the same is in

@@ -61,7 +61,7 @@ others are."""
 
 EVALUATIONS = "evaluations"
 """Where a search whose cells are evaluated by workers has a folder for each."""
-NEIGHBOURS, REFINED = "neighbours", "refined"
+NEIGHBOURS, REFINED, WIRINGS = "neighbours", "refined", "wirings"
 """Where a search with --refine trains the neighbours of what it found, and the best of them for
 longer."""
 CELL = "cell.json"
@@ -271,7 +271,7 @@ def _check_earlier(run: Run, resume: bool, force: bool) -> None:
     if force:
         evaluated = run / EVALUATIONS
         cells = [] if evaluated.is_symlink() else evaluated.glob("[0-9]*")
-        for folder in (*cells, run / NEIGHBOURS, run / REFINED):
+        for folder in (*cells, run / NEIGHBOURS, run / REFINED, run / WIRINGS):
             if not folder.is_symlink():  # else what is removed would be elsewhere
                 _forget(folder)
         _forget(run.folder)

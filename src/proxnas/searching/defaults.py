@@ -80,8 +80,9 @@ def defaults_for(chosen: Mapping[str, Any]) -> SearchDefaults:
     protocol = what.protocol if what.protocol != "auto" else domain.choose_protocol(what.data)
     # from here on each layer stands over the ones before it
     values = domain.sizes(protocol, space)
-    if traits_of(space).refined_by and own.traits.refines:
-        values["refine"] = BY_ITSELF
+    if own.traits.refines:
+        values["refine"] = BY_ITSELF if traits_of(space).refined else 0
+        values["wiring"] = "auto" if traits_of(space).wired else "free"
     values |= _of_method(own, domain.own_rates, values) | domain.fixed(space)
     if chosen.get("evaluate") == "table" and own.traits.samples_cells:
         values |= BY_TABLE

@@ -59,7 +59,10 @@ class Search:
         self.config, self.data = config, data
         self.judge = _judge(config) if judge is None else judge
         self.device = _prepared_device(config)
-        self.space: Space[Any] = space or spaces.find(config.space)
+        wiring = getattr(config, "wiring", "free")
+        self.space: Space[Any] = space or spaces.wired_as(spaces.find(config.space), wiring)
+        self.wiring: dict[str, Any] | None = None
+        """What was found out before the search of how its nodes shall be wired."""
         # the task builds the network, whose weights come from torch's own random numbers
         torch.manual_seed(stable_seed(config.seed, "weights"))
         self.task = of_data(data).task(config, data, self.space, self.device)

@@ -82,9 +82,8 @@ class Course(Options):
     """Stop when no step changed A_bar for so many epochs; 0: never."""
     refine: Annotated[int, Range(BY_ITSELF, 1_000_000)] = 0
     """Train so many neighbours of the found cell too, keep the best. Each by itself in a deeper
-    network for a moment, the best of them for longer; for cells of images. -1: 24, and where nodes
-    choose their inputs the cell wired otherwise, unless that would take longer than the
-    search."""
+    network for a moment, the best of them for longer; for cells of images. -1: 24, unless that
+    would take longer than the search."""
     table: str = ""
     """Table of trained nasbench201 cells, to look the found one up."""
 
@@ -159,6 +158,7 @@ class SearchOptions(Composed):
             raise OptionError("table", self.course.table, f"needs {{space}} {' or '.join(tabled)}")
         if self.course.refine:
             self._check_refine()
+        self._check_wiring()
         by = self.limits.latency_by
         if by not in ("auto", "torch") and not self.domain.cells_of_images:
             advice = f"is for images, not for {{space}} {what.space}: leave it out, or give torch"
@@ -175,6 +175,15 @@ class SearchOptions(Composed):
         if own.traits.draws_answers:
             advice = "cannot search recurrent cells: choose another"
             raise OptionError("method", self.what.method, advice)
+
+    def _check_wiring(self) -> None:
+        wiring, advice = getattr(self, "wiring", "free"), ""
+        if wiring != "free" and not traits_of(self.what.space).wired:
+            advice = f"is not for {{space}} {self.what.space}: leave it out, or give free"
+        elif wiring == "auto" and self.method_options.traits.samples_cells:
+            advice = f"{self.what.method} trains cells by themselves: give free or inputs"
+        if advice:
+            raise OptionError("wiring", wiring, advice)
 
     def _check_refine(self) -> None:
         what, advice = self.what, ""
@@ -221,6 +230,13 @@ class SearchOptions(Composed):
         # refine 0 is what the paper has
         if self.course.refine and "paper" in own.presets:
             added = [*added, "short trainings of the found cell and others like it"]
+        if "paper" in own.presets:
+            wiring = getattr(self, "wiring", "free")
+            added += {
+                "free": [],
+                "auto": ["wiring by short trainings of random cells"],
+                "inputs": ["nodes that read inputs only"],
+            }[wiring]
         return f"{', '.join(added)} (preset paper: without)" if added else ""
 
     def _beside(self) -> Beside:
@@ -248,6 +264,8 @@ class SearchOptions(Composed):
             return f"its limit is approached over {epochs} epochs"
         if self.weights.learning_rate_min != self.weights.learning_rate:
             return f"its learning rate falls to its end over {epochs} epochs"
+        if getattr(self, "wiring", "free") == "auto":
+            return f"its {{wiring}} is found out where {epochs} epochs are longer than that"
         return ""
 
     @property

@@ -23,7 +23,7 @@ from proxnas.searching.job import Search
 
 SCHEMA = 1
 """Of result.json of a search."""
-OPTIONAL = ("beyond_the_paper", "latency", "table", "stopped")
+OPTIONAL = ("beyond_the_paper", "latency", "table", "wiring", "stopped")
 """Fields that result.json has only where there is something to say."""
 SPELT = ("figures", "warnings")
 """Fields that result.json has in another form."""
@@ -49,6 +49,8 @@ class SearchResult:
     beyond_the_paper: str = ""
     latency: float | None = None
     table: Mapping[str, Any] | None = None
+    wiring: Mapping[str, Any] | None = None
+    """Whether short trainings before it found nodes better that read the cell's inputs only."""
     stopped: str = ""
     """What ended it before its epochs were done."""
     warnings: tuple[str, ...] = ()
@@ -105,12 +107,13 @@ def summary(this: Search, rows: list[MetricsRow], stopped: str = "") -> SearchRe
         flops=this.task.multiply_adds(network),
         figures=figures_in(rows[-1], "valid_", "supernet_"),
         epochs=this.epochs_done,
-        seconds=total_seconds(rows),
+        seconds=total_seconds(rows) + (this.wiring["seconds"] if this.wiring else 0.0),
         converged=this.converged,
         budget=this.budget.to_json() if this.budget else None,
         beyond_the_paper=this.config.beyond(),
         latency=this.seconds,
         table=look_up(Path(this.config.table), genotype) if this.config.table else None,
+        wiring=this.wiring,
         stopped=stopped,
         warnings=tuple(_warnings(this)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,13 +40,17 @@ def search_in(
     built: Search | None = None,
     deadline: Deadline | None = None,
     to_be_refined: bool = False,
+    settle: Callable[[Search], Search] = lambda built: built,
 ) -> dict[str, Any]:
     """One search in its folder, without a refinement; a finished one is not run again. It ends when
-    the deadline is over."""
+    the deadline is over. `settle`: what is found out before its first step."""
     if number := to_start(config.job.processes):
         return by_processes(config, "search", folder, number)
     title = f"{config.method} {config.space} seed {config.seed}"
-    build = partial(_build_in, folder, config, built)
+
+    def build() -> Search:
+        return settle(_build_in(folder, config, built))
+
     if by_workers(config, folder):
         work = partial(search, deadline=deadline, loop=run_evaluations)
         return run_job(config, "search", folder, title, build, work, quiet=True)

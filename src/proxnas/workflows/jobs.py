@@ -3,6 +3,7 @@ chain several."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,10 @@ from proxnas.searching.options import SearchOptions
 if TYPE_CHECKING:
     from proxnas.runs.deadline import Deadline
     from proxnas.searching.job import Search
+
+WIRING_SHARE = 0.25
+"""Of the time of a search, for finding out how nodes shall be wired: its trainings see no more
+images than the search, in smaller networks that nothing is scored in."""
 
 
 def fitted_to_minutes(config: SearchOptions, deadline: Deadline) -> SearchOptions:
@@ -37,6 +42,8 @@ def length_in_time(probe: Search, seconds: float) -> tuple[dict[str, int], float
 
     config = probe.config
     per_epoch, _ = measure(probe, probe.figures)
+    if getattr(config, "wiring", "free") == "auto":
+        seconds *= 1 - WIRING_SHARE
     if config.refine:
         # half for the search; whether a refinement is worth it depends on how many images that sees
         epochs = fitting(seconds / 2, per_epoch, config.epochs)
@@ -61,10 +68,12 @@ def run_search(
     from proxnas.runs.jobs import by_processes
     from proxnas.searching.refine import refine
     from proxnas.searching.running import search_in
+    from proxnas.searching.wiring import as_settled, settle
 
     if number := to_start(config.job.processes):
         return by_processes(config, "search", folder, number)
+    wired = partial(settle, folder=folder, deadline=deadline)
     if not config.course.refine:
-        return search_in(folder, config, built, deadline)
-    first = search_in(folder, config, built, deadline, to_be_refined=True)
-    return refine(config, folder, first, deadline)
+        return search_in(folder, config, built, deadline, settle=wired)
+    first = search_in(folder, config, built, deadline, to_be_refined=True, settle=wired)
+    return refine(as_settled(config, first), folder, first, deadline)

@@ -120,8 +120,11 @@ def study_values(
 def _values_alike(config: StudyConfig, method: str, special: Mapping[str, Any]) -> dict[str, Any]:
     """The same for all seeds; a method that has no use for a value of the file is not given it."""
     values: dict[str, Any] = {"data": config.data, "space": config.space, "method": method}
-    if traits_of(config.space).refined_by:
-        values["refine"] = 0  # searches are compared, not what short trainings add to one of them
+    # searches are compared, not what short trainings add to one of them
+    if traits_of(config.space).refined:
+        values["refine"] = 0
+    if traits_of(config.space).wired:
+        values["wiring"] = "free"
     values |= {name: getattr(config, name) for name in ("epochs", "table") if getattr(config, name)}
     values |= special
     if config.preset in methods.options_of(method).presets:

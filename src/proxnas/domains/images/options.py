@@ -14,7 +14,7 @@ from proxnas.common.errors import OptionError
 from proxnas.common.options import Options, Range
 from proxnas.domains.images.data.options import LoadOptions
 from proxnas.domains.images.spaces import space_traits
-from proxnas.domains.search_options import DomainOptions, Precision
+from proxnas.domains.search_options import DomainOptions, Precision, Wiring
 from proxnas.training.options import Chance, DataArgument, ScheduledOptions, TestOptions
 
 AUTO = "auto"
@@ -153,6 +153,9 @@ class ImageSearchOptions(ImageFlags, DomainOptions):
     channel_part: Annotated[int, Range(1, 64)] = 1
     """Candidates read one in so many channels during the search, the others pass by (PC-DARTS);
     as far as it divides them."""
+    wiring: Wiring = "free"
+    """What nodes of a cell read; free: any state before them; inputs: the cell's inputs only; auto:
+    what short trainings of random cells find better, before a search that is longer than they."""
     cutout: Annotated[int, Range(0)] = 0
     """Side of the square cut out of the images that train w and move A; 0: none."""
     precision: Precision = "fp32"

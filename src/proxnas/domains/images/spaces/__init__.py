@@ -18,16 +18,14 @@ SPACES: dict[str, str] = {
 """Name -> 'module:what makes it'; those of other packages (entry point `proxnas.spaces`) too."""
 
 CELLS = SpaceTraits()
-WIRED = SpaceTraits(refined_by="wirings")
+WIRED = SpaceTraits(wired=True)
 """Nodes keep two of the states before them."""
 CHAIN = SpaceTraits(kind="chain", parted=False)
 """Blocks of a chain change their channels: they read all of them."""
 TRAITS: dict[str, SpaceTraits] = {
     **dict.fromkeys(SPACES, CELLS),
     **dict.fromkeys(("darts7", "darts8", "nasp12", "nasp12-full"), WIRED),
-    "nasbench201": SpaceTraits(
-        kind="nasbench201", reduces=False, refined_by="neighbours", has_tables=True
-    ),
+    "nasbench201": SpaceTraits(kind="nasbench201", reduces=False, refined=True, has_tables=True),
     "resnet": CHAIN,
     "mobile": SpaceTraits(kind="mobile", parted=False),
     "genet": SpaceTraits(kind="genet", parted=False, reduces=False),

@@ -29,6 +29,8 @@ from proxnas.domains.images.operations import FINAL, SEARCHED, Parts, on_part_of
 INPUTS, NODES = 2, 4
 SOURCES = [i for n in range(NODES) for i in range(INPUTS + n)]
 """The state that each of the 14 rows reads: 0, 1 | 0, 1, 2 | 0, 1, 2, 3 | 0, 1, 2, 3, 4."""
+INPUT_SOURCES = list(range(INPUTS)) * NODES
+"""The same where nodes read the inputs of the cell only: 0, 1 | 0, 1 | 0, 1 | 0, 1."""
 
 DARTS_CONVOLUTIONS = ("sep_conv_3x3", "sep_conv_5x5", "dil_conv_3x3", "dil_conv_5x5")
 DARTS_POOLING = ("max_pool_3x3", "avg_pool_3x3")
@@ -61,15 +63,25 @@ class CellSpace:
     reduce: tuple[str, ...]
     part: int = 1
     """In the search candidates read one in so many channels."""
+    inputs_only: bool = False
+    """Whether nodes read the inputs of their cell and no other node."""
+
+    @property
+    def sources(self) -> list[int]:
+        """The state that each row reads."""
+        return INPUT_SOURCES if self.inputs_only else SOURCES
 
     @property
     def groups(self) -> Mapping[str, Group]:
         # node n reads its INPUTS + n predecessors: rows 0, 1 | 2, 3, 4 | 5 .. 8 | 9 .. 13
-        starts = [sum(INPUTS + m for m in range(n)) for n in range(NODES)]
-        nodes = tuple(tuple(range(start, start + INPUTS + n)) for n, start in enumerate(starts))
+        nodes, first = [], 0
+        for n in range(NODES):
+            following = first + INPUTS + (0 if self.inputs_only else n)
+            nodes.append(tuple(range(first, following)))
+            first = following
         return {
-            "normal": Group(self.normal, nodes, max_inputs=2),
-            "reduce": Group(self.reduce, nodes, max_inputs=2),
+            "normal": Group(self.normal, tuple(nodes), max_inputs=2),
+            "reduce": Group(self.reduce, tuple(nodes), max_inputs=2),
         }
 
     def search_network(self, size: Size) -> nn.Module:
@@ -81,7 +93,8 @@ class CellSpace:
     def _stack(self, size: Size, parts: Parts) -> nn.Module:
         def build(place: CellPlace) -> tuple[nn.Module, int]:
             group = "reduce" if place.reduction else "normal"
-            return SearchCell(group, self.groups[group], place, parts), place.C * NODES
+            cell = SearchCell(group, self.groups[group], place, self.sources, parts)
+            return cell, place.C * NODES
 
         return Stack(size, build, parts.norm)
 
@@ -89,7 +102,7 @@ class CellSpace:
         concat = tuple(range(INPUTS, INPUTS + NODES))
         cells = {
             name: Cell(
-                tuple(map(tuple, selected_edges(group, A_bar[name].tolist(), SOURCES))), concat
+                tuple(map(tuple, selected_edges(group, A_bar[name].tolist(), self.sources))), concat
             )
             for name, group in self.groups.items()
         }
@@ -102,24 +115,33 @@ class CellSpace:
 class SearchCell(nn.Module):
     """A cell whose every edge is a Choice; the cells of one kind share their rows of A."""
 
-    def __init__(self, name: str, group: Group, place: CellPlace, parts: Parts = SEARCHED) -> None:
+    def __init__(
+        self,
+        name: str,
+        group: Group,
+        place: CellPlace,
+        sources: Sequence[int],
+        parts: Parts = SEARCHED,
+    ) -> None:
+        """`sources`: the state that each row reads."""
         super().__init__()
         self.preprocess = Preprocess(place, parts.norm)
-        self.nodes = nn.ModuleList(
-            Node([self._choice(Row(name, e), group.candidates, place, parts) for e in rows])
-            for rows in group.nodes
-        )
-
-    @staticmethod
-    def _choice(row: Row, candidates: Sequence[str], place: CellPlace, parts: Parts) -> Choice:
-        # states of a reduction cell are halved where they come from outside, once
-        stride = 2 if place.reduction and SOURCES[row.edge] < INPUTS else 1
-        return Choice({op: parts.operation(op, place.C, stride) for op in candidates}, share=row)
+        self.reads = [len(rows) for rows in group.nodes]
+        """How many of the states before it each node has a choice for: the first ones."""
+        self.nodes = nn.ModuleList()
+        for rows in group.nodes:
+            choices = []
+            for e in rows:
+                # states of a reduction cell are halved where they come from outside, once
+                stride = 2 if place.reduction and sources[e] < INPUTS else 1
+                kinds = {op: parts.operation(op, place.C, stride) for op in group.candidates}
+                choices.append(Choice(kinds, share=Row(name, e)))
+            self.nodes.append(Node(choices))
 
     def forward(self, before_last: Tensor, last: Tensor) -> Tensor:
         states: list[Tensor] = self.preprocess(before_last, last)
-        for node in self.nodes:
-            states.append(node(states))
+        for node, number in zip(self.nodes, self.reads, strict=True):
+            states.append(node(states[:number]))
         # (N, 4 C, H, W)
         return torch.cat(states[INPUTS:], dim=1)
 
