@@ -81,7 +81,6 @@ VARIANTS: dict[str, list[str]] = {
     "uniform warmup": ["--explore", "0", "--warmup", "1"],
     "30% in turn": ["--explore", "0"],
     "from the largest": ["--explore", "0", "--epochs", "1", "--refine", "24"],
-    "flat wiring": [],
 }
 """Rows of NASP changed by variants.py, with their flags."""
 PROCESSOR_TIME = "processor time"
@@ -113,6 +112,8 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "nasp 2 epochs": ["--epochs", "2"],
     "nasp 8 channels": ["--channels", "8"],
     "nasp 2 cells": ["--cells", "2"],
+    "nasp free": ["--wiring", "free"],
+    "nasp inputs": ["--wiring", "inputs"],
     "nasp paper": ["--preset", "paper"],
     "nasp official": ["--preset", "official"],
     REFINED: ["--refine", "24"],

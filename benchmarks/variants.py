@@ -24,7 +24,7 @@ from proxnas.core import choice, scoring
 from proxnas.core.size.complexity import parameters
 from proxnas.core.supernet import Supernet
 from proxnas.domains.images import operations as ops
-from proxnas.methods import assembly, discretizer, proximal
+from proxnas.methods import assembly, proximal
 from proxnas.methods.base import Setup, random_cell
 from proxnas.methods.optimizers import WeightOptimizer
 
@@ -127,19 +127,6 @@ def from_the_largest() -> None:
     proximal.Proximal.descend = lambda self, dA: self.A
 
 
-def flat_wiring() -> None:
-    """Nodes read the inputs of their cell and no other node; A decides the operations only."""
-    plain = discretizer.keep_inputs
-
-    def keep(A: Tensor, A_bar: Tensor, group: choice.Group, *rest: Any) -> Tensor:
-        favoured = A.clone()
-        for rows in group.nodes if group.max_inputs is not None else ():
-            favoured[list(rows[: group.max_inputs])] += 10.0
-        return plain(favoured, A_bar, group, *rest)
-
-    discretizer.keep_inputs = keep
-
-
 VARIANTS: dict[str, Callable[[], None]] = {
     "without none": without_none,
     "annealed pace": annealed_pace,
@@ -152,7 +139,6 @@ VARIANTS: dict[str, Callable[[], None]] = {
     "uniform warmup": lambda: off_the_path(uniform, lambda progress: float(progress < 0.25)),
     "30% in turn": lambda: off_the_path(in_turn, lambda progress: 0.3),
     "from the largest": from_the_largest,
-    "flat wiring": flat_wiring,
 }
 
 

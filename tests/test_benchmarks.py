@@ -355,12 +355,13 @@ def test_a_refined_search_has_two_rows_and_is_not_repeated(
 def test_minutes_of_the_study_are_those_of_the_processor(
     tmp_path: Path, quality: ModuleType
 ) -> None:
-    names = ["gdas in 2 minutes", "nasp flat wiring in 2 minutes"]
+    names = ["gdas in 2 minutes", "nasp relative scores in 2 minutes"]
     length = [*quality.BATCH, "--minutes", "2"]
     study = quality.Study(
         "darts7", None, tmp_path, tmp_path, {name: ["--x"] for name in names}, length
     )
-    for name, variant in zip(names, ("processor time", "flat wiring+processor time"), strict=True):
+    variants = ("processor time", "relative scores+processor time")
+    for name, variant in zip(names, variants, strict=True):
         command = study.command(name, 0, tmp_path, tmp_path)
         assert Path(command[1]).name == "variants.py" and command[2] == variant
         assert command[command.index("--minutes") + 1] == "2"
@@ -380,7 +381,7 @@ def test_all_clocks_can_tell_processor_time() -> None:
 def test_a_variant_changes_what_a_search_does(name: str, stripes: Path, tmp_path: Path) -> None:
     flags = [
         "--space",
-        "darts7" if name == "flat wiring" else "nasbench201",  # in the latter all edges are there
+        "nasbench201",
         "--channels",
         "2",
         "--batch-size",
