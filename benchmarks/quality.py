@@ -112,8 +112,6 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "nasp 2 epochs": ["--epochs", "2"],
     "nasp 8 channels": ["--channels", "8"],
     "nasp 2 cells": ["--cells", "2"],
-    "nasp free": ["--wiring", "free"],
-    "nasp inputs": ["--wiring", "inputs"],
     "nasp paper": ["--preset", "paper"],
     "nasp official": ["--preset", "official"],
     REFINED: ["--refine", "24"],
