@@ -6,9 +6,9 @@
 Opponents: a plain network of four convolutions, ResNet-8, -14 and -18 and MobileNetV2, each under
 our own recipe (the optimizer, schedule, precision, batches, image sizes and changes of images that
 `fit` has planned for that data and time) and, with " by adam" behind its name, as it is mostly
-done: Adam at 1e-3, falling linearly, shifts and flips, batches of 128. `fit without a search` and
-`fit with a search` are held to that; `fit half` is within half of the plain network's parameters,
-`narrow` the plain network of the width that comes next below them.
+done: Adam at 1e-3, falling linearly, shifts and flips, batches of 128. `fit with a search` tries
+other kinds of blocks out (`--space resnet`); `fit half` is within half of the plain network's
+parameters, `narrow` the plain network of the width that comes next below them.
 
 Seconds are those of the processor, from the start of the process to the tested network, of which
 opponents need 3 to load torch and their data; that of `fit` is exported too. A process a row.
@@ -51,7 +51,7 @@ from proxnas.workflows import fit_minutes, fit_plan
 from proxnas.workflows.fit_board import simple_models
 
 ADAM = " by adam"
-FIT = ("fit", "fit without a search", "fit with a search", "fit half")
+FIT = ("fit", "fit with a search", "fit half")
 NARROW = "narrow"
 LOADING = 3.0
 """Seconds in which an opponent's script has torch and its data: those of the plan are not its
@@ -152,8 +152,8 @@ NETWORKS: dict[str, Build] = {
 def fit_row(name: str, data: str, seconds: float, seed: int) -> dict[str, Any]:
     """A whole `fit`."""
     more: dict[str, Any] = {}
-    if name != "fit":
-        fit_plan.SEARCHED_STEPS = 10**9 if name == "fit without a search" else 0
+    if name == "fit with a search":
+        more["space"] = fit_plan.SPACE
     if name == "fit half":
         more["max_params"] = str(half_of(data, seconds, seed))
     config = FitConfig(data=data, minutes=seconds / 60, seed=seed, threads=1, quiet=True, **more)

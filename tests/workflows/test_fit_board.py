@@ -18,7 +18,7 @@ MADE, NOT_MADE = (["body", 0, 0, 1, 0.2, 0.01, made] for made in (True, False))
 @pytest.mark.parametrize(
     ("changes", "choice", "tried", "said"),
     [
-        ({"search": False}, {}, [], "no search: there are too few steps, or validation images"),
+        ({"search": False}, {}, [], "nothing was searched for: without a limit"),
         ({}, {}, [NOT_MADE], "the search won nothing: of 1 swaps tried none was clear of noise"),
         (
             {},

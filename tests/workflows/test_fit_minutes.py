@@ -225,10 +225,9 @@ def test_a_found_network_is_beside_the_plain_one(
 ) -> None:
     """A swap wins: both networks are on the leaderboard, one line says what came of it."""
     monkeypatch.setattr(one_pass, "PROPOSALS", 1)
-    monkeypatch.setattr(fit_plan, "SEARCHED_STEPS", 0)
-    monkeypatch.setattr(fit_plan, "JUDGED_IMAGES", 1)
     monkeypatch.setattr("proxnas.core.swaps.CLEAR", -1e9)
-    config = FitConfig(data=str(data), minutes=0.06, threads=1, quiet=True, channels=4)
+    asked = {"space": "resnet", "threads": 1, "quiet": True, "channels": 4}
+    config = FitConfig(data=str(data), minutes=0.06, **asked)
     found = fit(config, tmp_path / "run", lambda text: None)
     networks = [row for row in found["leaderboard"] if row["kind"] == "network"]
     assert [row["name"] for row in networks][-1] == "found network"

@@ -89,7 +89,10 @@ def what_search_won(job: OnePass, params: int) -> dict[str, Any]:
     # the last entry of a row says whether the swap was made
     won = sum(swap[-1] for swap in job.tried)
     if not job.config.search:
-        said = "no search: there are too few steps, or validation images, for it to pay"
+        said = (
+            "nothing was searched for: without a limit the plain network is better for the time"
+            " (space resnet: try other kinds of blocks)"
+        )
     elif not job.choice:
         said = f"the search won nothing: of {len(job.tried)} swaps tried none was clear of noise"
         # swaps that were made may have been undone by later ones

@@ -30,10 +30,6 @@ EXPORT_SECONDS = 3.0
 more."""
 SHORTEST = 1.0
 """Seconds of training at least, whatever the rest took."""
-SEARCHED_STEPS = 2000
-"""Fewer steps are for the plain network: kinds that are tried out would take too much of them."""
-JUDGED_IMAGES = 200
-"""Fewer validation images cannot tell kinds apart."""
 
 Say = Callable[[str], None]
 
@@ -208,8 +204,9 @@ def decide(
     from proxnas.domains.images import recipe
 
     limit = config.limit()
-    # a limit is kept by the search; without one it must have steps and images enough to pay
-    pays = chosen.steps >= SEARCHED_STEPS and amount.judged >= JUDGED_IMAGES
+    # a limit is kept by the search; without one it wins nothing (docs/laboratory.md), and is made
+    # where it is asked for
+    search = limit is not None or config.space == SPACE
     whole = chosen.side == min(images.shape[1:])
     # passes over the images, which may be fewer than one
     epochs = chosen.steps / max(1, amount.train // amount.batch_size)
@@ -218,7 +215,7 @@ def decide(
         "channels": chosen.channels,
         "image_size": config.image_size if whole else chosen.side,
         "epochs": max(1, round(epochs)),
-        "search": bool(limit) or (images.target.searchable and pays),
+        "search": search and images.target.searchable,
         "flip": flip,
         "flip_test": config.flip_test,
         "reach": recipe.reach_for(epochs),
@@ -241,7 +238,7 @@ def limit_values(limit: Limit | None) -> dict[str, Any]:
 
 def plan_line(plan: Plan, total: float, images: int) -> str:
     """The plan for people; `total`: seconds of everything."""
-    searched = "" if plan.search else "; too few steps to search, the plain network is trained"
+    searched = ", other kinds of blocks tried out" if plan.search else ""
     return (
         f"{total / 60:.3g} minutes: {plan.seconds:.0f} s of training, about {plan.epochs} passes"
         f" over {images:,} images, {plan.channels} channels, batches of {plan.batch_size}{searched}"

@@ -271,7 +271,12 @@ def test_the_widest_network_and_the_largest_images_that_leave_steps() -> None:
     assert chosen(1.01 * enough) == (24, 32)
     assert chosen(0.5 * enough) == (16, 32)
     assert chosen(100 * enough) == (32, 32)
-    assert chosen(100 * enough, images=recipe.MANY) == (48, 32)
+    assert chosen(100 * enough, images=recipe.MANY) == (96, 32)
+    wide = enough * 2**recipe.COST  # as many steps of 48 channels
+    assert chosen(1.01 * wide, images=recipe.MANY) == (48, 32)
+    wide *= (64 / 48) ** recipe.COST * recipe.MANY_STEPS / recipe.LEAST_STEPS
+    assert chosen(0.99 * wide, images=recipe.MANY) == (48, 32)
+    assert chosen(1.01 * wide, images=recipe.MANY) == (64, 32)
     assert chosen(100 * enough, side=200) == (32, 64)
     assert chosen(1.5 * enough, side=200) == (24, 32)
     fixed = recipe.choose_sizes(1000, 200, enough, probe, may_shrink=False)

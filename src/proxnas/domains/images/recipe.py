@@ -31,8 +31,10 @@ CPU = torch.device("cpu")
 LEAST_STEPS = 1100
 WIDTHS = (16, 24, 32)
 """Channels of the first stage."""
-WIDE, MANY = 48, 5000
-"""One more width, for so many images or more."""
+MANY = 5000
+WIDE, WIDEST, MANY_STEPS = 48, (64, 96), 2500
+"""More widths for so many images or more, the widest where there are so many steps: of 10,000
+images three minutes are best spent on 48 channels, ten on 64 (docs/laboratory.md)."""
 SIDES = (64, 48, 32)
 """Pixels that larger images are brought to, the largest that leaves time for steps."""
 PROGRESS = (0.5, 0.625, 0.75, 0.875, 1.0)
@@ -287,8 +289,9 @@ def choose_sizes(
         return int(seconds / max(step, 1e-9))
 
     at = next((s for s in tried if steps(width, s) >= LEAST_STEPS), tried[-1])
-    widths = (*WIDTHS, WIDE) if images >= MANY else WIDTHS
-    channels = next(
-        (w for w in sorted(widths, reverse=True) if steps(w, at) >= LEAST_STEPS), widths[0]
-    )
+    widths = (*WIDTHS, WIDE, *WIDEST) if images >= MANY else WIDTHS
+    channels = widths[0]
+    for wider in widths:
+        if steps(wider, at) >= (MANY_STEPS if wider in WIDEST else LEAST_STEPS):
+            channels = wider
     return channels, at, steps(channels, at)
