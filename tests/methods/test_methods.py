@@ -408,6 +408,10 @@ def test_unselected_weights_stay_or_decay(fate: str, make_search: MakeSearch) ->
         "1e-12",
         "--weight-decay",
         "0.1",
+        "--weight-optimizer",
+        "sgd",
+        "--learning-rate",
+        "0.025",
     )
     weights = unselected(search)
     before = [w.detach().clone() for w in weights]

@@ -267,7 +267,7 @@ def test_steps_of_a_preset_are_those_of_an_algorithm_2_written_anew(
 
 
 REFINED = "short trainings of the found cell and others like it"
-WIRED = "wiring by short trainings of random cells"
+WIRED = "Muon for w, wiring by short trainings of random cells"
 
 
 @pytest.mark.parametrize(
@@ -275,12 +275,13 @@ WIRED = "wiring by short trainings of random cells"
     [
         ((), f"look-ahead, exploration, waiting for evidence, scaled steps of A, {WIRED}"),
         (
-            ("--wiring", "free", "--refine", "24"),
+            ("--wiring", "free", "--weight-optimizer", "sgd", "--refine", "24"),
             f"look-ahead, exploration, waiting for evidence, scaled steps of A, {REFINED}",
         ),
         (
             ("--look-ahead", "0", "--wiring", "inputs"),
-            "exploration, waiting for evidence, scaled steps of A, nodes that read inputs only",
+            "exploration, waiting for evidence, scaled steps of A, Muon for w, nodes that read inputs"
+            " only",
         ),
         (
             ("--look-ahead", "0", "--explore", "0", "--evidence", "0", "--arch-optimizer", "adam"),

@@ -24,9 +24,9 @@ from proxnas.runs.progress import Silent
 from proxnas.searching import refine as refining
 from proxnas.searching import short_rounds
 from proxnas.searching.job import Search
+from proxnas.searching.muon_steps import RATE, MuonSteps
 from proxnas.searching.refine import clearly_better, how_many
 from proxnas.searching.short_rounds import by_loss, short_trainings
-from proxnas.searching.short_steps import RATE, ShortSteps
 from proxnas.searching.start import selecting
 from proxnas.workflows.jobs import fitted_to_minutes, length_in_time
 
@@ -424,7 +424,7 @@ def test_short_trainings_turn_convolutions_and_let_the_rest_descend() -> None:
     shapes = [(4, 3, 1, 1), (4, 1, 3, 3), (5, 4), (5,)]
     weights = [torch.randn(shape, generator=generator) for shape in shapes]
     before = [w.clone() for w in weights]
-    optimizer = ShortSteps(weights)
+    optimizer = MuonSteps(weights)
     for step in range(2):
         for w in weights:
             w.grad = torch.ones_like(w) * (step + 1)

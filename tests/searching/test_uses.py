@@ -122,7 +122,7 @@ ELSEWHERE |= {
     "refine",
 }
 ELSEWHERE |= {"max_flops", "max_latency", "latency_by", "fixed_reduction", "start", "channel_part"}
-ELSEWHERE |= {"wiring"}
+ELSEWHERE |= {"wiring", "weight_optimizer"}
 """What the data, the network and the command make use of, whatever the method: tested where they
 are."""
 

@@ -30,6 +30,7 @@ class SpaceTraits:
 
 
 Precision = Literal["fp32", "bf16", "fp16"]
+WeightOptimizers = Literal["sgd", "muon"]
 Wiring = Literal["free", "inputs", "auto"]
 
 

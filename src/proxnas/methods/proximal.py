@@ -15,9 +15,9 @@ E edges, K candidates; A is (E, K) for each group and stays on the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -44,6 +44,11 @@ class NaspOptions(ProximalOptions):
 
     public: ClassVar[str] = "NASP"
     traits: ClassVar[Traits] = replace(ProximalOptions.traits, refines=True)
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "weight_optimizer": "muon",
+        "learning_rate": 0.05,
+        "learning_rate_min": 0.005,
+    }
 
     # by the study in docs/results.md
     arch_optimizer: Literal["adam", "scaled", "sgd"] = "scaled"

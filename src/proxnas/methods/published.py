@@ -15,6 +15,9 @@ AS_PUBLISHED: Mapping[str, Any] = {
     "evidence": 0.0,
     "refine": 0,
     "wiring": "free",
+    "weight_optimizer": "sgd",
+    "learning_rate": 0.025,
+    "learning_rate_min": 0.001,
     "patience": 0,
 }
 """What paper and public code have in common, against our defaults; what differs all the same is in

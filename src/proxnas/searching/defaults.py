@@ -19,6 +19,8 @@ from proxnas.methods.options import MethodOptions
 from proxnas.searching.options import BY_ITSELF, SearchOptions, What, without_foreign
 from proxnas.searching.owners import domain_options, parts_for
 
+RATES = ("learning_rate", "learning_rate_min")
+"""Ends of the names of options that are rates, of w or of A."""
 BY_TABLE = {"evaluations": 1000, "epochs": 10}
 """Looking a cell up costs nothing, so there are as many as published comparisons on tables have."""
 
@@ -87,11 +89,10 @@ def defaults_for(chosen: Mapping[str, Any]) -> SearchDefaults:
     if chosen.get("evaluate") == "table" and own.traits.samples_cells:
         values |= BY_TABLE
     if what.preset != "default":
-        published = dict(own.presets[what.preset])
-        if domain.own_rates:
-            # published for images: where rates are the domain's own it does not fit
-            published.pop("arch_learning_rate", None)
-        values |= published
+        # published for images: rates that are the domain's own stand over them
+        for name, value in own.presets[what.preset].items():
+            if not (domain.own_rates and name.endswith(RATES)):
+                values[name] = value
     # a layer may name options that this method or domain does not have
     names = flat_hints(SearchOptions, parts)
     values = {name: value for name, value in values.items() if name in names}

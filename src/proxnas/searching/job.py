@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from proxnas.runs.folder import Run, write_atomically
 from proxnas.runs.job import Hurried, Totals, check_finite
 from proxnas.runs.metrics import Metrics, Row, Validation
 from proxnas.searching import sizing
+from proxnas.searching.muon_steps import MuonSteps
 from proxnas.searching.options import SearchOptions
 from proxnas.searching.start import start
 
@@ -90,6 +92,8 @@ class Search:
             drift=isinstance(own, TrainsPartly) and own.unselected == "drift",
             guard=self.guard,
         )
+        if getattr(c, "weight_optimizer", "sgd") == "muon":
+            weights = weights.of(partial(MuonSteps, rate=c.learning_rate))
         seed = stable_seed(c.seed, "architecture")
         with self._random_numbers_kept():
             weighed = own.weighs_cost(self.budget is not None)

@@ -19,7 +19,14 @@ from proxnas.common.quantities import whole_numbers
 from proxnas.domains.search_options import DomainOptions
 from proxnas.domains.spaces import SPACES, traits_of
 from proxnas.methods.limit_options import LimitOptions
-from proxnas.methods.options import Beside, MethodOptions, RatesOfW, SamplesCells, WarmsUp
+from proxnas.methods.options import (
+    Beside,
+    MethodOptions,
+    RatesOfW,
+    SamplesCells,
+    TrainsPartly,
+    WarmsUp,
+)
 from proxnas.runs.executors.choice import ManyFlags
 from proxnas.runs.loggers import LogFlags
 from proxnas.runs.options import JobConfig
@@ -159,6 +166,7 @@ class SearchOptions(Composed):
         if self.course.refine:
             self._check_refine()
         self._check_wiring()
+        self._check_weight_optimizer()
         by = self.limits.latency_by
         if by not in ("auto", "torch") and not self.domain.cells_of_images:
             advice = f"is for images, not for {{space}} {what.space}: leave it out, or give torch"
@@ -184,6 +192,13 @@ class SearchOptions(Composed):
             advice = f"{self.what.method} trains cells by themselves: give free or inputs"
         if advice:
             raise OptionError("wiring", wiring, advice)
+
+    def _check_weight_optimizer(self) -> None:
+        own = self.method_options
+        drifts = isinstance(own, TrainsPartly) and own.unselected == "drift"
+        if drifts and getattr(self, "weight_optimizer", "sgd") == "muon":
+            advice = "turns weights whatever their gradient: give sgd, or {unselected} still"
+            raise OptionError("weight_optimizer", "muon", advice)
 
     def _check_refine(self) -> None:
         what, advice = self.what, ""
@@ -219,8 +234,14 @@ class SearchOptions(Composed):
 
     def idle(self) -> dict[str, str]:
         """Option -> when it does nothing, in words, for those that do nothing in this search."""
-        untimed = {} if self.timed else {"latency_by": "without {max_latency} or {cost} latency"}
-        return self.method_options.idle(self._beside()) | untimed
+        found = self.method_options.idle(self._beside())
+        if not self.timed:
+            found["latency_by"] = "without {max_latency} or {cost} latency"
+        if getattr(self, "weight_optimizer", "sgd") == "muon":
+            # it keeps the norms of convolutions, and has a momentum of its own
+            for name in ("momentum", "weight_decay"):
+                found.setdefault(name, "with {weight_optimizer} muon")
+        return found
 
     def beyond(self) -> str:
         """What the search does beyond the published algorithm, and how to do without; empty: it is
@@ -231,6 +252,8 @@ class SearchOptions(Composed):
         if self.course.refine and "paper" in own.presets:
             added = [*added, "short trainings of the found cell and others like it"]
         if "paper" in own.presets:
+            if getattr(self, "weight_optimizer", "sgd") == "muon":
+                added = [*added, "Muon for w"]
             wiring = getattr(self, "wiring", "free")
             added += {
                 "free": [],

@@ -20,10 +20,10 @@ from proxnas.methods.cells import Cell, Cells, stored
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.folder import Run
 from proxnas.searching.job import Search
+from proxnas.searching.muon_steps import RATE, MuonSteps
 from proxnas.searching.options import SearchOptions
 from proxnas.searching.owners import parts_for
 from proxnas.searching.running import search_in
-from proxnas.searching.short_steps import RATE, ShortSteps
 
 Proposals = Callable[[Cells, Cell], list[Cell]]
 
@@ -89,7 +89,7 @@ def by_loss(setup: Setup[Any], proposals: Proposals | None) -> Setup[Any]:
         score=lambda measured: -measured.loss / 2,
         score_training=lambda loss: -loss / 2,
         proposals=proposals,
-        weights=setup.weights.of(ShortSteps),
+        weights=setup.weights.of(MuonSteps),
     )
 
 

@@ -14,7 +14,7 @@ from proxnas.common.errors import OptionError
 from proxnas.common.options import Options, Range
 from proxnas.domains.images.data.options import LoadOptions
 from proxnas.domains.images.spaces import space_traits
-from proxnas.domains.search_options import DomainOptions, Precision, Wiring
+from proxnas.domains.search_options import DomainOptions, Precision, WeightOptimizers, Wiring
 from proxnas.training.options import Chance, DataArgument, ScheduledOptions, TestOptions
 
 AUTO = "auto"
@@ -156,6 +156,9 @@ class ImageSearchOptions(ImageFlags, DomainOptions):
     wiring: Wiring = "free"
     """What nodes of a cell read; free: any state before them; inputs: the cell's inputs only; auto:
     what short trainings of random cells find better, before a search that is longer than they."""
+    weight_optimizer: WeightOptimizers = "sgd"
+    """What trains w, at --learning-rate; muon: that for convolutions and Nesterov descent for the
+    rest, which learn more in a few hundred steps."""
     cutout: Annotated[int, Range(0)] = 0
     """Side of the square cut out of the images that train w and move A; 0: none."""
     precision: Precision = "fp32"

@@ -1,7 +1,8 @@
-"""What trains the cells that a refinement compares: Muon for convolutions, descent for the rest.
+"""What trains w by `--weight-optimizer muon`, and the cells of short trainings: Muon for
+convolutions, Nesterov descent for the rest.
 
-A short training must have learnt something before it can tell cells apart. In as many steps Muon
-comes about twice as far as descent does, and what it tells then is what longer trainings tell
+In a few hundred steps it comes about twice as far as descent does. Candidates are then scored at
+weights that have learnt something, and what a short training tells is what longer ones tell
 (docs/signals.md).
 """
 
@@ -15,19 +16,19 @@ from torch import Tensor
 from proxnas.training.muon import Muon
 
 RATE = 0.05
-"""Of both at the first step; it falls by the cosine of the training."""
+"""Of both at the first step of a short training; it falls by the cosine of the training."""
 MOMENTUM = 0.85
 """Of what is not turned."""
 
 
-class ShortSteps(Muon):
+class MuonSteps(Muon):
     """Muon that leaves classifiers, norms and convolutions of single channels to Nesterov descent.
 
     They stand in its groups, so that rates, checkpoints and restarts are theirs, too.
     """
 
-    def __init__(self, weights: list[Tensor]) -> None:
-        super().__init__(weights, lr=RATE)
+    def __init__(self, weights: list[Tensor], rate: float = RATE) -> None:
+        super().__init__(weights, lr=rate)
         # a convolution of one channel has nothing to orthogonalise but its few pixels
         self.plain = [w for w in weights if w.ndim != 4 or w.size(1) == 1]
 
