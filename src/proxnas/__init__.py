@@ -30,6 +30,7 @@ _PUBLIC = {
     "prox_c1": "proxnas.core.prox",
     "prox_c2": "proxnas.core.prox",
     "search": "proxnas.searching.module",
+    "searchable": "proxnas.domains.modules.searchable",
     "sweep": "proxnas.workflows.sweep",
     "train": "proxnas.workflows.train",
 }

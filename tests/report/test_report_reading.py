@@ -14,7 +14,7 @@ from proxnas.cli.main import main
 from proxnas.common.errors import InputError
 from proxnas.report import reading
 from proxnas.report.facts import duration, facts
-from proxnas.report.listing import list_runs
+from proxnas.report.listing import list_runs, table
 from proxnas.report.page_data import page_data
 from proxnas.report.reading import find_runs, last_row, read_rows, read_run
 from support.run_folders import make_rows, make_run, make_training, write_json, write_rows
@@ -155,6 +155,25 @@ def test_runs_are_found_in_their_order(tmp_path: Path) -> None:
     for folder in (tmp_path / "none", tmp_path / "empty"):
         with pytest.raises(InputError, match="give the folder of a run"):
             find_runs(folder)
+
+
+@pytest.mark.parametrize(
+    ("figure", "shown"),
+    [
+        ("accuracy", "0.8750"),
+        ("r2", "0.8750 R2"),
+        ("map", "0.8750 mAP"),
+        ("perplexity", "0.88 ppl"),
+    ],
+)
+def test_a_list_shows_the_main_figure_whatever_is_learnt(
+    figure: str, shown: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a").mkdir()
+    found = {f"{part}_{figure}": 0.875 for part in ("valid", "test")}
+    write_json(tmp_path / "a" / "config.json", {"command": "fit"})
+    write_json(tmp_path / "a" / "result.json", found | {"epochs": 3, "params": 10, "seconds": 1.0})
+    assert table(list_runs(tmp_path)).splitlines()[1].count(f" {shown} ") == 2
 
 
 def test_duration() -> None:

@@ -21,9 +21,10 @@ from sklearn.utils import estimator_checks
 
 import proxnas
 from proxnas.domains.images.data.given import paths_of
+from proxnas.domains.images.data.images import load
 from proxnas.domains.images.data.kept import csv_of
 from proxnas.domains.images.domain import IMAGES
-from proxnas.workflows.classifier import ImageClassifier, codes_of, names_of
+from proxnas.workflows.classifier import ImageClassifier, _in_model_order, codes_of, names_of
 from support.commands import stripes
 from support.quick_fits import hurry
 
@@ -184,6 +185,49 @@ def test_paths_in_a_table(images: tuple[Any, Any], tmp_path: Path) -> None:
     assert IMAGES.kept_as((x, y)) == "data.npz" and IMAGES.kept_as(table) == "data.csv"
     assert paths_of(np.array([["a.png"], ["b.png"]], dtype=object)) == ["a.png", "b.png"]
     assert paths_of(x) is None and paths_of([1, 2]) is None and paths_of("a.png") is None
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["cat|dog", "cat", "bird;fish"],
+        [" cat", "dog ", "cat b"],
+        ["cat", " cat", "dog"],
+        ["1.5", "2.5", "3.5"],
+        ["0", "1", "true"],
+        [3.0, 1.0, 10.0],
+        list(range(150)),
+    ],
+    ids=str,
+)
+def test_labels_of_paths_are_classes_whatever_they_look_like(
+    labels: list[Any], tmp_path: Path
+) -> None:
+    """And neither numbers to be learnt nor several labels of an image."""
+    y = labels * 4
+    paths = [str(tmp_path / f"{number}.png") for number in range(len(y))]
+    for number, path in enumerate(paths):
+        Image.new("L", (4, 4), number % len(labels)).save(path)
+    data, classes = ImageClassifier()._data(paths, y, tmp_path / "run")
+    assert classes is not None and classes.tolist() == sorted(labels)
+    images = load(data)
+    assert images.target.kind == "classes" and len(images.y_test)
+    found = _in_model_order(classes, images.classes)
+    assert sorted(found.tolist()) == sorted(labels)
+    grey = np.asarray(images.x_train)[:, 0, 0, 0]
+    assert found[images.y_train].tolist() == [labels[k] for k in grey]
+
+
+def test_a_refused_fit_leaves_the_table_of_the_earlier_one(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{number}.png") for number in range(20)]
+    run = tmp_path / "run"
+    ImageClassifier()._data(paths, [0, 1] * 10, run)
+    before = (run / "data.csv").read_bytes()
+    with pytest.raises(proxnas.InputError, match="holds other data than these: give force"):
+        ImageClassifier()._data(paths, [0, 1, 1, 0] * 5, run)
+    assert (run / "data.csv").read_bytes() == before
+    ImageClassifier(force=True)._data(paths, [0, 1, 1, 0] * 5, run)
+    assert (run / "data.csv").read_bytes() != before
 
 
 @pytest.mark.slow

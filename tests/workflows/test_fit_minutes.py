@@ -298,6 +298,7 @@ def test_steps_are_timed_with_the_threads_that_they_will_take(
     threads = []
     monkeypatch.setattr("proxnas.domains.images.recipe.has_bf16", lambda _: False)
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    monkeypatch.setattr("proxnas.common.cores.cores", lambda: cores)
     monkeypatch.setattr("proxnas.common.cores.available", lambda: cores)
     monkeypatch.setattr("proxnas.common.environment.available", lambda: cores)
     monkeypatch.setattr(

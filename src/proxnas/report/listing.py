@@ -20,6 +20,8 @@ from proxnas.report.reading import (
 )
 
 HEAD = ["run", "status", "epochs", "valid", "test", "parameters", "time"]
+UNITS = {"accuracy": "", "r2": " R2", "map": " mAP", "perplexity": " ppl"}
+"""What is behind the main figure of a run, by its name."""
 
 
 def list_runs(folder: Path) -> list[dict[str, Any]]:
@@ -72,7 +74,7 @@ def _cells(entry: dict[str, Any]) -> list[str]:
 
 
 def _score(entry: dict[str, Any], part: str) -> str:
-    for name, unit in ((f"{part}_accuracy", ""), (f"{part}_perplexity", " ppl")):
-        if name in entry:
+    for figure, unit in UNITS.items():
+        if (name := f"{part}_{figure}") in entry:
             return value_text(name, entry[name]) + unit
     return ""

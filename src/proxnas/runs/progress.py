@@ -3,8 +3,9 @@ elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from rich.console import Console
 from rich.markup import escape
@@ -21,6 +22,10 @@ from rich.progress import Progress as Bar
 from proxnas.common.metrics_row import MetricsRow
 from proxnas.common.say import plain
 from proxnas.report.facts import duration
+
+ByTheClock: TypeAlias = Callable[[], tuple[float, float]]
+"""(seconds used, seconds in all) of a run that time ends: how many epochs it will have had is known
+when it is over."""
 
 
 class Silent:
@@ -39,8 +44,8 @@ class Silent:
 class Lines(Silent):
     """A plain line an epoch."""
 
-    def __init__(self, console: Console, title: str) -> None:
-        self.console, self.title, self.epochs = console, title, 0
+    def __init__(self, console: Console, title: str, clock: ByTheClock | None = None) -> None:
+        self.console, self.title, self.clock, self.epochs = console, title, clock, 0
         self.taken: list[float] = []  # seconds of each epoch of this call
 
     def begin(self, epoch: int, epochs: int, steps: int) -> None:
@@ -48,21 +53,29 @@ class Lines(Silent):
 
     def epoch(self, row: MetricsRow) -> None:
         self.taken.append(sum(row["seconds"].values()))
+        epochs, left = self._still(row["epoch"])
         line = (
-            f"{self.title} epoch {row['epoch']}/{self.epochs} {epoch_line(row)} seconds"
+            f"{self.title} epoch {row['epoch']}/{epochs} {epoch_line(row)} seconds"
             f" {self.taken[-1]:.1f}"
         )
-        # of this call alone: earlier ones may have run on another machine
-        if left := self.epochs - row["epoch"]:
-            line += f" left {duration(left * sum(self.taken) / len(self.taken))}"
+        if left > 0:
+            line += f" left {duration(left)}"
         self.console.print(plain(line), soft_wrap=True, markup=False)
+
+    def _still(self, done: int) -> tuple[int, float]:
+        """How many epochs there will have been, and the seconds until then."""
+        if self.clock is not None:
+            used, given = self.clock()
+            return scaled(done, used, given), given - used
+        # of this call alone: earlier ones may have run on another machine
+        return self.epochs, (self.epochs - done) * sum(self.taken) / len(self.taken)
 
 
 class LiveBar:
     """A bar over all steps."""
 
-    def __init__(self, bar: Bar, title: str) -> None:
-        self.bar, self.changes, self.last = bar, 0, ""
+    def __init__(self, bar: Bar, title: str, clock: ByTheClock | None = None) -> None:
+        self.bar, self.clock, self.changes, self.last = bar, clock, 0, ""
         self.task = bar.add_task(escape(plain(title)), total=None, detail="")
 
     def begin(self, epoch: int, epochs: int, steps: int) -> None:
@@ -72,6 +85,9 @@ class LiveBar:
     def step(self, changes: int) -> None:
         self.changes += changes
         self.bar.update(self.task, advance=1)
+        if self.clock is not None:
+            steps = int(self.bar.tasks[self.bar.task_ids.index(self.task)].completed)
+            self.bar.update(self.task, total=scaled(steps, *self.clock()))
         self._show()
 
     def epoch(self, row: MetricsRow) -> None:
@@ -83,6 +99,11 @@ class LiveBar:
     def _show(self) -> None:
         changes = f" changes {self.changes}" if self.changes else ""
         self.bar.update(self.task, detail=escape(plain(self.last + changes)))
+
+
+def scaled(done: int, used: float, given: float) -> int:
+    """How many there will be in the given time, if so many were done in what is used of it."""
+    return max(done, round(done * given / max(used, 1e-6)))
 
 
 FIGURES = {
@@ -108,15 +129,18 @@ def epoch_line(row: Mapping[str, object]) -> str:
 
 
 @contextmanager
-def shown(console: Console, title: str, quiet: bool) -> Iterator[Silent | LiveBar]:
-    """The progress that suits where the output goes."""
+def shown(
+    console: Console, title: str, quiet: bool, clock: ByTheClock | None = None
+) -> Iterator[Silent | LiveBar]:
+    """The progress that suits where the output goes. `clock`: of a run that time ends, whose epochs
+    are but an estimate."""
     if quiet:
         yield Silent()
     elif not console.is_terminal:
-        yield Lines(console, title)
+        yield Lines(console, title, clock)
     else:
         with bar_with(console, TimeRemainingColumn()) as bar:
-            yield LiveBar(bar, title)
+            yield LiveBar(bar, title, clock)
 
 
 def bar_with(console: Console, *more: ProgressColumn) -> Bar:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import shutil
 import tempfile
@@ -24,6 +25,7 @@ from proxnas.domains.images.data.given import BadImages, fitted_to, paths_of, pi
 from proxnas.domains.images.data.images import is_dataset
 from proxnas.domains.images.data.options import LoadOptions
 from proxnas.domains.images.parts import held_out
+from proxnas.workflows.folders import keep_file
 
 OPTIONS = (
     *("minutes", "seed", "threads", "device", "space", "image_size", "skip_broken", "force"),
@@ -164,7 +166,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if paths is not None:
             labels = [names_of(classes)[code] for code in codes]
-            return write_table(folder / TABLE, paths, labels, set(test.tolist())), classes
+            content = table_of(paths, labels, set(test.tolist()))
+            file = keep_file(folder / TABLE, content, self.force)
+            # whatever they look like: numbers, or with a | in them
+            return f"{file}?kind=classes", classes
         arrays = {"x_train": x[train], "y_train": codes[train], "x_test": x[test]}
         return arrays | {"y_test": codes[test], "classes": np.array(names_of(classes))}, classes
 
@@ -198,16 +203,15 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def write_table(file: Path, paths: Sequence[str], labels: Sequence[str], test: set[int]) -> Path:
-    """Paths and labels as DATA, with the part of each."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with open(file, "w", newline="", encoding="utf-8") as stream:
-        rows = csv.writer(stream)
-        rows.writerow(["file", "label", "part"])
-        for number, (path, label) in enumerate(zip(paths, labels, strict=True)):
-            part = "test" if number in test else "train"
-            rows.writerow([os.path.abspath(path), label, part])
-    return file
+def table_of(paths: Sequence[str], labels: Sequence[str], test: set[int]) -> bytes:
+    """Paths and labels as a table, with the part of each."""
+    text = io.StringIO(newline="")
+    rows = csv.writer(text)
+    rows.writerow(["file", "label", "part"])
+    for number, (path, label) in enumerate(zip(paths, labels, strict=True)):
+        part = "test" if number in test else "train"
+        rows.writerow([os.path.abspath(path), label, part])
+    return text.getvalue().encode()
 
 
 def _in_model_order(classes: Array, names: Sequence[str]) -> Array:
@@ -265,8 +269,9 @@ def _by_name(labels: Array) -> tuple[Array, Array]:
 
 
 def names_of(classes: Array) -> list[str]:
-    """A name each, for the model's files."""
-    names = [str(label) for label in classes.tolist()]
+    """A name each, for the model's files; of a word without the blanks around it, which tables do
+    not keep."""
+    names = [str(label).strip() for label in classes.tolist()]
     if len(set(names)) < len(names):
         names = [repr(label) for label in classes.tolist()]
     if not all(name.strip() for name in names):

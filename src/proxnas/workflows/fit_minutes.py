@@ -130,7 +130,10 @@ def _run_pass(config: FitConfig, job: OnePass, run: Run) -> float:
     if config.finish:
         finish(job, run)
     title = f"{SPACE} seed {config.seed}"
-    with shown(Console(highlight=False), title, config.quiet) as bar:
+    pace = job.pace
+    with shown(
+        Console(highlight=False), title, config.quiet, lambda: (pace.used(), pace.given())
+    ) as bar:
         rows = run_epochs(job, run, bar)
     return sum(sum(row["seconds"].values()) for row in rows)
 

@@ -121,16 +121,16 @@ def keep_in(folder: Path, data: Any, options: Mapping[str, Any]) -> dict[str, st
         words["data"] = os.fspath(data)
     else:
         domain = trainable(of_data(data))
-        words["data"] = _keep(folder / domain.kept_as(data), domain.content_of(data), replace)
+        words["data"] = keep_file(folder / domain.kept_as(data), domain.content_of(data), replace)
     for name in CONFIGS:
         values = options.get(name)
         if isinstance(values, Mapping):
             content = json.dumps(dict(values), indent=2).encode()
-            words[name] = _keep(folder / f"{name}.json", content, replace)
+            words[name] = keep_file(folder / f"{name}.json", content, replace)
     return words
 
 
-def _keep(file: Path, content: bytes, replace: bool) -> str:
+def keep_file(file: Path, content: bytes, replace: bool) -> str:
     """A file with this content; that of an earlier run stays as it is, and must hold the same."""
     if file.exists() and not replace:
         # a run must not go on with other data than it was begun with

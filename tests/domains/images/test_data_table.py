@@ -109,6 +109,7 @@ def test_missing_and_broken_files_are_counted_in_one_round(tmp_path: Path) -> No
         ("file\np00.png\n", "one column only"),
         ("file,label\np00.png,\np01.png,a\n", "1 of 2 rows have no label, the first in line 2"),
         ("file,label\np00.png,a\np01.png,a\n", "one class only"),
+        ("file,tags\np00.png,a|b\np01.png,\n", r"or give \?kind=labels .* if they have none"),
         ("a,b\n1,2\n3,4\n", "no column of image files"),
         ("file,label,part\np00.png,a,train\np01.png,b,train\np02.png,c,test\n", "not in train"),
     ],
@@ -133,3 +134,32 @@ def test_a_table_about_something_else_leaves_class_folders_as_they_are(tmp_path:
 def test_numbers_as_classes_are_in_their_order(tmp_path: Path) -> None:
     rows = [(file, str(9 + k % 3)) for k, (file, _) in enumerate(pictures(tmp_path))]
     assert load(str(written(tmp_path / "labels.csv", rows))).classes == ("9", "10", "11")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_letters_are_read_as_they_were_written(
+    encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both would be one class if a letter that is not known were replaced."""
+    names = ("p\u00eache", "p\u00e8che")
+    rows = [f"{file};{names[k % 2]}" for k, (file, _) in enumerate(pictures(tmp_path))]
+    table = tmp_path / "labels.csv"
+    table.write_bytes("\r\n".join(["file;label", *rows]).encode(encoding))
+    assert load(str(table)).classes == tuple(sorted(names))
+    assert ("is read as Windows-1252" in capsys.readouterr().err) == (encoding == "cp1252")
+
+
+@pytest.mark.parametrize("sign", [";", "\t"])
+def test_a_decimal_comma_is_a_number(sign: str, tmp_path: Path) -> None:
+    """As spreadsheets of half the world write them: not a class an image."""
+    rows = [(file, f"{k},{k}5", str(k)) for k, (file, _) in enumerate(pictures(tmp_path))]
+    images = load(str(written(tmp_path / "labels.csv", rows, sign.join(("file", "a", "b")), sign)))
+    assert images.target.kind == "numbers" and images.classes == ("a", "b")
+    found = np.concatenate([images.y_train, images.y_test])
+    assert sorted(found[:, 0]) == [np.float32(f"{k}.{k}5") for k in range(12)]
+
+
+def test_what_may_be_thousands_is_left_alone(tmp_path: Path) -> None:
+    rows = [(file, f"{1 + k % 3},500") for k, (file, _) in enumerate(pictures(tmp_path))]
+    images = load(str(written(tmp_path / "labels.csv", rows, "file;size", ";")))
+    assert images.classes == ("1,500", "2,500", "3,500")

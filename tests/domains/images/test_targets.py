@@ -89,6 +89,10 @@ def test_kinds_are_told_apart_by_what_stands_in_the_cells() -> None:
         assert kind_of(cells, "t") == kind
     with pytest.raises(InputError, match=r"\?kind=numbers or \?kind=classes"):
         kind_of([(str(n),) for n in range(300)], "t")
+    captions = [(f"a photo of {n}",) for n in range(300)]
+    with pytest.raises(InputError, match=r"300 different labels of 300 images.*\?label=COLUMN"):
+        kind_of(captions, "t")
+    assert kind_of(captions, "t", for_model=True) == kind_of(captions * 3, "t") == "classes"
 
 
 def test_names_of_figures() -> None:

@@ -17,6 +17,8 @@ SIGNS = (";", "|")
 """What stands between several labels of a cell."""
 MANY, SHARE = 100, 0.1
 """More whole numbers than so many, and than this share of the images, may be classes or numbers."""
+MOST_WORDS = 0.5
+"""More words than MANY, and than this share of the images, are no classes: names, captions, ..."""
 TRUTH = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}
 
 
@@ -25,7 +27,7 @@ def targets_of(
 ) -> tuple[list[str], dict[str, Array], Target]:
     """Names of the outputs, y of each part, and the kind that they are of; `kind`: as asked for."""
     everything = [row for cells in parts.values() for row in cells]
-    kind = kind or kind_of(everything, where)
+    kind = kind or kind_of(everything, where, for_model)
     if kind not in KINDS:
         raise InputError(f"{where}: ?kind={kind}: give {', '.join(KINDS)}")
     if kind == "numbers":
@@ -45,8 +47,8 @@ def targets_of(
     return names, y, CLASSES
 
 
-def kind_of(rows: Cells, where: str) -> str:
-    """The kind that the cells look like."""
+def kind_of(rows: Cells, where: str, for_model: bool = False) -> str:
+    """The kind that the cells look like. `for_model`: few images may be of many classes."""
     cells = {cell for row in rows for cell in row}
     several = len(rows[0]) > 1
     if several and all(cell.lower() in TRUTH for cell in cells):
@@ -55,6 +57,13 @@ def kind_of(rows: Cells, where: str) -> str:
         return "labels"
     numbers = [_number(cell) for cell in cells]
     if any(number is None for number in numbers):
+        wordy = len(cells) > MANY and len(cells) > MOST_WORDS * len(rows)
+        if wordy and not several and not for_model:
+            raise InputError(
+                f"{where}: {len(cells)} different labels of {len(rows)} images"
+                f" ({list_names(sorted(cells))}): give ?label=COLUMN, or ?kind=classes if they are"
+                " classes"
+            )
         return "classes"
     if several or any(number != round(number) for number in numbers if number is not None):
         return "numbers"

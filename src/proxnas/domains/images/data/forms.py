@@ -52,9 +52,12 @@ def _check_together(forms: Mapping[str, Form], x: str, y: str, where: str) -> No
             f"{where}: {images} images in {x} but {labels} labels in {y}: give one label an image"
         )
     if min(sides[:2]) < SMALLEST_SIDE:
+        # as torch has images: no side is so short, and no image has so many channels
+        turned = len(sides) == 3 and min(sides[1:]) >= SMALLEST_SIDE
         raise InputError(
             f"{where}: {x} is {forms[x][0]}: H and W of (N, H, W, C) must be at least"
             f" {SMALLEST_SIDE}"
+            + (": of (N, C, H, W) give x.transpose(0, 2, 3, 1)" if turned else "")
         )
     # (H, W) is (H, W, 1)
     if [*sides, 1][:3] != [*like, 1][:3] or dtype.kind != dtype_train.kind:

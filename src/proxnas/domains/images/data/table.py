@@ -6,9 +6,11 @@ that is not clear: file=COLUMN, label=COLUMN,COLUMN, part=COLUMN, kind=numbers.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ from urllib.parse import parse_qsl
 from proxnas.common.errors import InputError
 from proxnas.common.say import list_names, tell
 from proxnas.domains.images.data.arrays import Images, short_name
-from proxnas.domains.images.data.columns import reads_as_number, targets_of
+from proxnas.domains.images.data.columns import SIGNS, reads_as_number, targets_of
 from proxnas.domains.images.data.gather import gather
 from proxnas.domains.images.data.lazy import Files
 from proxnas.domains.images.data.options import LoadOptions
@@ -41,6 +43,8 @@ WORDS = ("file", "label", "part", "kind")
 MOST_BYTES = 2**28
 LOOKED_AT = 50
 """Rows that columns are recognised by."""
+COMMA_NUMBER = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 
 
 class NoFiles(InputError):
@@ -135,8 +139,7 @@ def read_table(path: Path) -> Table:
     """The rows of a CSV file; one line says what is wrong with it."""
     if path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path}: {path.stat().st_size} bytes are too many for names and labels")
-    # utf-8-sig: without the mark that spreadsheets put at the beginning
-    text = path.read_bytes().decode("utf-8-sig", "replace")
+    text = _text(path)
     delimiter = _delimiter(text)
     try:
         lines = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if any(row)]
@@ -153,9 +156,38 @@ def read_table(path: Path) -> Table:
     if width < 2:
         raise InputError(f"{path}: one column only: give a file name and a label in each row")
     head = [cell.strip() for cell in lines[0]]
-    if _is_header(head, path.parent):
-        return Table(path, tuple(head), lines[1:], 2)
-    return Table(path, tuple(f"column {k + 1}" for k in range(width)), lines, 1)
+    named = _is_header(head, path.parent)
+    rows = lines[1:] if named else lines
+    if delimiter != ",":
+        rows = _with_points(rows)
+    columns = head if named else [f"column {k + 1}" for k in range(width)]
+    return Table(path, tuple(columns), rows, 2 if named else 1)
+
+
+def _text(path: Path) -> str:
+    """What a table says, in the encoding that it was written in: UTF-8, or what spreadsheets write
+    on Windows. A letter that is read wrongly could make one class of two."""
+    content = path.read_bytes()
+    try:
+        if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return content.decode("utf-16")
+        # utf-8-sig: without the mark that spreadsheets put at the beginning
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        tell(f"{path}: is not UTF-8, so it is read as Windows-1252")
+        return content.decode("cp1252", "replace")
+
+
+def _with_points(rows: list[list[str]]) -> list[list[str]]:
+    """Columns of numbers with a decimal comma (3,5), as spreadsheets write them beside semicolons,
+    with a point. Where all of them may be thousands (1,234) nothing is done: nobody can tell."""
+    columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
+    for k, cells in enumerate(columns):
+        fractions = [cell for cell in cells if "," in cell]
+        numbers = all(COMMA_NUMBER.fullmatch(cell) for cell in cells if cell)
+        if fractions and numbers and not all(map(THOUSANDS.fullmatch, fractions)):
+            columns[k] = [cell.replace(",", ".") for cell in cells]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _delimiter(text: str) -> str:
@@ -187,10 +219,12 @@ def _entries(
     cells = list(zip(*columns, strict=True))
     may_lack = asked.get("kind") == "labels"  # an image of none of them
     if missing := [n for n, row in enumerate(cells) if not (all(row) or may_lack)]:
+        several = any(sign in cell for row in cells for cell in row for sign in SIGNS)
         raise InputError(
             f"{table.path}: {len(missing)} of {len(cells)} rows have no"
             f" {list_names(_label_names(table, asked))}, the first in line"
             f" {table.first + missing[0]}: fill them in or remove them"
+            + (", or give ?kind=labels behind the name if they have none" if several else "")
         )
     files = map(_Finder(table.path), table.column(_file_column(table, asked.get("file", ""))))
     return list(zip(parts, files, cells, strict=True))
