@@ -280,8 +280,8 @@ WIRED = "Muon for w, wiring by short trainings of random cells"
         ),
         (
             ("--look-ahead", "0", "--wiring", "inputs"),
-            "exploration, waiting for evidence, scaled steps of A, Muon for w, nodes that read inputs"
-            " only",
+            "exploration, waiting for evidence, scaled steps of A, Muon for w, nodes that read"
+            " inputs only",
         ),
         (
             ("--look-ahead", "0", "--explore", "0", "--evidence", "0", "--arch-optimizer", "adam"),

@@ -51,13 +51,12 @@ def test_convolutions_keep_their_norm_and_the_rate_is_the_one_asked_for(stripes:
     search = built(stripes, "--learning-rate", "0.02", "--evidence", "0")
     optimizer = search.method.w_optimizer
     assert isinstance(optimizer.sgd, MuonSteps) and optimizer.learning_rate == pytest.approx(0.02)
-    trained: list[nn.Conv2d] = []
-    before = {id(w): w.detach().clone() for w in search.net.module.parameters()}
+    parts = [part for part in search.net.module.modules() if isinstance(part, nn.Conv2d)]
+    mixing = [part for part in parts if part.groups == 1 and part.in_channels > 1]
+    before = [part.weight.detach().clone() for part in mixing]
     search.step()
-    for module in search.net.module.modules():
-        if isinstance(module, nn.Conv2d) and module.groups == 1 and module.in_channels > 1:
-            if not torch.equal(module.weight, before[id(module.weight)]):
-                trained.append(module)
+    pairs = zip(mixing, before, strict=True)
+    trained = [part for part, old in pairs if not torch.equal(part.weight, old)]
     assert trained
     for module in trained:
         rows = module.out_channels
