@@ -40,10 +40,12 @@ def one_thread() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def heeds_closed_terminals() -> None:
-    """Who starts the tests by nohup hands down that SIGHUP is ignored: the commands that are tested
-    would never end by it."""
+def heeds_signals() -> None:
+    """Who starts the tests by nohup hands down that SIGHUP is ignored, and a shell that does so in
+    the background SIGINT: the commands that are tested would never end by them."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -141,7 +141,7 @@ def test_the_data_is_misspelt(capsys: Any) -> None:
         ("--image-size 16", "--image-size 16: stripes is stored as 8 x 8 pixels"),
         ("--cutout 9", "--cutout 9: give a side of 0 to 8"),
         ("--momentum 1", "--momentum 1.0: give"),
-        ("--learning-rate 0.0001", "--learning-rate-min 0.001: give at most --learning-rate"),
+        ("--learning-rate 0.0001", "--learning-rate-min 0.005: give at most --learning-rate"),
         ("--clip inf", "--clip inf: give"),
     ],
 )

@@ -93,7 +93,7 @@ def test_the_config_of_a_run_repeats_it(
     data: Path, done: Path, tmp_path: Path, first: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert call("search", data, *SMALL, "--run", "x", *first, "--momentum", "0.8") == 0
+    assert call("search", data, *SMALL, "--run", "x", *first, "--clip", "0.8") == 0
     before = contents(tmp_path / "x")
     assert call("search", "--config", "x/config.json", "--run", "y", "--quiet") == 0
     assert contents(tmp_path / "x") == before  # neither resumed nor overwritten

@@ -224,7 +224,7 @@ def test_after_three_returns_it_stops_in_one_line(
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 4
     assert (
-        "not finite in epoch 2: lower --learning-rate (now 0.025): also at 0.003125, after 3"
+        "not finite in epoch 2: lower --learning-rate (now 0.05): also at 0.00625, after 3"
         " returns" in said[3]
     )
     assert (

@@ -401,9 +401,9 @@ def test_other_data_contradict(finished: list[str], tmp_path: Path, capsys: Any)
 def test_a_config_file_that_contradicts_is_noticed(
     finished: list[str], tmp_path: Path, capsys: Any
 ) -> None:
-    (tmp_path / "c.json").write_text('{"momentum": 0.5}')
+    (tmp_path / "c.json").write_text('{"clip": 0.5}')
     assert main([*finished, "--resume", "--config", str(tmp_path / "c.json")]) == 2
-    assert "--momentum 0.5: the run in" in capsys.readouterr().err
+    assert "--clip 0.5: the run in" in capsys.readouterr().err
 
 
 def test_resume_takes_the_stored_threads_and_may_change_them(
@@ -514,10 +514,10 @@ def test_seeds_of_an_overwritten_run_are_not_taken_for_new_ones(
 ) -> None:
     assert main(many(data, tmp_path)) == 0
     interrupt_after(2, signal.SIGTERM)
-    assert main(many(data, tmp_path, "--force", "--momentum", "0.5")) == 143
-    assert main(many(data, tmp_path, "--resume", "--momentum", "0.5")) == 0
+    assert main(many(data, tmp_path, "--force", "--clip", "0.5")) == 143
+    assert main(many(data, tmp_path, "--resume", "--clip", "0.5")) == 0
     stored = [
-        read_values(tmp_path / name / "config.json", SearchOptions)["momentum"]
+        read_values(tmp_path / name / "config.json", SearchOptions)["clip"]
         for name in (".", "seed-0", "seed-1")
     ]
     assert stored == [0.5, 0.5, 0.5]
@@ -527,8 +527,8 @@ def test_a_seed_of_another_run_is_refused(data: Path, tmp_path: Path, capsys: An
     assert main(many(data, tmp_path)) == 0
     for path in tmp_path.glob("*.json"):
         path.unlink()
-    assert main(many(data, tmp_path, "--resume", "--momentum", "0.5")) == 2
+    assert main(many(data, tmp_path, "--resume", "--clip", "0.5")) == 2
     assert (
-        f"--momentum 0.5: the run in {tmp_path / 'seed-0'} was started with 0.9"
+        f"--clip 0.5: the run in {tmp_path / 'seed-0'} was started with 5.0"
         in capsys.readouterr().err
     )

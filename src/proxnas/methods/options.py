@@ -93,7 +93,7 @@ class RatesOfW(Options):
     codes."""
 
     learning_rate: Annotated[float, NOT_NEGATIVE] = 0.025
-    """SGD of w, on a cosine down to --learning-rate-min."""
+    """Rate of w, on a cosine down to --learning-rate-min."""
     learning_rate_min: Annotated[float, NOT_NEGATIVE] = 0.001
     momentum: Annotated[float, BELOW_ONE] = 0.9
     weight_decay: Annotated[float, NOT_NEGATIVE] = 3e-4

@@ -38,8 +38,8 @@ class RunConfig(Options):
     then. A number is kept to: only then does the same seed give the same bits, as others add up in
     another order."""
     deterministic: bool = False
-    """Only algorithms that give the same bits each time on a GPU too (a CPU always does); slower
-    there."""
+    """Only algorithms that give the same bits each time, on a GPU too. They are slower there; on a
+    CPU all are so."""
     quiet: bool = False
     """Only print the result."""
     config: str = ""

@@ -78,10 +78,10 @@ def usual_values(config: BenchConfig, method: str) -> dict[str, Any]:
     values: dict[str, Any] = {"space": config.space, "method": method}
     values |= {**own.defaults, **own.traits.past_warmup}
     if config.on_text:
-        known = flat_hints(SearchOptions, parts_for(config.space, method))
-        sizes = domain.sizes("ptb", config.space)
-        values |= {name: value for name, value in sizes.items() if name in known}
-    return values
+        values |= domain.sizes("ptb", config.space)
+    # what a method has by itself for images is no option of every domain
+    known = flat_hints(SearchOptions, parts_for(config.space, method))
+    return {name: value for name, value in values.items() if name in known}
 
 
 def fix_architecture(search: Search) -> None:

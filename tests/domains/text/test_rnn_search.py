@@ -391,7 +391,7 @@ def test_defaults_by_protocol(corpus: Path) -> None:
     assert quick.protocol == "quick" and quick.units < 300 and quick.learning_rate == 20.0
     assert (config.norm, quick.norm) == ("batch", "none")
     assert parse_search(["pydocs", "--space", "rnn", "--method", "darts-2nd"]).arch_decay == 1e-3
-    assert parse_search([]).learning_rate == 0.025
+    assert parse_search(["--method", "gdas"]).learning_rate == 0.025
 
 
 def test_several_seeds_and_the_best_by_perplexity(corpus: Path, tmp_path: Path) -> None:
