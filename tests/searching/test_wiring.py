@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.stats import ttest_1samp
 
 from proxnas.cells.genotype import Genotype
 from proxnas.cli.main import main
@@ -28,7 +29,6 @@ CALL = (*SMALL, "--epochs", "4", "--seed", "1", "--threads", "1", "--quiet")
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wiring, "PAIRS", 3)
-    monkeypatch.setattr(wiring, "BETTER", 3)
     monkeypatch.setattr(wiring, "STEPS", 2)
 
 
@@ -86,6 +86,17 @@ def test_short_trainings_of_random_cells_decide(
     assert result(tmp_path)["seconds"] == pytest.approx(of_rows + told["seconds"])
 
 
+def test_what_chance_would_give() -> None:
+    gains = [0.085, -0.027, 0.053, -0.002, 0.079, 0.035, 0.052, 0.006]
+    expected = ttest_1samp(gains, 0, alternative="greater").pvalue
+    assert wiring.chance(gains) == pytest.approx(expected) and expected == pytest.approx(
+        0.0205, 0.01
+    )
+    assert wiring.chance([-gain for gain in gains]) == pytest.approx(1 - expected)
+    assert wiring.chance([0.1] * 8) == 0 and wiring.chance([0.0] * 8) == 1
+    assert wiring.chance([0.1, 0.2]) == 1  # two say nothing
+
+
 def test_pairs_differ_in_wiring_alone() -> None:
     space = spaces.find("darts8")
     cells = Cells(space.groups)
@@ -107,7 +118,7 @@ def test_a_search_that_is_stopped_goes_on(
     stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """While pairs are compared, and after: with the same outcome to the bit."""
-    monkeypatch.setattr(wiring, "BETTER", 0)  # so that another network is built than by default
+    monkeypatch.setattr(wiring, "CHANCE", 1.0)  # so that another network is built than by default
     words = ["search", str(stripes), *CALL]
     assert main([*words, "--run", str(tmp_path / "whole")]) == 0
     plain, stopped = Run.save_checkpoint, []
@@ -135,7 +146,7 @@ def test_a_search_that_is_stopped_goes_on(
 def test_a_found_cell_is_refined_in_the_wiring_that_was_chosen(
     stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wiring, "BETTER", 0)
+    monkeypatch.setattr(wiring, "CHANCE", 1.0)
     words = ["search", str(stripes), *CALL, "--refine", "2", "--run", str(tmp_path)]
     assert main(words) == 0
     found = result(tmp_path)
@@ -165,6 +176,7 @@ def test_without_time_for_all_pairs_nodes_choose_as_ever(
         "chosen": "free",
         "better": 0,
         "of": 0,
+        "chance": 1.0,
         "seconds": 0,
     }
 

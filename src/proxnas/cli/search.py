@@ -33,7 +33,8 @@ from proxnas.runs.loggers import LogFlags
 from proxnas.runs.options import storable, stored
 from proxnas.runs.processes import run_together, to_start
 from proxnas.searching.defaults import below_flags, check_asked, default_values, resolve
-from proxnas.searching.options import Course, SearchJob, SearchOptions, What
+from proxnas.searching.options import SearchOptions
+from proxnas.searching.own_options import Course, SearchJob, What
 from proxnas.searching.owners import foreign, parts_for
 from proxnas.workflows.folders import data_word, run_folder
 from proxnas.workflows.jobs import fitted_to_minutes, run_search

@@ -16,7 +16,8 @@ from proxnas.common.errors import OptionError
 from proxnas.common.options import Parts, build, flat_hints, flatten
 from proxnas.domains.spaces import traits_of
 from proxnas.methods.options import MethodOptions
-from proxnas.searching.options import BY_ITSELF, SearchOptions, What, without_foreign
+from proxnas.searching.options import SearchOptions, without_foreign
+from proxnas.searching.own_options import BY_ITSELF, What
 from proxnas.searching.owners import domain_options, parts_for
 
 RATES = ("learning_rate", "learning_rate_min")

@@ -29,7 +29,8 @@ from proxnas.methods.cells import Cell, Cells
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.folder import NEIGHBOURS, REFINED, Run, open_run, write_atomically
 from proxnas.searching.job import Search
-from proxnas.searching.options import BY_ITSELF, SearchOptions
+from proxnas.searching.options import SearchOptions
+from proxnas.searching.own_options import BY_ITSELF
 from proxnas.searching.running import without_start
 from proxnas.searching.short_rounds import run_round, scores_of, short_batch, short_trainings
 from proxnas.searching.start import selecting

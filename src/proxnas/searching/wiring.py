@@ -3,19 +3,23 @@
 What one decision of a cell changes is less than a short training can tell, and in a small network
 with shared weights A prefers long ways through a cell, which train slower later. What all inputs
 together change can be told (docs/signals.md): so some random cells are trained for a moment, each
-as it is and with the same operations in nodes that read the inputs of the cell only. If nearly all
-are better so, the search decides operations alone; else nodes choose their inputs as ever.
+as it is and with the same operations in nodes that read the inputs of the cell only. If they are
+better so, beyond chance, the search decides operations alone; else nodes choose their inputs as
+ever.
 
 The trainings are a search of their own in RUN/wirings.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from scipy.stats import t as student
 
 from proxnas.common.options import changed
 from proxnas.common.seeds import stable_seed
@@ -28,8 +32,8 @@ from proxnas.searching.short_rounds import run_round, scores_of, short_batch, sh
 
 PAIRS, STEPS = 8, 60
 """Random cells, each trained twice, and the steps of a training."""
-BETTER = 7
-"""Of the pairs: by chance as many come out so in 4 of 100 cases."""
+CHANCE = 0.05
+"""How likely what inputs win may be, were it nothing but chance."""
 
 
 class Pair(NamedTuple):
@@ -65,21 +69,35 @@ def is_short(config: SearchOptions, images: int) -> bool:
 def compare(
     config: SearchOptions, images: int, drawn: list[Pair], place: Path, deadline: Deadline
 ) -> dict[str, Any]:
-    """What result.json says of it: whether nearly all of the pairs were better so."""
+    """What result.json says of it: whether the pairs were better so, in the mean, beyond chance."""
     # a round begins with a cell that is none of a pair
     short = short_trainings(changed(config, wiring="free"), 2 * PAIRS, STEPS, images)
     short = changed(short, max_params="", max_flops="", quiet=True)
     cells = [cell for pair in drawn for cell in pair]
     result = run_round(short, place, "", lambda *_: cells, deadline)
     scores = scores_of(place)
-    better, known = 0, 0
-    for pair in drawn:
-        # the deadline may have come before all were trained
-        if pair.free in scores and pair.inputs in scores:
-            known += 1
-            better += scores[pair.inputs] > scores[pair.free]
-    chosen = "inputs" if better >= BETTER else "free"
-    return {"chosen": chosen, "better": better, "of": known, "seconds": result["seconds"]}
+    # the deadline may have come before all were trained
+    known = [pair for pair in drawn if pair.free in scores and pair.inputs in scores]
+    gains = [scores[pair.inputs] - scores[pair.free] for pair in known]
+    by_chance = chance(gains)
+    return {
+        "chosen": "inputs" if by_chance <= CHANCE else "free",
+        "better": sum(gain > 0 for gain in gains),
+        "of": len(gains),
+        "chance": by_chance,
+        "seconds": result["seconds"],
+    }
+
+
+def chance(gains: list[float]) -> float:
+    """How likely a mean gain of this size and more is where there is none: Student's paired
+    test. 1 where too few are known."""
+    if len(gains) < 3:
+        return 1.0
+    mean, error = statistics.mean(gains), statistics.stdev(gains) / math.sqrt(len(gains))
+    if error == 0:
+        return float(mean <= 0)
+    return float(student.sf(mean / error, len(gains) - 1))
 
 
 def pairs(cells: Cells, seed: int) -> list[Pair]:
