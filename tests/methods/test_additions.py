@@ -1,4 +1,5 @@
-"""What we add to Algorithm 2: exploration, the look ahead, waiting for evidence, scoring on a part.
+"""What we add to Algorithm 2: exploration, the look ahead, pooled scores, waiting for evidence,
+scoring on a part.
 The price of a limit is tested with the limits."""
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from torch import Tensor, nn
 
 from proxnas.common.types import Batch, Matrices
 from proxnas.core.choice import Choice
+from proxnas.core.groups import NONE, SKIP, Group
 from proxnas.core.supernet import Supernet
 from proxnas.methods import proximal
-from proxnas.methods.additions import Evidence
+from proxnas.methods.additions import Evidence, Pooling
 from proxnas.methods.additions.evidence import LEAST, NOTHING_LEARNT
 from proxnas.methods.base import Setup
 from proxnas.methods.proximal import Proximal
@@ -234,6 +236,7 @@ def handed(method: Proximal) -> set[str]:
     [
         ("--explore 0.1", {"exploration"}),
         ("--look-ahead 2", {"look_ahead"}),
+        ("--pooling 0.5", {"pooling"}),
         ("--score-batch 0.5", {"partial_scoring"}),
         ("--score-nodes 0.5", {"partial_scoring"}),
         ("--max-params 100M", {"price"}),
@@ -246,8 +249,8 @@ def test_an_option_hands_in_its_addition_and_no_other(
     assert handed(nasp(make_search, "--preset", "paper", *flags.split())) == wanted
 
 
-def test_by_default_nasp_explores_and_looks_ahead(make_search: MakeSearch) -> None:
-    assert handed(nasp(make_search)) == {"exploration", "look_ahead"}
+def test_by_default_nasp_explores_looks_ahead_and_pools(make_search: MakeSearch) -> None:
+    assert handed(nasp(make_search)) == {"exploration", "look_ahead", "pooling"}
 
 
 STATE = {"A", "A_bar", "costs", "evidence", "looked", "potentials", "price", "w"}
@@ -266,6 +269,49 @@ def test_a_checkpoint_has_the_same_keys_with_and_without_additions(
     assert state.keys() == STATE
     other.load_state_dict(state)
     assert same(stored(other.state_dict()), state)
+
+
+# --------------------------------------------------------------------- pooling
+
+
+CELL = Group(("a", "b"), nodes=((0,), (1, 2)))
+
+
+def test_pooled_scores_are_in_part_the_mean_of_all_edges() -> None:
+    scores = torch.tensor([[1.0, 3.0], [5.0, 5.0], [0.0, 8.0]], dtype=torch.float64)
+    # beyond their edge's mean: -1, 1; 0, 0; -4, 4; in the mean -5/3, 5/3
+    expected = [[2 - 4 / 3, 2 + 4 / 3], [5 - 5 / 6, 5 + 5 / 6], [4 - 17 / 6, 4 + 17 / 6]]
+    mixed = Pooling(0.5, {"cell": CELL}).mix({"cell": scores})["cell"]
+    torch.testing.assert_close(mixed, torch.tensor(expected, dtype=torch.float64))
+    torch.testing.assert_close(mixed.mean(1), scores.mean(1))
+    torch.testing.assert_close(Pooling(0.0, {"cell": CELL}).mix({"cell": scores})["cell"], scores)
+    gaps = Pooling(1.0, {"cell": CELL}).mix({"cell": scores})["cell"].diff(dim=1)
+    torch.testing.assert_close(gaps, torch.full((3, 1), 10 / 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        Group(("a", "b"), nodes=((0,), (1,), (2,)), max_inputs=1),
+        Group((NONE, SKIP), nodes=((0,), (1, 2)), wired=True),
+    ],
+    ids=["chain", "connections"],
+)
+def test_blocks_and_connections_keep_scores_of_their_own(group: Group) -> None:
+    scores = {"group": torch.rand(3, 2), "cell": torch.rand(3, 2)}
+    mixed = Pooling(0.5, {"group": group, "cell": CELL}).mix(scores)
+    assert torch.equal(mixed["group"], scores["group"])
+    assert not torch.equal(mixed["cell"], scores["cell"])
+
+
+def test_gradients_and_promises_are_pooled(make_search: MakeSearch) -> None:
+    found = []
+    for words in ((), ("--pooling", "0.7")):
+        method = nasp(make_search, "--preset", "paper", "--look-ahead", "1", *words)
+        method.net.use(method.A_bar)
+        found.append(method.gradient_of_loss(method.train.next(), method.valid.next()))
+    plain, pooled = found
+    assert same(pooled, Pooling(0.7, method.net.groups).mix(plain)) and not same(pooled, plain)
 
 
 # -------------------------------------------------------------------- evidence

@@ -33,6 +33,7 @@ COMMON: dict[str, Any] = {
     "explore": 0.0,
     "look_ahead": 0,
     "evidence": 0.0,
+    "pooling": 0.0,
     "refine": 0,
     "patience": 0,
     "max_skip": -1,
@@ -266,6 +267,7 @@ def test_steps_of_a_preset_are_those_of_an_algorithm_2_written_anew(
     assert len(cells) > 1 or cells != {(0, 0)}  # another cell than the tie at the start
 
 
+ALWAYS = "waiting for evidence, pooled scores"
 REFINED = "short trainings of the found cell and others like it"
 WIRED = "Muon for w, wiring by short trainings of random cells"
 
@@ -273,18 +275,20 @@ WIRED = "Muon for w, wiring by short trainings of random cells"
 @pytest.mark.parametrize(
     ("words", "beyond"),
     [
-        ((), f"look-ahead, exploration, waiting for evidence, scaled steps of A, {WIRED}"),
+        ((), f"look-ahead, exploration, {ALWAYS}, scaled steps of A, {WIRED}"),
         (
             ("--wiring", "free", "--weight-optimizer", "sgd", "--refine", "24"),
-            f"look-ahead, exploration, waiting for evidence, scaled steps of A, {REFINED}",
+            f"look-ahead, exploration, {ALWAYS}, scaled steps of A, {REFINED}",
         ),
         (
             ("--look-ahead", "0", "--wiring", "inputs"),
-            "exploration, waiting for evidence, scaled steps of A, Muon for w, nodes that read"
-            " inputs only",
+            f"exploration, {ALWAYS}, scaled steps of A, Muon for w, nodes that read inputs only",
         ),
         (
-            ("--look-ahead", "0", "--explore", "0", "--evidence", "0", "--arch-optimizer", "adam"),
+            (
+                *("--look-ahead", "0", "--explore", "0", "--evidence", "0", "--pooling", "0"),
+                *("--arch-optimizer", "adam"),
+            ),
             WIRED,
         ),
         (("--preset", "paper"), ""),

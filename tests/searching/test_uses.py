@@ -18,7 +18,7 @@ import proxnas
 from proxnas.cells.kinds import CUSTOM
 from proxnas.cli.search import parse_search
 from proxnas.common.errors import InputError, flag_of
-from proxnas.common.options import flatten
+from proxnas.common.options import flat_hints, flatten
 from proxnas.common.words import words_for
 from proxnas.core.choice import Choice
 from proxnas.domains.images.options import ImageFlags
@@ -35,6 +35,7 @@ from proxnas.runs.progress import shown
 from proxnas.searching.defaults import check_asked
 from proxnas.searching.job import Search
 from proxnas.searching.options import SearchOptions
+from proxnas.searching.owners import parts_for
 from proxnas.workflows.compare import CompareConfig, search_values
 from support.commands import SMALL, call, one_line, stripes_file
 from support.methods import SAMPLING
@@ -64,6 +65,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "explore": {"explore": 3.0},
     "look_ahead": {"look_ahead": 1},
     "evidence": {"evidence": 1e9},
+    "pooling": {"pooling": 0.9},
     "horizon": {"horizon": 40.0, "look_ahead": 1},
     "max_skip": {"max_skip": 0},
     "warmup": {"warmup": 2},
@@ -179,8 +181,10 @@ FEWER["nao"] |= {"predictor_steps": 2}
 @cache
 def outcome(method: str, seed: int, **changes: Any) -> str:
     """All that a search says, but for the time it took; an InputError if the option is refused."""
-    defaults = dict(options_of(method).defaults)
-    defaults.pop("channel_part", None)  # the module has no channels
+    # what it has by itself for images is no option of modules
+    known = flat_hints(SearchOptions, parts_for(CUSTOM, method))
+    own = options_of(method).defaults
+    defaults = {name: value for name, value in own.items() if name in known}
     usual = {"method": method, **defaults} | BASE | FEWER.get(method, {})
     config = SearchOptions.from_values(usual | changes | {"seed": seed})
     check_asked(config, flatten(SearchOptions.from_values(usual | {"seed": seed})))

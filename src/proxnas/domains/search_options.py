@@ -25,6 +25,8 @@ class SpaceTraits:
     themselves: where these are few and one is mostly better (docs/results.md)."""
     wired: bool = False
     """Whether nodes choose which states they read."""
+    many_edges: bool = True
+    """Whether cells have several edges with the same candidates."""
     has_tables: bool = False
     """Whether there are tables of its trained cells."""
 

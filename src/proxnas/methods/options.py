@@ -57,6 +57,8 @@ class Beside:
     """There is no reduction cell."""
     images: bool = True
     """Classes of images are learnt, not text, nor what somebody's module is for."""
+    cells: bool = True
+    """There are cells whose edges have the same candidates."""
 
 
 @dataclass(frozen=True)

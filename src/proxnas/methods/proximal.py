@@ -61,8 +61,10 @@ class NaspOptions(ProximalOptions):
     """Least steps between looks ahead at what training promises; 0: none. Four an epoch at
     most."""
     evidence: Annotated[float, NOT_NEGATIVE] = 5.0
-    """A rests until the network knows validation labels better than exchanged ones by so many
-    standard errors; 0: it never rests. In searches of 100 steps or more."""
+    """Standard errors by which labels must be known before A moves. Validation labels are compared
+    with exchanged ones; 0: A never rests. In searches of 100 steps or more."""
+    pooling: Annotated[float, Range(0, 1)] = 0.5
+    """Share of a score that is its mean over the edges of the cell."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ class Proximal:
             for name, promised in added.look_ahead.promised(train, valid).items():
                 # what training is expected to win counts like a lower gradient
                 dA[name] = dA[name] - promised
-        return dA
+        return added.pooling.mix(dA) if added.pooling else dA
 
     def descend(self, dA: Matrices) -> Matrices:
         """One step on A, in place."""

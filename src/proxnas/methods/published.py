@@ -13,6 +13,7 @@ AS_PUBLISHED: Mapping[str, Any] = {
     "explore": 0.0,
     "look_ahead": 0,
     "evidence": 0.0,
+    "pooling": 0.0,
     "refine": 0,
     "wiring": "free",
     "weight_optimizer": "sgd",

@@ -178,13 +178,15 @@ class SearchOptions(Composed):
 
     def _beside(self) -> Beside:
         space = self.what.space
+        traits = traits_of(space)
         return Beside(
             space,
             self.limits.limit() is not None,
             self.cost_of_R(),
             self.domain.weightless,
-            one_cell=not traits_of(space).reduces,
+            one_cell=not traits.reduces,
             images=self.domain.cells_of_images,
+            cells=traits.many_edges,
         )
 
     def over_all_epochs(self) -> str:

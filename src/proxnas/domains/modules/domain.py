@@ -39,7 +39,7 @@ class ModuleDomain:
     search_options: type[DomainOptions] = ModuleSearchOptions
 
     def traits(self, space: str) -> SpaceTraits:
-        return SpaceTraits(kind=CUSTOM, parted=False)
+        return SpaceTraits(kind=CUSTOM, parted=False, many_edges=False)
 
     def claims(self, data: object) -> bool:
         if isinstance(data, str):

@@ -183,6 +183,7 @@ def recurrent(protocol: str) -> dict[str, Any]:
         "explore": 0.0,
         "look_ahead": 0,
         "evidence": 0.0,
+        "pooling": 0.0,
         "arch_learning_rate": 3e-3,
         "arch_beta1": 0.9,
         "arch_beta2": 0.999,

@@ -13,6 +13,7 @@ from proxnas.core.supernet import EVERYTHING
 from proxnas.methods.additions.evidence import Evidence, can_be_asked
 from proxnas.methods.additions.exploration import Exploration
 from proxnas.methods.additions.lookahead import LookAhead
+from proxnas.methods.additions.pooling import Pooling
 from proxnas.methods.additions.price import Price
 from proxnas.methods.additions.scoring import PartialScoring
 from proxnas.methods.base import Setup
@@ -27,6 +28,7 @@ __all__ = [
     "Exploration",
     "LookAhead",
     "PartialScoring",
+    "Pooling",
     "Price",
 ]
 
@@ -45,8 +47,10 @@ class AsksForAdditions(MethodOptions):
     horizon: Annotated[float, NOT_NEGATIVE] = 1.0
     """How many steps of its training --look-ahead credits a candidate with."""
     evidence: Annotated[float, NOT_NEGATIVE] = 0.0
-    """A rests until the network knows validation labels better than exchanged ones by so many
-    standard errors; 0: it never rests. In searches of 100 steps or more."""
+    """Standard errors by which labels must be known before A moves. Validation labels are compared
+    with exchanged ones; 0: A never rests. In searches of 100 steps or more."""
+    pooling: Annotated[float, Range(0, 1)] = 0.0
+    """Share of a score that is its mean over the edges of the cell."""
     score_batch: Annotated[float, SHARE] = 1.0
     """Share of the batch that unselected candidates are scored on."""
     score_nodes: Annotated[float, SHARE] = 1.0
@@ -59,6 +63,7 @@ class AsksForAdditions(MethodOptions):
             "look-ahead": self.look_ahead and not beside.weightless,
             "exploration": self.explore,
             "waiting for evidence": self.evidence and beside.images,
+            "pooled scores": self.pooling and beside.cells,
             "partial scoring": partial,
             "second order": self.order == 2,
         }
@@ -73,6 +78,8 @@ class AsksForAdditions(MethodOptions):
             found["look_ahead"] = f"in {{space}} {beside.space}, whose candidates have no weights"
         if not beside.images:
             found["evidence"] = f"in {{space}} {beside.space}, which is not of images"
+        if not beside.cells:
+            found["pooling"] = f"in {{space}} {beside.space}, which has no cells of several edges"
         return found
 
 
@@ -83,6 +90,7 @@ class Additions:
     exploration: Exploration | None = None
     look_ahead: LookAhead | None = None
     evidence: Evidence | None = None
+    pooling: Pooling | None = None
     partial_scoring: PartialScoring | None = None
     price: Price | None = None
     second_order: UnrolledStep | None = None
@@ -100,6 +108,7 @@ class Additions:
             exploration=Exploration(o.explore, setup.seed, w) if o.explore else None,
             look_ahead=LookAhead(setup.net, w, o.look_ahead, o.horizon) if o.look_ahead else None,
             evidence=Evidence(setup.net, o.evidence, steps) if asked else None,
+            pooling=Pooling(o.pooling, setup.net.groups) if o.pooling else None,
             partial_scoring=(
                 PartialScoring(o.score_batch, o.score_nodes, scoring_seed, w) if partial else None
             ),

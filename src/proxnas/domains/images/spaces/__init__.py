@@ -1,5 +1,7 @@
 """Search spaces of image classifiers, resolved late so that listing them needs no torch."""
 
+from dataclasses import replace
+
 from proxnas.common.plugins import of_others
 from proxnas.domains.search_options import SpaceTraits
 
@@ -20,15 +22,15 @@ SPACES: dict[str, str] = {
 CELLS = SpaceTraits()
 WIRED = SpaceTraits(wired=True)
 """Nodes keep two of the states before them."""
-CHAIN = SpaceTraits(kind="chain", parted=False)
+CHAIN = SpaceTraits(kind="chain", parted=False, many_edges=False)
 """Blocks of a chain change their channels: they read all of them."""
 TRAITS: dict[str, SpaceTraits] = {
     **dict.fromkeys(SPACES, CELLS),
     **dict.fromkeys(("darts7", "darts8", "nasp12", "nasp12-full"), WIRED),
     "nasbench201": SpaceTraits(kind="nasbench201", reduces=False, refined=True, has_tables=True),
     "resnet": CHAIN,
-    "mobile": SpaceTraits(kind="mobile", parted=False),
-    "genet": SpaceTraits(kind="genet", parted=False, reduces=False),
+    "mobile": replace(CHAIN, kind="mobile"),
+    "genet": replace(CHAIN, kind="genet", reduces=False),
 }
 """Of each space."""
 
