@@ -97,6 +97,12 @@ CONFIGURATIONS: dict[str, list[str]] = {
     "nasp no exploration": ["--explore", "0"],
     "nasp explore 0.02": ["--explore", "0.02"],
     "nasp explore 0.1": ["--explore", "0.1"],
+    "nasp no pooling": ["--pooling", "0"],
+    "nasp descent": [
+        *("--weight-optimizer", "sgd"),
+        *("--learning-rate", "0.025", "--learning-rate-min", "0.001"),
+    ],
+    "nasp free wiring": ["--wiring", "free"],
     "nasp adam": ["--arch-optimizer", "adam"],
     "nasp rate 2e-4": ["--arch-learning-rate", "2e-4"],
     "nasp rate 1e-3": ["--arch-learning-rate", "1e-3"],
