@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from proxnas import methods
 from proxnas.common.errors import AboutOptions, flag_of
-from proxnas.common.help import help_lines
+from proxnas.common.help import help_lines, wrapped
 from proxnas.common.launch import check_flags
-from proxnas.common.options import Options, changed, flat_hints
+from proxnas.common.options import changed, flat_hints
 from proxnas.common.quantities import shown_budget
 from proxnas.common.say import say
 from proxnas.common.words import (
@@ -22,19 +21,13 @@ from proxnas.common.words import (
     with_help,
     words_without_flags,
 )
-from proxnas.domains.search_options import DomainOptions
 from proxnas.domains.spaces import SPACES
-from proxnas.methods.limit_options import LimitOptions
-from proxnas.methods.options import MethodOptions, RatesOfW
 from proxnas.runs.deadline import deadline_of
-from proxnas.runs.executors.choice import ManyFlags
 from proxnas.runs.lengthening import parse_resumed
-from proxnas.runs.loggers import LogFlags
 from proxnas.runs.options import storable, stored
 from proxnas.runs.processes import run_together, to_start
 from proxnas.searching.defaults import below_flags, check_asked, default_values, resolve
 from proxnas.searching.options import SearchOptions
-from proxnas.searching.own_options import Course, SearchJob, What
 from proxnas.searching.owners import foreign, parts_for
 from proxnas.workflows.folders import data_word, run_folder
 from proxnas.workflows.jobs import fitted_to_minutes, run_search
@@ -42,19 +35,6 @@ from proxnas.workflows.seeds import by_table, check_workers, search_seeds
 
 PROG = "proxnas search"
 PRINT_CONFIG = "--print-config"
-
-TITLES: dict[type[Options], str] = {
-    What: "what:",
-    Course: "how long:",
-    MethodOptions: "the method: {}",
-    LimitOptions: "limits: {}",
-    DomainOptions: "data and networks:",
-    RatesOfW: "weights:",
-    SearchJob: "the run:",
-    ManyFlags: "several at once:",
-    LogFlags: "logging:",
-}
-"""Groups of the help."""
 
 
 def parse_search(argv: list[str]) -> SearchOptions:
@@ -70,10 +50,10 @@ def _print_help(options: SearchOptions) -> None:
         "",
         "Search a cell on DATA. The values below are those of this command line; every method and",
         "--space rnn have options of their own: --method gdas --help.",
-        *help_lines(options, TITLES),
+        *help_lines(options),
         "",
         f"spaces: {', '.join(SPACES)}",
-        *textwrap.wrap(f"methods: {', '.join(methods.names())}", 99),
+        *wrapped(f"methods: {', '.join(methods.names())}"),
         f"{PRINT_CONFIG} writes what would be used, for --config.",
     ]
     say("\n".join(lines))

@@ -7,11 +7,12 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
+from tyro.conf import Positional
 from tyro.constructors import PrimitiveConstructorSpec
 
-from proxnas.common.errors import POSITIONAL, flag_of
+from proxnas.common.errors import flag_of
 from proxnas.common.options import Options, hints_of, parts_of
 
 WIDTH = 99
@@ -55,43 +56,109 @@ def summary(text: str, width: int) -> str:
     return kept
 
 
-def help_lines(options: Options, titles: dict[type[Options], str]) -> Iterator[str]:
-    """A group a part that has a title, by the class or one that it is made of."""
+class Shown(NamedTuple):
+    """An option in a help."""
+
+    name: str
+    value: Any
+    hint: Any
+    doc: str
+
+
+def page(options: Options, prog: str) -> str:
+    """The help of a command: its own options first, then those that it has in common with others,
+    with the values that would be used."""
+    groups = groups_of(options)
+    places = [place for shown in groups.get("", []) if (place := place_of(shown))]
+    paragraphs = inspect.cleandoc(type(options).__doc__ or "").split("\n\n")
+    lines = [" ".join(["usage:", prog, *places, "[OPTIONS]"])]
+    for paragraph in paragraphs:
+        lines += ["", *wrapped(" ".join(paragraph.split()))]
+    for heading, group in groups.items():
+        lines += ["", *([heading] if heading else [])]
+        for shown in group:
+            lines += option_lines(shown, shown.doc)
+    return "\n".join(lines)
+
+
+def groups_of(options: Options) -> dict[str, list[Shown]]:
+    """Heading -> the options below it; those of the class itself are the first."""
+    cls = type(options)
+    docs = field_docs(cls)
+    groups: dict[str, list[Shown]] = {"": []}
+    left = dict(hints_of(cls))
+    # words by their place come first, as they are given; then what is nearer to the command
+    for name, hint in hints_of(cls).items():
+        shown = Shown(name, getattr(options, name), hint, docs.get(name, ""))
+        if place_of(shown):
+            groups[""].append(shown)
+            del left[name]
+    for base in cls.__mro__:
+        heading = "" if base is cls else getattr(base, "heading", "")
+        for name in inspect.get_annotations(base):
+            if name in left:
+                shown = Shown(name, getattr(options, name), left.pop(name), docs.get(name, ""))
+                groups.setdefault(heading.format(_words_of(base)), []).append(shown)
+    return groups
+
+
+def help_lines(options: Options) -> Iterator[str]:
+    """The options of a composition, a group a part; of each the first sentence."""
     for part in parts_of(options):
-        title = next((titles[base] for base in type(part).__mro__ if base in titles), None)
-        if title is None:
+        if not part.heading:
             continue
         yield ""
-        heading = title.format(" ".join((type(part).__doc__ or "").split()))
-        yield from textwrap.wrap(heading, WIDTH)
+        yield from wrapped(part.heading.format(_words_of(type(part))))
         docs = field_docs(type(part))
         for name, hint in hints_of(type(part)).items():
             if not isinstance(getattr(part, name), Options):
-                yield from _option(name, getattr(part, name), hint, docs.get(name, ""))
+                shown = Shown(name, getattr(part, name), hint, docs.get(name, ""))
+                room = WIDTH - COLUMN - len(_behind(hint))
+                yield from option_lines(shown, summary(shown.doc, room))
 
 
-def _option(name: str, value: Any, hint: Any, doc: str) -> Iterator[str]:
-    shown = "" if isinstance(value, bool) else f" {_value_text(value, hint) or 'TEXT'}"
-    head = f"  {flag_of(name)}{'' if name in POSITIONAL else shown}"
-    choices = _choices(hint)
-    behind = f" ({', '.join(choices)})" if choices else ""
-    width = WIDTH - COLUMN
-    text = summary(doc, width - len(behind)) + behind
-    lines = textwrap.wrap(text, width) or [""]
+def wrapped(text: str, width: int = WIDTH) -> list[str]:
+    """The lines of a text; no flag is broken over two of them."""
+    return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+def _words_of(cls: type[Any]) -> str:
+    return " ".join((cls.__doc__ or "").split())
+
+
+def option_lines(shown: Shown, text: str) -> list[str]:
+    """The flag with its value, and the text beside it."""
+    value = "" if isinstance(shown.value, bool) else f" {_value_text(shown) or 'TEXT'}"
+    head = f"  {place_of(shown) or flag_of(shown.name) + value}"
+    lines = wrapped((text + _behind(shown.hint)).strip(), WIDTH - COLUMN) or [""]
+    found = []
     if len(head) >= COLUMN:
-        yield head
+        found.append(head)
     else:
-        yield f"{head:<{COLUMN}}{lines.pop(0)}".rstrip()
-    for line in lines:
-        yield f"{'':<{COLUMN}}{line}"
+        found.append(f"{head:<{COLUMN}}{lines.pop(0)}".rstrip())
+    return found + [f"{'':<{COLUMN}}{line}" for line in lines]
 
 
-def _value_text(value: Any, hint: Any) -> str:
+def place_of(shown: Shown) -> str:
+    """What stands for an option that is a word by its place; empty: it is a flag."""
+    notes = get_args(shown.hint)[1:] if get_origin(shown.hint) is Annotated else ()
+    if Positional not in notes:
+        return ""
+    named = [note.metavar for note in notes if getattr(note, "metavar", None)]
+    return str(named[0]) if named else flag_of(shown.name)
+
+
+def _behind(hint: Any) -> str:
+    choices = _choices(hint)
+    return f" ({', '.join(choices)})" if choices else ""
+
+
+def _value_text(shown: Shown) -> str:
     """The value as a command line takes it; an option may have a word for a number."""
-    for note in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
+    for note in get_args(shown.hint)[1:] if get_origin(shown.hint) is Annotated else ():
         if isinstance(note, PrimitiveConstructorSpec):
-            return " ".join(note.str_from_instance(value))
-    return str(value)
+            return " ".join(note.str_from_instance(shown.value))
+    return str(shown.value)
 
 
 def _choices(hint: Any) -> list[str]:

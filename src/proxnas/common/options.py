@@ -22,6 +22,7 @@ from types import UnionType
 from typing import (
     Annotated,
     Any,
+    ClassVar,
     Literal,
     Self,
     TypeVar,
@@ -135,6 +136,9 @@ def describe_type(hint: Any) -> str:
 @dataclass(frozen=True)
 class Options:
     """What a component is told; checked when it is made."""
+
+    heading: ClassVar[str] = ""
+    """Of its options in a help; {}: its docstring. Empty: they are the command's own."""
 
     def __post_init__(self) -> None:
         for name, hint in hints_of(type(self)).items():

@@ -17,9 +17,10 @@ import tyro
 from proxnas.common.config_file import read_values
 from proxnas.common.cores import check_threads
 from proxnas.common.errors import POSITIONAL, InputError, flag_of, in_flags
+from proxnas.common.help import page
 from proxnas.common.launch import here
 from proxnas.common.options import Options, flatten
-from proxnas.common.say import note
+from proxnas.common.say import note, say
 
 Config = TypeVar("Config", bound=Any)
 AnyConfig = TypeVar("AnyConfig", bound=Options)
@@ -108,7 +109,7 @@ def with_help(
     show: Callable[[AnyConfig], None] | None = None,
 ) -> AnyConfig:
     """The options that a command line resolves to; with --help its values are shown as the
-    defaults, by tyro or by `show`.
+    defaults, as `show` prints them or on a page.
 
     They come in layers, so no earlier step may print them. What cannot be resolved is said, and the
     help is that of the command alone.
@@ -122,8 +123,9 @@ def with_help(
         note(f"{in_flags(error)}; the defaults below are those without flags")
         config = resolve([])
     if show is None:
-        return command_line(type(config), prog, ["--help"], default=config)
-    show(config)
+        say(page(config, prog))
+    else:
+        show(config)
     raise SystemExit(0)
 
 

@@ -34,6 +34,8 @@ Free = Callable[[str], bool]
 class FitOptions(BudgetFlags, FolderConfig, Options):
     """What every fit is told; a domain adds its own."""
 
+    heading: ClassVar[str] = ""
+
     DOMAIN: ClassVar[str] = ""
 
     data: DataArgument = ""

@@ -40,6 +40,8 @@ Wiring = Literal["free", "inputs", "auto"]
 class DomainOptions(Options):
     """How data of one kind are read, and how large the networks for them are."""
 
+    heading: ClassVar[str] = "data and networks:"
+
     protocols: ClassVar[tuple[str, ...]] = ()
     """Those that its searches have."""
     weightless: ClassVar[bool] = False

@@ -6,7 +6,7 @@ No torch here: `--help` must be quick.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from proxnas.common import quantities
 from proxnas.common.errors import AboutOptions, OptionError, escape
@@ -29,6 +29,8 @@ class Limit(NamedTuple):
 @dataclass(frozen=True)
 class LimitOptions(Options):
     """Limits on the final network, of which one can be given."""
+
+    heading: ClassVar[str] = "limits: {}"
 
     max_params: str = ""
     """Most parameters of the final network, for example 500k."""

@@ -65,6 +65,8 @@ class Beside:
 class MethodOptions(Options):
     """What a method is told. Its fields have the method's own defaults."""
 
+    heading: ClassVar[str] = "the method: {}"
+
     public: ClassVar[str] = ""
     """Its name in `proxnas`; empty: the method's name in one word, Toy for toy."""
     traits: ClassVar[Traits] = Traits()
@@ -93,6 +95,8 @@ class MethodOptions(Options):
 class RatesOfW(Options):
     """How the shared weights w are trained: SGD with the rates of the public DARTS and NASP
     codes."""
+
+    heading: ClassVar[str] = "weights:"
 
     learning_rate: Annotated[float, NOT_NEGATIVE] = 0.025
     """Rate of w, on a cosine down to --learning-rate-min."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from proxnas.common.errors import unknown_value
 from proxnas.common.metrics_row import MetricsRow
@@ -96,6 +96,8 @@ def with_loggers(other: Progress, folder: Path, names: Sequence[str]) -> Iterato
 @dataclass(frozen=True)
 class LogFlags(Options):
     """What is logged besides metrics.jsonl."""
+
+    heading: ClassVar[str] = "logging:"
 
     tensorboard: bool = False
     """Also write event files into RUN/tensorboard. Needs the extra tensorboard."""

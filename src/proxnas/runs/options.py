@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from proxnas import __version__
 from proxnas.common.config_file import check_values
@@ -25,6 +25,8 @@ from proxnas.runs.executors.choice import WHERE
 @dataclass(frozen=True)
 class RunConfig(Options):
     """What every command that runs takes."""
+
+    heading: ClassVar[str] = "the run:"
 
     run: str = ""
     """Run folder; default runs/<command>-<data>-<space>-<method>-<seed>. With the flags behind it

@@ -4,7 +4,7 @@ long, and as which runs."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
@@ -22,6 +22,8 @@ BY_ITSELF = -1
 @dataclass(frozen=True)
 class What(Options):
     """What is searched, and how."""
+
+    heading: ClassVar[str] = "what:"
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")] = "digits"
     """digits, a file or folder of images, hf:NAME; for rnn a text. Images: an .npz or .parquet
@@ -54,6 +56,8 @@ class What(Options):
 @dataclass(frozen=True)
 class Course(Options):
     """How long the search is."""
+
+    heading: ClassVar[str] = "how long:"
 
     epochs: Annotated[int, COUNT] = 25
     """Passes over the half of the data that trains w."""

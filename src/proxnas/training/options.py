@@ -35,6 +35,8 @@ Defaults = dict[str, Any]
 class TrainOptions(LogFlags, JobConfig):
     """Train a network on DATA from scratch, and test it."""
 
+    heading: ClassVar[str] = "training:"
+
     DOMAIN: ClassVar[str] = ""
     """The domain whose options they are."""
 
@@ -44,10 +46,13 @@ class TrainOptions(LogFlags, JobConfig):
     protocol: str = "auto"
     """Defaults of all the following."""
     epochs: Epochs = 30
+    """Passes over the training part."""
     batch_size: Annotated[int, COUNT] = 64
     """Examples of an update."""
     learning_rate: Rate = 0.025
+    """Of the first step after the warm-up."""
     weight_decay: Rate = 3e-4
+    """Share of the weights, times the rate, that a step takes off."""
     clip: Norm = 5.0
     """Largest norm of the gradient; 0: any."""
 
@@ -62,9 +67,11 @@ class ScheduledOptions(TrainOptions):
     """A training by SGD or AdamW on a schedule."""
 
     optimizer: Literal["sgd", "adamw"] = "sgd"
+    """What trains the weights."""
     learning_rate_min: Rate = 0.0
     """Where the cosine ends."""
     schedule: Literal["cosine", "exponential"] = "cosine"
+    """How the rate falls."""
     gamma: Annotated[float, Range(0, 1)] = 0.97
     """Factor an epoch of the exponential schedule."""
     warmup: Annotated[int, Range(0, 1_000_000)] = 0
@@ -99,6 +106,8 @@ class ScheduledOptions(TrainOptions):
 class TestOptions(RunConfig):
     """Test a trained model on DATA."""
 
+    heading: ClassVar[str] = ""
+
     __test__ = False  # pytest, this is no test
 
     model: ModelArgument = ""
@@ -113,6 +122,8 @@ class TestOptions(RunConfig):
 @dataclass(frozen=True)
 class PredictOptions(RunConfig):
     """Say what a trained model sees in images."""
+
+    heading: ClassVar[str] = ""
 
     model: ModelArgument = ""
     """The folder of a train or fit run, or a model.safetensors."""

@@ -29,17 +29,23 @@ class BenchConfig(RunConfig):
     candidates: Annotated[int, Range(0, 16)] = 0
     """Instead of a space: so many (1 to 16) operations in both cells."""
     cells: Annotated[int, COUNT] = 8
+    """Of the search network."""
     channels: Annotated[int, COUNT] = 16
+    """Of its first cell."""
     batch_size: Annotated[int, Range(2)] = 0
     """0: 16 images, or 64 pieces of a text."""
     image_size: Annotated[int, Range(8)] = 32
+    """Side of the images, of noise."""
     units: Annotated[int, COUNT] = 300
-    """For rnn, as are --bptt and --words."""
+    """Of a recurrent network."""
     bptt: Annotated[int, COUNT] = 35
+    """Words that it reads in a step."""
     words: Annotated[int, Range(2)] = 10_000
+    """Different ones that it knows."""
     score_batch: Annotated[float, SHARE] = 1.0
-    """As in search, and so is --score-nodes."""
+    """Share of the batch that unselected candidates are scored on."""
     score_nodes: Annotated[float, SHARE] = 1.0
+    """Chance of a node to be scored in a step."""
     rounds: Annotated[int, COUNT] = 5
     """Interleaved rounds whose medians are reported."""
     json: str = ""

@@ -23,9 +23,11 @@ class LatencyConfig(ImageFlags, Options):
     data: DataArgument = ""
     """As in `proxnas search`: images have a size, and a network a number of classes."""
     space: str = "darts7"
+    """Whose operations."""
     final_cells: Annotated[int, Range(0, 200)] = 0
-    """Of the final network, as in `proxnas search`, and so is --final-channels; 0: as there."""
+    """Of the final network; 0: as in `proxnas search`."""
     final_channels: Annotated[int, Range(0, 4096)] = 0
+    """Of its first cell; 0: likewise."""
     latency_by: Literal["auto", "onnx", "torch"] = "auto"
     """ONNX Runtime, by which networks are deployed, or torch; auto: onnx, if it is installed."""
     networks: Annotated[int, Range(2, 1000)] = 12
@@ -36,6 +38,7 @@ class LatencyConfig(ImageFlags, Options):
     threads: Asked = "auto"
     """CPU threads; auto: as many as there are cores, as in searches that count seconds."""
     device: str = "auto"
+    """Where they are measured; auto: an accelerator if there is one."""
 
     def check(self) -> None:
         """A space of images."""

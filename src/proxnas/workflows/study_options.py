@@ -49,12 +49,15 @@ ITS_OWN = (
 class StudyConfig(ManyFlags, RunConfig):
     """Many searches on one space and data; the same command goes on where its folder stands."""
 
+    heading: ClassVar[str] = ""
+
     COMMAND: ClassVar[str] = ""
     SETS: ClassVar[tuple[str, ...]] = ITS_OWN
 
     data: DataArgument = ""
-    """As in `proxnas search`, and so is --space."""
+    """As in `proxnas search`."""
     space: str = "darts7"
+    """Where to search."""
     seeds: str = ""
     """Seeds with commas between; default: three, from --seed on."""
     epochs: Annotated[int, COUNT_OR_NONE] = 0

@@ -48,13 +48,15 @@ class SweepConfig(StudyConfig):
     SETS: ClassVar[tuple[str, ...]] = (*ITS_OWN, *SWEPT, "cost")
 
     method: str = "nasp"
+    """By which method."""
     eta: str = ""
     """Values of the size regulariser's weight with commas between, for example 0,0.1,1,10."""
     max_params: str = ""
-    """In its place: limits on the parameters of the final network, for example 200k,400k. Likewise
-    --max-flops 20M,40M and --max-latency 2ms,4ms."""
+    """In its place: limits on the parameters of the final network, for example 200k,400k."""
     max_flops: str = ""
+    """On its multiply-adds for one image, for example 20M,40M."""
     max_latency: str = ""
+    """On its time for one image on this machine, for example 2ms,4ms."""
     cost: str = "auto"
     """As in `proxnas search`."""
 

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FitConfig(ImageFlags, FitOptions):
-    """Search a cell on DATA, train its network, test it and export it.
+    """Make a tested, exported model of DATA in the time that --minutes gives.
+
+    In --space auto and resnet the search is the training, by the clock; in spaces of cells, or with
+    --method or epochs, a cell is searched first, then its network trained.
 
     For text there are flags of their own: proxnas fit pydocs --help
     """
@@ -42,13 +45,14 @@ class FitConfig(ImageFlags, FitOptions):
     """Where to search: as in `proxnas search`, and so are --method and --eta. auto: resnet, where
     the search is the training; darts7 if a method, --cost or epochs are asked for."""
     eta: Annotated[float, Range(0, 1e9)] = 0.0
+    """Weight of the size regulariser R(A): larger finds smaller networks."""
     protocol: Literal["auto", "quick", "cifar", "imagenet", "tinyimagenet"] = "auto"
     """Sizes and training; auto: cifar for a CIFAR folder, tinyimagenet for its folder, else
     quick."""
     cells: Annotated[int, Range(0, 200)] = 0
-    """Cells of the trained network; 0: as the protocol says, fewer where --minutes are few.
-    Likewise --channels."""
+    """Cells of the trained network; 0: as the protocol says, fewer where --minutes are few."""
     channels: Annotated[int, Range(0, 4096)] = 0
+    """Of its first cell; 0: as the protocol, or the time, says."""
     flip: Literal["auto", "yes", "no"] = "auto"
     """Mirror training images; auto: where a simple model knows mirrored ones as well (for --space
     auto and resnet)."""

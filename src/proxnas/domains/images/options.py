@@ -41,6 +41,8 @@ Side = Annotated[
 class ImageFlags(Options):
     """How files of images become an array."""
 
+    heading: ClassVar[str] = "data and networks:"
+
     image_size: Side = 0
     """Side in pixels that images are brought to; auto: as they are where all have one size, else by
     the data; for a trained model as it reads them."""
@@ -88,14 +90,16 @@ class ImageTrainOptions(ImageFlags, ScheduledOptions):
     stem: Literal["cifar", "imagenet", "tinyimagenet"] = "cifar"
     """What stands before the cells."""
     label_smoothing: Chance = 0.0
+    """Share of each label that is spread over all classes."""
     auxiliary: Annotated[float, Range(0, 100)] = 0.0
     """Weight of the auxiliary tower's loss; 0: no tower."""
     drop_path: Chance = 0.0
     """Path dropout at the last epoch, to which it rises from 0."""
 
     shift: Literal["auto", "yes", "no"] = "auto"
-    """Move training images by up to an eighth; auto: as suits the data. Likewise --flip."""
+    """Move training images by up to an eighth; auto: as suits the data."""
     flip: Literal["auto", "yes", "no"] = "auto"
+    """Mirror every other training image; auto: as suits the data."""
     cutout: int = 0
     """Side of the square that is hidden in training images."""
     rotation: float = 0.0

@@ -33,18 +33,21 @@ class TextFitConfig(TextOptions, FitOptions):
     """pydocs, a folder with train.txt, valid.txt and test.txt, a .txt file, or hf:NAME (with
     --space rnn)."""
     space: str = next(iter(SPACES))
+    """Where to search."""
     protocol: Literal["quick", "ptb", "wt2"] = "quick"
     """Sizes and training."""
     batch_size: Annotated[int, COUNT_OR_NONE] = 0
-    """Of both; 0: as the protocol says, smaller for a short text. Likewise --bptt."""
+    """Of both; 0: as the protocol says, smaller for a short text."""
     bptt: Annotated[int, Range(0, 100_000)] = 0
+    """Tokens of a window; 0: likewise."""
     units: Annotated[int, Range(0, 16384)] = 0
     """Of the trained network; 0: as the protocol says."""
     prompt: str = ""
-    """How the text begins that the model writes at the end; --words and --temperature are as in
-    generate."""
+    """How the text begins that the model writes at the end."""
     words: Annotated[int, COUNT] = 60
+    """So many words (or characters) of it."""
     temperature: Annotated[float, Range(0, 1000)] = 0.7
+    """Below 1 likely words become more likely in it; 0: always the likeliest."""
 
     def check(self) -> None:
         """A space of text."""

@@ -54,6 +54,8 @@ TEXT_PROTOCOLS: dict[str, Defaults] = {"quick": LITTLE_DROPPED, "ptb": PTB, "wt2
 class Regularised(Options):
     """What keeps a language model from learning its text by heart; the values are DARTS'."""
 
+    heading: ClassVar[str] = "data and networks:"
+
     drop_output: Chance = 0.75
     """Chance to drop a unit of the cell's output, alike at all times of a window; and so on:"""
     drop_hidden: Chance = 0.25

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from proxnas.common.cores import Asked
 from proxnas.common.errors import OptionError
@@ -23,6 +23,8 @@ WHERE = ("workers", "ray", "cpus_per_task", "gpus_per_task")
 @dataclass(frozen=True)
 class ManyFlags(Options):
     """How many runs at once."""
+
+    heading: ClassVar[str] = "several at once:"
 
     workers: Annotated[int, Range(1, 1024)] = 1
     """Runs at the same time, each in a process of its own; they share the cores, or take --threads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import ClassVar, Literal
 
 from proxnas.common.errors import OptionError
 from proxnas.common.options import Options
@@ -14,6 +14,8 @@ LEAST_TOKENS = 2  # one to read, one to predict
 @dataclass(frozen=True)
 class TextOptions(Options):
     """How a text becomes tokens."""
+
+    heading: ClassVar[str] = "data and networks:"
 
     tokens: Literal["word", "char"] = "word"
     """Words between white space, with <eos> at the end of each line; or characters."""
