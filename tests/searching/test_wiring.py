@@ -62,7 +62,7 @@ def reads_inputs_only(cell: Genotype) -> bool:
         ([9.0, 1.0, 0.9, 2.0, 1.9, 3.0, 2.9], 3, "inputs"),
         ([9.0, 1.0, 0.9, 2.0, 2.1, 3.0, 2.9], 2, "free"),
         ([0.1, 1.0, 1.1, 2.0, 2.1, 3.0, 3.1], 0, "free"),
-        ([9.0, 1.0, 1.0, 2.0, 1.9, 3.0, 2.9], 2, "free"),
+        ([9.0, 1.0, 1.0, 2.0, 1.9, 3.0, 3.05], 1, "free"),
     ],
 )
 def test_short_trainings_of_random_cells_decide(

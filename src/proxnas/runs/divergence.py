@@ -82,7 +82,8 @@ def step_if_sound(optimizer: torch.optim.Optimizer, unsound: Tensor) -> None:
         if not unsound.item():
             optimizer.step()
         return
-    optimizer.found_inf = unsound  # type: ignore[attr-defined]  # fused ones ask for it, as GradScaler knows
+    # fused ones ask for it, as GradScaler knows
+    optimizer.found_inf = unsound  # type: ignore[attr-defined]
     try:
         optimizer.step()
     finally:

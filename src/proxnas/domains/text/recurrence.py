@@ -97,7 +97,8 @@ def unroll(
     """
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return _outputs(plan, xz, h, weights, mask), None
-    output, states, gates = _Recurrence.apply(plan, xz, h, mask, probe, *weights)  # type: ignore[no-untyped-call]
+    apply: Any = _Recurrence.apply  # untyped in torch
+    output, states, gates = apply(plan, xz, h, mask, probe, *weights)
     return output, Trace(states, gates) if probe is not None else None
 
 
