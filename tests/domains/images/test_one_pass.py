@@ -117,7 +117,10 @@ def test_images_that_are_seen_often_are_changed_more() -> None:
     assert recipe.colour_for(100, grey) == 0
     many = images(x_train=np.tile(photographed(), (7, 1, 1, 1)), y_train=np.arange(1400) % 4)
     assert recipe.mixed_for(100, many) > 0 == recipe.mixed_for(5, many)
-    assert recipe.mixed_for(100, photos) == recipe.mixed_for(100, grey) == 0
+    drawings = replace(many, x_train=np.zeros((1400, *many.x_train.shape[1:]), np.uint8))
+    assert recipe.mixed_for(30, many) > 0 == recipe.mixed_for(30, drawings)
+    assert recipe.mixed_for(100, drawings) > 0
+    assert recipe.mixed_for(100, photos) == recipe.mixed_for(100, grey) == 0  # too few
     floats = images(x_train=photographed().astype(np.float32))
     assert recipe.colour_for(100, floats) == 0  # nobody knows what black is
 

@@ -47,6 +47,8 @@ UNEQUAL = 1.5
 """Times that the largest class is larger than the smallest, from which on classes are weighted."""
 FEW_EPOCHS = 25
 """So many see images that are shifted by less: there is no time to learn them by heart."""
+MANY_EPOCHS = 75
+"""So many and more see what is learnt by heart, drawings too (docs/laboratory.md)."""
 FEW_IMAGES = 2500
 """So many writings or drawings, seen often, are turned too; of more it wins nothing, and a step
 takes a quarter longer."""
@@ -145,11 +147,11 @@ def colour_for(epochs: float, images: Images) -> float:
 
 
 def mixed_for(epochs: float, images: Images) -> float:
-    """How often images have a part of others: photos of classes that are seen often. Writing and
-    drawings are told apart by small parts, and numbers are not mixed by areas."""
-    many = len(images.y_train) >= LEAST_MIXED
-    may_mix = many and images.target.kind == "classes" and coloured(images)
-    return MIXED if may_mix and epochs > FEW_EPOCHS else 0.0
+    """How often images have a part of others: those of classes that are seen often, writing and
+    drawings, which are told apart by small parts, very often. Numbers are not mixed by areas."""
+    may_mix = len(images.y_train) >= LEAST_MIXED and images.target.kind == "classes"
+    often = FEW_EPOCHS if coloured(images) else MANY_EPOCHS
+    return MIXED if may_mix and epochs > often else 0.0
 
 
 def coloured(images: Images) -> bool:
