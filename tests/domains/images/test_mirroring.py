@@ -24,9 +24,9 @@ def simple(known: float | None, mirrored: float | None, chance: float = 0.1) -> 
     ("models", "images", "expected"),
     [
         (simple(0.5, 0.48), 200, True),
-        (simple(0.5, 0.3), 200, False),
-        (simple(0.5, 0.401), 200, True),  # three quarters of 0.4 beyond chance
-        (simple(0.5, 0.399), 200, False),
+        (simple(0.5, 0.2), 200, False),
+        (simple(0.5, 0.301), 200, True),  # half of 0.4 beyond chance
+        (simple(0.5, 0.299), 200, False),
         (simple(0.18, 0.18), 200, None),  # hardly more than by chance: 3.8 standard errors
         (simple(0.19, 0.19), 200, True),
         (simple(0.5, 0.48), 99, None),  # too few images
