@@ -31,10 +31,11 @@ CPU = torch.device("cpu")
 LEAST_STEPS = 1100
 WIDTHS = (16, 24, 32)
 """Channels of the first stage."""
-MANY = 5000
+MANY = 2500
 WIDE, WIDEST, MANY_STEPS = 48, (64, 96), 2500
 """More widths for so many images or more, the widest where there are so many steps: of 10,000
-images three minutes are best spent on 48 channels, ten on 64 (docs/laboratory.md)."""
+images three minutes are best spent on 48 channels, ten on 64; of 5,000 in grey four on 64
+(docs/laboratory.md)."""
 SIDES = (64, 48, 32)
 """Pixels that larger images are brought to, the largest that leaves time for steps."""
 PROGRESS = (0.5, 0.625, 0.75, 0.875, 1.0)
