@@ -131,7 +131,8 @@ def test_a_larger_eta_finds_a_smaller_cell(make_search: Callable[..., Search]) -
     sizes = []
     for eta in ("0", "0.1", "10"):
         search = make_search(
-            "--eta", eta, "--arch-learning-rate", "0.05", "--explore", "0", "--space", "darts7"
+            *("--eta", eta, "--arch-learning-rate", "0.05", "--space", "darts7"),
+            *("--explore", "0", "--pooling", "0"),
         )
         for _ in range(6):
             search.method.step()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from proxnas.common.errors import OptionError
-from proxnas.common.options import COUNT, COUNT_OR_NONE, Range, changed
+from proxnas.common.options import COUNT, COUNT_OR_NONE, Range, changed, hints_of
 from proxnas.domains.fitting import FitOptions, Free, Say, names_of
 from proxnas.domains.text.data.options import TextOptions
 from proxnas.domains.text.options import TEXT_PROTOCOLS, TextTrainOptions
@@ -60,7 +60,7 @@ class TextFitConfig(TextOptions, FitOptions):
         return {name: getattr(self, name) for name in TOKENS}
 
 
-TOKENS = tuple(TextOptions.__dataclass_fields__)
+TOKENS = tuple(hints_of(TextOptions))
 
 
 OWN = ("epochs", "batch_size", "bptt", "units")
