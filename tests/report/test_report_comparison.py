@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 from proxnas.common.errors import InputError
+from proxnas.common.significance import p_value
 from proxnas.report import comparison, tables
 from proxnas.report.comparison_figures import (
     convergence,
@@ -24,7 +25,7 @@ from proxnas.report.comparison_figures import (
     stability,
     weights,
 )
-from proxnas.report.paired import compare_pairs, holm, p_value
+from proxnas.report.paired import compare_pairs, holm
 
 ACCURACY = {  # method -> accuracy of each seed
     "nasp": [0.90, 0.92, 0.91, 0.93],

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from scipy.stats import ttest_1samp
 
 from proxnas.cells.genotype import Genotype
 from proxnas.cli.main import main
@@ -59,7 +58,7 @@ def reads_inputs_only(cell: Genotype) -> bool:
     ("losses", "better", "chosen"),
     [
         # the cell that the round begins with, then as drawn and on inputs, pair by pair
-        ([9.0, 1.0, 0.9, 2.0, 1.9, 3.0, 2.9], 3, "inputs"),
+        ([9.0, 1.0, 0.9, 2.0, 1.85, 3.0, 2.88], 3, "inputs"),
         ([9.0, 1.0, 0.9, 2.0, 2.1, 3.0, 2.9], 2, "free"),
         ([0.1, 1.0, 1.1, 2.0, 2.1, 3.0, 3.1], 0, "free"),
         ([9.0, 1.0, 1.0, 2.0, 1.9, 3.0, 3.05], 1, "free"),
@@ -84,17 +83,6 @@ def test_short_trainings_of_random_cells_decide(
         assert reads_inputs_only(Genotype.from_object(result(tmp_path)["genotype"]))
     of_rows = sum(sum(row["seconds"].values()) for row in rows)
     assert result(tmp_path)["seconds"] == pytest.approx(of_rows + told["seconds"])
-
-
-def test_what_chance_would_give() -> None:
-    gains = [0.085, -0.027, 0.053, -0.002, 0.079, 0.035, 0.052, 0.006]
-    expected = ttest_1samp(gains, 0, alternative="greater").pvalue
-    assert wiring.chance(gains) == pytest.approx(expected) and expected == pytest.approx(
-        0.0205, 0.01
-    )
-    assert wiring.chance([-gain for gain in gains]) == pytest.approx(1 - expected)
-    assert wiring.chance([0.1] * 8) == 0 and wiring.chance([0.0] * 8) == 1
-    assert wiring.chance([0.1, 0.2]) == 1  # two say nothing
 
 
 def test_pairs_differ_in_wiring_alone() -> None:
@@ -176,7 +164,7 @@ def test_without_time_for_all_pairs_nodes_choose_as_ever(
         "chosen": "free",
         "better": 0,
         "of": 0,
-        "chance": 1.0,
+        "chance": None,
         "seconds": 0,
     }
 

@@ -84,22 +84,27 @@ def page(options: Options, prog: str) -> str:
 def groups_of(options: Options) -> dict[str, list[Shown]]:
     """Heading -> the options below it; those of the class itself are the first."""
     cls = type(options)
-    docs = field_docs(cls)
-    groups: dict[str, list[Shown]] = {"": []}
-    left = dict(hints_of(cls))
+    left = {shown.name: shown for shown in shown_of(options)}
     # words by their place come first, as they are given; then what is nearer to the command
-    for name, hint in hints_of(cls).items():
-        shown = Shown(name, getattr(options, name), hint, docs.get(name, ""))
-        if place_of(shown):
-            groups[""].append(shown)
-            del left[name]
+    places = [shown for shown in left.values() if place_of(shown)]
+    groups = {"": places}
+    for shown in places:
+        del left[shown.name]
     for base in cls.__mro__:
         heading = "" if base is cls else getattr(base, "heading", "")
         for name in inspect.get_annotations(base):
             if name in left:
-                shown = Shown(name, getattr(options, name), left.pop(name), docs.get(name, ""))
-                groups.setdefault(heading.format(_words_of(base)), []).append(shown)
+                groups.setdefault(heading.format(_words_of(base)), []).append(left.pop(name))
     return groups
+
+
+def shown_of(options: Options) -> Iterator[Shown]:
+    """The options of a part itself, as they are declared."""
+    docs = field_docs(type(options))
+    for name, hint in hints_of(type(options)).items():
+        value = getattr(options, name)
+        if not isinstance(value, Options):
+            yield Shown(name, value, hint, docs.get(name, ""))
 
 
 def help_lines(options: Options) -> Iterator[str]:
@@ -109,12 +114,9 @@ def help_lines(options: Options) -> Iterator[str]:
             continue
         yield ""
         yield from wrapped(part.heading.format(_words_of(type(part))))
-        docs = field_docs(type(part))
-        for name, hint in hints_of(type(part)).items():
-            if not isinstance(getattr(part, name), Options):
-                shown = Shown(name, getattr(part, name), hint, docs.get(name, ""))
-                room = WIDTH - COLUMN - len(_behind(hint))
-                yield from option_lines(shown, summary(shown.doc, room))
+        for shown in shown_of(part):
+            room = WIDTH - COLUMN - len(_behind(shown.hint))
+            yield from option_lines(shown, summary(shown.doc, room))
 
 
 def wrapped(text: str, width: int = WIDTH) -> list[str]:

@@ -50,21 +50,13 @@ class NaspOptions(ProximalOptions):
         "learning_rate_min": 0.005,
     }
 
-    # by the study in docs/results.md
+    # other defaults than where they are declared, by the study in docs/results.md
     arch_optimizer: Literal["adam", "scaled", "sgd"] = "scaled"
-    """Steps of A; scaled: descent with one common scale for all entries."""
     arch_learning_rate: Annotated[float, RATE_OF_A] = 5e-4
-    """Rate of the steps of A."""
     explore: Annotated[float, NOT_NEGATIVE] = 0.05
-    """Scale of the Gumbel noise on A when a step selects. It falls to 0 over the search."""
     look_ahead: Annotated[int, Range(0)] = 100
-    """Least steps between looks ahead at what training promises; 0: none. Four an epoch at
-    most."""
     evidence: Annotated[float, NOT_NEGATIVE] = 5.0
-    """Standard errors by which labels must be known before A moves. Validation labels are compared
-    with exchanged ones; 0: A never rests. In searches of 100 steps or more."""
     pooling: Annotated[float, Range(0, 1)] = 0.5
-    """Share of a score that is its mean over the edges of the cell."""
 
 
 @dataclass(frozen=True)

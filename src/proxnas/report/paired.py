@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-FEWEST = 3
-"""Seeds in common below which nothing is said: two differences give no idea of their own spread."""
+from proxnas.common.significance import p_value
+
 LEVEL = 0.05
 
 
@@ -56,20 +56,6 @@ def _pair(first: str, second: str, a: Mapping[int, float], b: Mapping[int, float
     differences = [a[seed] - b[seed] for seed in common]
     mean = statistics.mean(differences) if common else 0.0
     return Pair(first, second, len(common), mean, p_value(differences))
-
-
-def p_value(differences: Sequence[float]) -> float | None:
-    """Of a two-sided t test that the mean is zero; None if the differences do not say."""
-    if len(differences) < FEWEST:
-        return None
-    if not any(differences):
-        return 1.0
-    # all alike, which a finite sample of noise is not: the test has no answer
-    if statistics.stdev(differences) == 0:
-        return None
-    from scipy.stats import ttest_1samp
-
-    return float(ttest_1samp(differences, 0.0).pvalue)
 
 
 def holm(p: Sequence[float]) -> list[float]:

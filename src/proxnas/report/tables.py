@@ -10,8 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from proxnas.common.significance import FEWEST
 from proxnas.report.comparison import Comparison, Row, better, value
-from proxnas.report.paired import FEWEST, LEVEL, Pair, compare_pairs
+from proxnas.report.paired import LEVEL, Pair, compare_pairs
 
 HEADINGS = {
     "valid_accuracy": "Validation error in the search (%)",

@@ -12,17 +12,15 @@ The trainings are a search of their own in RUN/wirings.
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from scipy.stats import t as student
 
 from proxnas.common.options import changed
 from proxnas.common.seeds import stable_seed
+from proxnas.common.significance import p_of_gain
 from proxnas.methods.cells import Cell, Cells
 from proxnas.runs.deadline import Deadline
 from proxnas.runs.folder import WIRINGS
@@ -80,25 +78,14 @@ def compare(
     # the deadline may have come before all were trained
     known = [pair for pair in drawn if pair.free in scores and pair.inputs in scores]
     gains = [scores[pair.inputs] - scores[pair.free] for pair in known]
-    by_chance = chance(gains)
+    chance = p_of_gain(gains)
     return {
-        "chosen": "inputs" if by_chance <= CHANCE else "free",
+        "chosen": "inputs" if chance is not None and chance <= CHANCE else "free",
         "better": sum(gain > 0 for gain in gains),
         "of": len(gains),
-        "chance": by_chance,
+        "chance": chance,
         "seconds": result["seconds"],
     }
-
-
-def chance(gains: list[float]) -> float:
-    """How likely a mean gain of this size and more is where there is none: Student's paired
-    test. 1 where too few are known."""
-    if len(gains) < 3:
-        return 1.0
-    mean, error = statistics.mean(gains), statistics.stdev(gains) / math.sqrt(len(gains))
-    if error == 0:
-        return float(mean <= 0)
-    return float(student.sf(mean / error, len(gains) - 1))
 
 
 def pairs(cells: Cells, seed: int) -> list[Pair]:

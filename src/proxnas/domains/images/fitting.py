@@ -54,8 +54,8 @@ class FitConfig(ImageFlags, FitOptions):
     channels: Annotated[int, Range(0, 4096)] = 0
     """Of its first cell; 0: as the protocol, or the time, says."""
     flip: Literal["auto", "yes", "no"] = "auto"
-    """Mirror training images; auto: where a simple model knows mirrored ones as well (for --space
-    auto and resnet)."""
+    """Mirror training images; auto: where a simple model knows half as much of mirrored ones (for
+    --space auto and resnet)."""
     flip_test: bool = False
     """Answer by the mean over an image and its mirror image, in model.onnx too: more accurate on
     photos, and twice as slow (for --space auto and resnet)."""
